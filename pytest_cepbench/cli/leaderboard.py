@@ -74,9 +74,11 @@ def _page(suite: str, boards: Sequence[CaseLeaderboard], command: str) -> list[S
 
 def _section(board: CaseLeaderboard) -> Section:
     better = "higher" if board.higher_is_better else "lower"
-    lines = [f"{better} is better; {board.units} independent samples"]
-    if not board.units:
-        lines = [f"{better} is better; too few samples for intervals: nothing is told apart"]
+    units = "blocks of samples" if board.blocks else "independent samples"
+    if board.units:
+        line = f"{better} is better; {board.units} {units}"
+    else:
+        line = f"{better} is better; too few {units} for intervals: nothing is told apart"
     rows = tuple(
         (
             model.model,
@@ -89,4 +91,4 @@ def _section(board: CaseLeaderboard) -> Section:
         for model in board.models
     )
     head = ("model", "rank", "value", "to the best", "low", "high")
-    return Section(f"{board.case}: {board.label}", (*lines, Table(head, rows)))
+    return Section(f"{board.case}: {board.label}", (line, Table(head, rows)))

@@ -45,13 +45,15 @@ class CaseLeaderboard:
 
     case: SUITE/PART/METRIC.
     label: the metric's name for people.
-    units: independent samples, or blocks of samples for distances between sets; 0 where they are
-    too few, or where the sets of a model have no blocks, so that nothing is told apart.
+    blocks: whether the scores are of whole sets, and differences are of blocks of samples.
+    units: independent samples, or blocks of samples; 0 where they are too few, or where the sets of
+    a model have no blocks, so that nothing is told apart.
     """
 
     case: str
     label: str
     higher_is_better: bool
+    blocks: bool
     units: int
     models: tuple[RankedModel, ...]
 
@@ -89,6 +91,7 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
         case=first.case,
         label=first.metric,
         higher_is_better=first.higher_is_better,
+        blocks=bool(first.sizes),
         units=len(units) if degrees > 0 else 0,
         models=tuple(
             RankedModel(

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Home
-from tests.cli.reports import Measured, edit_report, result_of, write_report
+from tests.cli.reports import (
+    GATED,
+    Measured,
+    edit_report,
+    measure_toy,
+    result_of,
+    write_report,
+)
 
 
 @pytest.fixture
@@ -53,6 +60,25 @@ def test_chosen_cases_and_folder(reports: Home) -> None:
 
     assert ended.code == 0
     assert [board["case"] for board in document["cases"]] == ["toy/overall/gc"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "line"),
+    [
+        ("samples", "lower is better; 8 blocks of samples"),
+        ("categories", "lower is better; too few blocks of samples for intervals: nothing is told"),
+    ],
+)
+def test_distances_between_sets(home: Home, pool: str, line: str) -> None:
+    """Units are called what they are; two samples of a category make no blocks."""
+    text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
+    for name, model in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
+        results = map(result_of, measure_toy(home.path, model, text))
+        write_report(home.path / f"{name}.json", results)
+    ended = home.command("leaderboard", "toy", "a.json", "b.json", "--case=overall/fid")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert line in ended.out
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_sets_are_ranked_by_their_blocks() -> None:
         return record({"all": {"fid": mean}}, sizes={"all": 100}, blocks={"all": own})
 
     board = rank_case({"a": distance(0.0), "b": distance(0.5)})
-    assert board.units == 10
+    assert (board.units, board.blocks) == (10, True)
     assert [(m.rank_low, m.rank_high) for m in board.models] == [(1, 1), (2, 2)]
 
 
