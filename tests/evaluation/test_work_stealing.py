@@ -82,9 +82,15 @@ def test_work_that_ends_by_itself_is_not_interrupted(monkeypatch: pytest.MonkeyP
     assert interrupts == []
 
 
-def test_interrupts_that_a_shell_has_ignored_stay_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in what a shell starts in the background: only the work itself is interrupted."""
-    monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)
+@pytest.mark.parametrize("interval", [0, 0.001])
+def test_interrupts_that_a_shell_has_ignored_stay_ignored(
+    monkeypatch: pytest.MonkeyPatch, interval: float
+) -> None:
+    """As in what a shell starts in the background: only the work itself is interrupted.
+
+    However early the interrupt comes: without an interval, before the work has begun.
+    """
+    monkeypatch.setattr(work_stealing, "_INTERVAL", interval)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(KeyboardInterrupt), interrupted(lambda: True):
