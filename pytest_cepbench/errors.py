@@ -117,11 +117,13 @@ class IncomparableError(CepError):
     """A measurement and its baseline are of different things.
 
     reasons: one sentence for each thing that differs.
+    fields: the names of those things: fields of the identity, "direction", "samples".
     """
 
-    def __init__(self, reasons: tuple[str, ...]) -> None:
+    def __init__(self, reasons: tuple[str, ...], fields: tuple[str, ...] = ()) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = reasons
+        self.fields = fields
 
 
 class TooFewError(CepError, ValueError):

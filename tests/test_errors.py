@@ -38,8 +38,7 @@ def test_one_base() -> None:
 
 def test_exceptions_carry_data() -> None:
     """Callers need not read a message to go on."""
-    assert IncomparableError(("other samples", "other seed")).reasons == (
-        "other samples",
-        "other seed",
-    )
+    incomparable = IncomparableError(("other samples", "other seed"), ("samples", "seed"))
+    assert incomparable.reasons == ("other samples", "other seed")
+    assert incomparable.fields == ("samples", "seed")
     assert DamagedInputsError([3, 5]).indices == (3, 5)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from pytest_cepbench.cli.arguments import parse
+from pytest_cepbench.cli.commands import CEPBENCH
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = parse(words)
+        arguments = parse(CEPBENCH, words)
     except SystemExit as leaving:  # argparse has printed what was wrong, or its help
         return leaving.code if isinstance(leaving.code, int) else 2
     arguments.command_line = shlex.join(["cepbench", *words])

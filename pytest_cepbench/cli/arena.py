@@ -6,7 +6,14 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
+from pytest_cepbench.cli.output import (
+    MISTAKE,
+    Section,
+    Table,
+    complain,
+    rank_range,
+    write_and_show,
+)
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.metrics.arena import WINNERS, Share, TiePolicy
@@ -101,7 +108,7 @@ def _board_page(board: Leaderboard) -> Iterator[Section]:
     rows = tuple(
         (
             standing.model,
-            _ranks(standing.rank_low, standing.rank_high),
+            rank_range(standing.rank_low, standing.rank_high),
             f"{standing.rating:+.0f}",
             f"{1.96 * standing.error:.0f}",
             f"{standing.battles:g}",
@@ -184,10 +191,6 @@ def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
         f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
     )
     return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
-
-
-def _ranks(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low}-{high}"
 
 
 def _percent(share: float | None) -> str:

@@ -6,13 +6,20 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
+from pytest_cepbench.cli.output import (
+    MISTAKE,
+    Section,
+    Table,
+    complain,
+    rank_range,
+    write_and_show,
+)
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.text import number
-from pytest_cepbench.studies.leaderboard import CaseLeaderboard, RankedModel, rank_runs
+from pytest_cepbench.studies.leaderboard import CaseLeaderboard, rank_runs
 
 
 def run(arguments: Namespace) -> int:
@@ -48,7 +55,11 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
 
 def _page(suite: str, boards: Sequence[CaseLeaderboard], command: str) -> list[Section]:
     models = [model.model for model in boards[0].models]
-    ranks = {(board.case, model.model): _ranks(model) for board in boards for model in board.models}
+    ranks = {
+        (board.case, model.model): rank_range(model.rank_low, model.rank_high)
+        for board in boards
+        for model in board.models
+    }
     head = ("model", *(board.label for board in boards))
     rows = tuple((m, *(ranks[board.case, m] for board in boards)) for m in models)
     notes = (
@@ -63,13 +74,15 @@ def _page(suite: str, boards: Sequence[CaseLeaderboard], command: str) -> list[S
 
 def _section(board: CaseLeaderboard) -> Section:
     better = "higher" if board.higher_is_better else "lower"
-    lines = [f"{better} is better; {board.units} independent samples"]
-    if not board.units:
-        lines = [f"{better} is better; too few samples for intervals: nothing is told apart"]
+    units = "blocks of samples" if board.blocks else "independent samples"
+    if board.units:
+        line = f"{better} is better; {board.units} {units}"
+    else:
+        line = f"{better} is better; too few {units} for intervals: nothing is told apart"
     rows = tuple(
         (
             model.model,
-            _ranks(model),
+            rank_range(model.rank_low, model.rank_high),
             number(model.value),
             number(model.difference, signed=True),
             number(model.low, signed=True),
@@ -78,9 +91,4 @@ def _section(board: CaseLeaderboard) -> Section:
         for model in board.models
     )
     head = ("model", "rank", "value", "to the best", "low", "high")
-    return Section(f"{board.case}: {board.label}", (*lines, Table(head, rows)))
-
-
-def _ranks(model: RankedModel) -> str:
-    low, high = model.rank_low, model.rank_high
-    return str(low) if low == high else f"{low}-{high}"
+    return Section(f"{board.case}: {board.label}", (line, Table(head, rows)))

@@ -167,6 +167,11 @@ def short(name: str) -> str:
     return f"...{end}"
 
 
+def rank_range(low: int, high: int) -> str:
+    """The ranks that a model may have: 2, or 1-3."""
+    return str(low) if low == high else f"{low}-{high}"
+
+
 def _wrapped(line: str, width: int) -> list[str]:
     first, rest = ("  ", "    ") if line.startswith("  ") else ("", "")
     return textwrap.wrap(

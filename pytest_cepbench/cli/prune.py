@@ -143,9 +143,8 @@ def _case_of(path: Path, suite: str) -> CaseKey | str:
         return f"cannot be read as a baseline: {error}"
     if not (isinstance(table.get("format"), int) and isinstance(table.get("case"), str)):
         return "not a baseline: it has no format and case"
-    owner, _, rest = table["case"].partition("/")
-    key = CaseKey(owner, *rest.rpartition("/")[::2])
-    if owner != suite or path.stem != key.file_stem:
+    key = CaseKey.parse(table["case"])
+    if key.suite != suite or path.stem != key.file_stem:
         return f"is called otherwise than the baseline of its case {table['case']!r} would be"
     return key
 

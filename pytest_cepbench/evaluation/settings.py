@@ -135,12 +135,8 @@ def read_settings(
     listing: whether cases are only listed.
     """
     single = {name: texts[-1] for name, texts in values.items()}
-    for name, choices in CHOICES.items():
-        if name in single and single[name] not in choices:
-            hint = did_you_mean(single[name], choices)
-            expected = f"one of {', '.join(choices)} is expected"
-            msg = f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
-            raise ValueError(msg)
+    _refuse_unknown_choice(single, sources)
+    roles, encoders = _read_roles(single, values.get("encoder", []))
 
     def folder(name: str, default: Path) -> Path:
         return resolve(name, single[name]) if name in single else default
@@ -151,21 +147,13 @@ def read_settings(
     def parse(name: str, parser: Callable[[str, str], T]) -> T | None:
         return parser(single[name], sources[name]) if name in single else None
 
-    unnamed, encoders = named_specs(values.get("encoder", []))
-    roles: dict[str, str] = {
-        name: single[name] for name in ROLE_NAMES if name in single and name != "encoder"
-    }
-    if unnamed is not None:
-        roles["encoder"] = unnamed
     data = [split_pair(pair, sources["data"]) for pair in values.get("data", [])]
     home = root / ".cepbench"
-    attribute = parse(
-        "attribute", lambda text, source: int(text != "0" and at_least_one(text, source))
-    )
+    attribute = parse("attribute", _attribute)
     return RunSettings(
         model=single.get("model"),
         role=single.get("role"),
-        roles={name: roles[name] for name in ROLE_NAMES if name in roles},
+        roles=roles,
         encoders=encoders,
         data={name: resolve("data", path) for name, path in data},
         home=home,
@@ -228,6 +216,27 @@ def check_engine(
         raise ValueError(msg)
 
 
+def _refuse_unknown_choice(single: Mapping[str, str], sources: Mapping[str, str]) -> None:
+    for name, choices in CHOICES.items():
+        if name in single and single[name] not in choices:
+            hint = did_you_mean(single[name], choices)
+            expected = f"one of {', '.join(choices)} is expected"
+            msg = f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
+            raise ValueError(msg)
+
+
+def _read_roles(
+    single: Mapping[str, str], encoder_texts: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Role -> spec, and name -> spec of the further encoders, which share an option with one."""
+    unnamed, encoders = named_specs(encoder_texts)
+    given: dict[str, str | None] = {**single, "encoder": unnamed}
+    roles: dict[str, str] = {
+        name: spec for name in ROLE_NAMES if (spec := given.get(name)) is not None
+    }
+    return roles, encoders
+
+
 def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
     """A role, and what is asked for its pool. Raises ValueError naming what is wrong."""
     role, _, rest = text.partition(":")
@@ -276,6 +285,10 @@ def _alpha(text: str, source: str) -> float:
         msg = f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
         raise ValueError(msg)
     return value
+
+
+def _attribute(text: str, source: str) -> int:
+    return 0 if text == "0" else at_least_one(text, source)
 
 
 def _helpers(text: str, source: str) -> int | None:

@@ -58,12 +58,14 @@ def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
     handler = signal.getsignal(signal.SIGINT)
     if handler == signal.SIG_IGN:  # as shells have it in what they start in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=watch, name="cepbench-stop", daemon=True).start()
-    try:
-        yield
+    try:  # from here on, the interrupt may come in any line
+        threading.Thread(target=watch, name="cepbench-stop", daemon=True).start()
+        try:
+            yield
+        finally:
+            with ending:
+                over.set()
     finally:
-        with ending:
-            over.set()
         if handler == signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -120,6 +120,28 @@ def record_of(measurement: Measurement) -> Baseline:
     )
 
 
+def measurement_of(baseline: Baseline, key: CaseKey) -> Measurement:
+    """The measurement that a baseline records; it keeps no curve, notes and warnings.
+
+    Raises ValueError or OverflowError where there is no score, or one that is not finite.
+    """
+    return Measurement(
+        key=key,
+        label=baseline.metric,
+        higher_is_better=baseline.higher_is_better,
+        scores=baseline.scores,
+        identity=baseline.identity,
+        model=baseline.model,
+        failures=baseline.failures,
+        sizes=baseline.sizes,
+        blocks=baseline.blocks,
+        shares=baseline.shares,
+        clusters=baseline.clusters,
+        floor=baseline.floor,
+        answers=baseline.answers,
+    )
+
+
 def dump_baseline(baseline: Baseline) -> str:
     """The text of a baseline file; the same baseline always gives the same text."""
     lines = [
@@ -223,16 +245,7 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
-        measurement = Measurement(
-            key=key,
-            label=baseline.metric,
-            higher_is_better=baseline.higher_is_better,
-            scores=baseline.scores,
-            identity=baseline.identity,
-            model=baseline.model,
-            sizes=baseline.sizes,
-            blocks=baseline.blocks,
-        )
+        measurement = measurement_of(baseline, key)
         value = measurement.value
     except (ValueError, OverflowError):
         return "holds no scores, or scores that are not finite"

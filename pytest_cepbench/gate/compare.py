@@ -337,7 +337,8 @@ def pair(
     last); the baseline has all of them then.
     Raises IncomparableError with everything that differs.
     """
-    reasons = [*_differing(measurement, baseline, pairing), *measurement.obstacles]
+    differing = [*_differing(measurement, baseline, pairing)]
+    differing += [("answers", obstacle) for obstacle in measurement.obstacles]
     shared: dict[str, list[str]] = {}
     dropped = 0
     for category in sorted(baseline.scores.keys() | measurement.scores.keys()):
@@ -346,11 +347,12 @@ def pair(
         common = before & now
         gone, new = (set() if partial and common else before - now), now - before
         if (gone or new) and (pairing == "exact" or not common or measurement.sizes):
-            reasons.append(_unpaired(category, gone, new, len(common)))
+            differing.append(("samples", _unpaired(category, gone, new, len(common))))
         dropped += len(gone) + len(new)
         shared[category] = sorted(common)
-    if reasons:
-        raise IncomparableError(tuple(reasons))
+    if differing:
+        fields = dict.fromkeys(field for field, _ in differing)
+        raise IncomparableError(tuple(reason for _, reason in differing), tuple(fields))
     before_scores = {c: {s: baseline.scores[c][s] for s in ids} for c, ids in shared.items()}
     now_scores = {c: {s: measurement.scores[c][s] for s in ids} for c, ids in shared.items()}
     sign = 1.0 if measurement.higher_is_better else -1.0
@@ -368,7 +370,7 @@ def _differences(
         return Differences.of(signed, measurement.clusters), True
     pseudo = _signed_differences(baseline.blocks, measurement.blocks, sign)
     alike = all(
-        name in pseudo and baseline.blocks[name].keys() == measurement.blocks[name].keys()
+        pseudo.get(name) and baseline.blocks[name].keys() == measurement.blocks[name].keys()
         for name in signed
     )
     if not alike:
@@ -399,18 +401,20 @@ def _signed_differences(before: Scores, now: Scores, sign: float) -> dict[str, d
     }
 
 
-def _differing(measurement: Measurement, baseline: Baseline, pairing: Pairing) -> Iterator[str]:
-    """One sentence for each field of the identity that differs."""
+def _differing(
+    measurement: Measurement, baseline: Baseline, pairing: Pairing
+) -> Iterator[tuple[str, str]]:
+    """The name and a sentence for each field of the identity that differs, and the direction."""
     left_out = _SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
     for name in sorted(baseline.identity.keys() | measurement.identity.keys()):
         before = baseline.identity.get(name, "(none)")
         now = measurement.identity.get(name, "(none)")
         if before != now and name not in left_out:
-            yield f"{name}: baseline {before}, now {now}"
+            yield name, f"{name}: baseline {before}, now {now}"
     if bool(baseline.answers) != bool(measurement.answers):
-        yield "answers: one of the two has no answers to battle against"
+        yield "answers", "answers: one of the two has no answers to battle against"
     if baseline.higher_is_better != measurement.higher_is_better:
-        yield "direction: the baseline counts the other direction as better"
+        yield "direction", "direction: the baseline counts the other direction as better"
 
 
 def _unpaired(category: str, gone: set[str], new: set[str], common: int) -> str:

@@ -41,6 +41,16 @@ class CaseKey:
     def __str__(self) -> str:
         return f"{self.suite}/{self.part}/{self.metric}"
 
+    @classmethod
+    def parse(cls, text: str) -> CaseKey:
+        """The key of a text; parts may have slashes in their names, suites and metrics have none.
+
+        What a text that is no key gives has another text.
+        """
+        suite, _, within = text.partition("/")
+        part, _, metric = within.rpartition("/")
+        return cls(suite, part, metric)
+
     @property
     def within(self) -> str:
         """PART/METRIC: its name in its suite."""

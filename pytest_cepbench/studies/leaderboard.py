@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.errors import SpecError, did_you_mean
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.errors import IncomparableError, SpecError, did_you_mean
+from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate.baseline import contradiction, measurement_of
+from pytest_cepbench.gate.compare import blocks_apart, pair
+from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
 from pytest_cepbench.suites.cases import OVERALL
 
@@ -42,13 +45,15 @@ class CaseLeaderboard:
 
     case: SUITE/PART/METRIC.
     label: the metric's name for people.
-    units: independent samples, or blocks of samples for distances between sets; 0 where the scores
-    are of whole sets that were too small for blocks, so that nothing is told apart.
+    blocks: whether the scores are of whole sets, and differences are of blocks of samples.
+    units: independent samples, or blocks of samples; 0 where they are too few, or where the sets of
+    a model have no blocks, so that nothing is told apart.
     """
 
     case: str
     label: str
     higher_is_better: bool
+    blocks: bool
     units: int
     models: tuple[RankedModel, ...]
 
@@ -58,16 +63,17 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
 
     records: model -> what was measured.
     The errors are those of the mean of the categories' means, clustered as the samples are.
-    Raises SpecError where the records are not of the same thing.
+    Raises SpecError where a record contradicts itself, or the records are not of the same thing.
     """
     names = list(records)
     first = records[names[0]]
+    _refuse_unsound(records, CaseKey.parse(first.case))
     for name in names[1:]:
         _refuse_difference(names[0], first, name, records[name])
     sign = 1 if first.higher_is_better else -1
     values = np.array([sign * records[name].value for name in names])
     influences = [_influences(record) for record in records.values()]
-    units = list(influences[0])
+    units = list(influences[0]) if all(influences) else []
     categories = len(first.scores)
     degrees = len(units) - categories
     if degrees > 0:
@@ -85,6 +91,7 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
         case=first.case,
         label=first.metric,
         higher_is_better=first.higher_is_better,
+        blocks=bool(first.sizes),
         units=len(units) if degrees > 0 else 0,
         models=tuple(
             RankedModel(
@@ -105,30 +112,60 @@ def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> 
     return float(values[i] - values[best] + side * half[i, best])
 
 
+def _refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
+    """Raise SpecError unless every record is a measurement of the case."""
+    for name, record in records.items():
+        wrong = contradiction(record, key)
+        if wrong is not None:
+            msg = f"{key}: the measurement of {name} {wrong}: run it again"
+            raise SpecError(msg)
+
+
 def _refuse_difference(first_name: str, first: Baseline, name: str, record: Baseline) -> None:
-    """Raise SpecError unless both are of the same samples, prompts, lengths and encoders."""
-    fields = sorted(first.identity.keys() | record.identity.keys())
-    different = [f for f in fields if first.identity.get(f) != record.identity.get(f)]
-    same_samples = {c: set(p) for c, p in first.scores.items()} == {
-        c: set(p) for c, p in record.scores.items()
-    }
-    if different or not same_samples:
+    """Raise SpecError unless the gate would compare both, by the same units."""
+    different = _differing_fields(first, record)
+    if different:
         msg = (
             f"{record.case}: {first_name} and {name} were not measured alike "
-            f"({', '.join(different) or 'samples'} differ): run both with the same suite"
+            f"({', '.join(different)} differ): run both with the same suite"
         )
         raise SpecError(msg)
 
 
+def _differing_fields(first: Baseline, record: Baseline) -> tuple[str, ...]:
+    """What the gate finds different, or else clusters, sizes and blocks.
+
+    The gate takes the clusters and sizes of one side, since the same samples have the same.
+    """
+    try:
+        pair(measurement_of(record, CaseKey.parse(record.case)), first)
+    except IncomparableError as error:
+        return error.fields
+    different = [f for f in ("clusters", "sizes") if getattr(first, f) != getattr(record, f)]
+    if different:
+        return tuple(different)
+    units, others = _influences(first).keys(), _influences(record).keys()
+    return ("blocks",) if units and others and units != others else ()
+
+
+def _unit_scores(record: Baseline) -> Scores:
+    """Scores of samples, or of the blocks of whole sets; empty where a set has no blocks."""
+    if not record.sizes:
+        return record.scores
+    if not all(record.blocks.get(category) for category in record.scores):
+        return {}
+    return blocks_apart({category: record.blocks[category] for category in record.scores})
+
+
 def _influences(record: Baseline) -> dict[str, float]:
-    """How much each unit moves the value: independent, with mean 0."""
+    """How much each unit moves the value: independent, with mean 0; empty without units."""
     influences: dict[str, float] = {}
-    blocks = record.blocks or ({} if record.sizes else record.scores)
-    for category, part in blocks.items():
+    parts = _unit_scores(record)
+    for part in parts.values():
         mean = sum(part.values()) / len(part)
         for name, score in part.items():
-            unit = f"{category}/{name}" if record.blocks else record.clusters.get(name, name)
-            influence = (score - mean) / (len(part) * len(blocks))
+            unit = record.clusters.get(name, name)
+            influence = (score - mean) / (len(part) * len(parts))
             influences[unit] = influences.get(unit, 0.0) + influence
     return influences
 
@@ -148,12 +185,12 @@ def rank_runs(
         raise SpecError(msg)
     measured = {name: {record.case: record for record in records} for name, records in runs.items()}
     for name, records in measured.items():
-        suites = sorted({case.partition("/")[0] for case in records})
+        suites = sorted({CaseKey.parse(case).suite for case in records})
         if suite not in suites:
             msg = f"the run of {name} measured {', '.join(suites) or 'nothing'}, not {suite!r}."
             raise SpecError(msg + did_you_mean(suite, suites))
-    first = [case for case in measured[next(iter(runs))] if case.partition("/")[0] == suite]
-    whole = [case for case in first if case.partition("/")[2].rpartition("/")[0] == OVERALL]
+    first = [case for case in measured[next(iter(runs))] if CaseKey.parse(case).suite == suite]
+    whole = [case for case in first if CaseKey.parse(case).part == OVERALL]
     wanted = [f"{suite}/{case}" for case in cases] or whole or first
     for case in wanted:
         lacking = [name for name, records in measured.items() if case not in records]

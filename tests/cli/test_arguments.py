@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.cli.arguments import parse
+from pytest_cepbench.cli.commands import CEPBENCH
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ def test_a_typo_answers_with_the_nearest_name(
 ) -> None:
     """Of commands, of their actions and choices, and of options; exit code 2."""
     with pytest.raises(SystemExit) as ended:
-        parse(line.split())
+        parse(CEPBENCH, line.split())
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
 
@@ -31,5 +32,5 @@ def test_a_typo_answers_with_the_nearest_name(
 def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     """Argparse's own message stands alone."""
     with pytest.raises(SystemExit):
-        parse(["doctor", "suites/shapes", "--zzz"])
+        parse(CEPBENCH, ["doctor", "suites/shapes", "--zzz"])
     assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz\n")

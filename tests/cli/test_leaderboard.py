@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Home
-from tests.cli.reports import Measured, edit_report, result_of, write_report
+from tests.cli.reports import (
+    GATED,
+    Measured,
+    edit_report,
+    measure_toy,
+    result_of,
+    write_report,
+)
 
 
 @pytest.fixture
@@ -54,6 +63,25 @@ def test_chosen_cases_and_folder(reports: Home) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pool", "line"),
+    [
+        ("samples", "lower is better; 8 blocks of samples"),
+        ("categories", "lower is better; too few blocks of samples for intervals: nothing is told"),
+    ],
+)
+def test_distances_between_sets(home: Home, pool: str, line: str) -> None:
+    """Units are called what they are; two samples of a category make no blocks."""
+    text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
+    for name, model in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
+        results = map(result_of, measure_toy(home.path, model, text))
+        write_report(home.path / f"{name}.json", results)
+    ended = home.command("leaderboard", "toy", "a.json", "b.json", "--case=overall/fid")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert line in ended.out
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["toy", "best.json"], "expected the reports of two or more runs"),
@@ -87,15 +115,25 @@ def test_refused(reports: Home, measured: Measured, argv: list[str], message: st
     assert not (reports.path / ".cepbench").exists()
 
 
-def test_runs_of_another_version_of_the_suite(reports: Home) -> None:
-    """What differs is named."""
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (lambda measured: measured["identity"].update(prompt="another"), "prompt"),
+        (lambda measured: measured.update(higher_is_better=False), "direction"),
+        (lambda measured: measured["clusters"].update(color="one"), "clusters"),
+    ],
+)
+def test_runs_of_another_version_of_the_suite(
+    reports: Home, edit: Callable[[dict[str, Any]], object], field: str
+) -> None:
+    """What differs is named, in one line."""
 
-    def other_prompt(document: dict[str, object]) -> None:
-        for case in document["cases"]:  # type: ignore[attr-defined]
-            case["measured"]["identity"]["prompt"] = "another"
+    def edit_cases(document: dict[str, Any]) -> None:
+        for case in document["cases"]:
+            edit(case["measured"])
 
-    edit_report(reports.path / "low.json", other_prompt)
+    edit_report(reports.path / "low.json", edit_cases)
     ended = reports.command("leaderboard", "toy", "best.json", "low.json")
 
-    assert ended.code == 2
-    assert "best and low were not measured alike (prompt differ)" in ended.err
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert f"best and low were not measured alike ({field} differ)" in ended.err

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pytest_cepbench.cli.output import LONGEST_NAME, Section, Table, short, to_markdown, to_text
+from pytest_cepbench.cli.output import (
+    LONGEST_NAME,
+    Section,
+    Table,
+    rank_range,
+    short,
+    to_markdown,
+    to_text,
+)
 
 CELLS = st.text(max_size=60)
 
@@ -72,3 +80,8 @@ def test_markdown_tables_have_as_many_cells_as_they_should(table: Table, line: s
     for row in rows:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == len(table.head) + 1
     assert not re.findall(r"(?<!\\)(?:\\\\)*[<\[`]", text)
+
+
+def test_ranks_of_a_model() -> None:
+    """One rank, or the first and the last that it may have."""
+    assert (rank_range(2, 2), rank_range(1, 12)) == ("2", "1-12")

@@ -60,6 +60,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert {name for name in loaded if name.startswith("pytest_cepbench.")} == {
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
+        "pytest_cepbench.cli.commands",
         "pytest_cepbench.errors",
         "pytest_cepbench.models",
     }

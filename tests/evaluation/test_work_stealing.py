@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,16 +61,36 @@ def test_work_is_interrupted_when_it_should_stop() -> None:
 def test_work_that_ends_by_itself_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while it goes on nor afterwards."""
     monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)
-    stopped = False
-    with interrupted(lambda: stopped):
-        time.sleep(0.02)
-    stopped = True
-    time.sleep(0.02)
+    interrupts: list[int] = []
+    asked, stop = threading.Event(), threading.Event()
+
+    def stopped() -> bool:
+        asked.set()
+        return stop.is_set()
+
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        with interrupted(stopped):
+            assert asked.wait(20)
+            (watch,) = [t for t in threading.enumerate() if t.name == "cepbench-stop"]
+        stop.set()
+        watch.join(20)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert not watch.is_alive()
+    assert interrupts == []
 
 
-def test_interrupts_that_a_shell_has_ignored_stay_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in what a shell starts in the background: only the work itself is interrupted."""
-    monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)
+@pytest.mark.parametrize("interval", [0, 0.001])
+def test_interrupts_that_a_shell_has_ignored_stay_ignored(
+    monkeypatch: pytest.MonkeyPatch, interval: float
+) -> None:
+    """As in what a shell starts in the background: only the work itself is interrupted.
+
+    However early the interrupt comes: without an interval, before the work has begun.
+    """
+    monkeypatch.setattr(work_stealing, "_INTERVAL", interval)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(KeyboardInterrupt), interrupted(lambda: True):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
     CaseKey,
+    Measurement,
     Noise,
     Policy,
     Verdict,
@@ -20,6 +21,7 @@ from pytest_cepbench.gate import (
     load_baseline,
     record_of,
 )
+from pytest_cepbench.gate.baseline import measurement_of
 from tests.gate.build import KEY, NAMES, accepted, measured, text_of
 
 FIRST_FORMAT = """\
@@ -220,3 +222,12 @@ def test_the_record_of_a_measurement_is_what_its_file_gives() -> None:
     assert record == accepted(SET)
     assert (record.case, record.metric, record.value, record.n) == (str(KEY), "GC@3", 12.5, 24)
     assert record.blocks["color"]["11"] == 13.1
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [SET, measured(shares=True, clusters={"a.png": "a"}, failures={"timeout": 2}, floor=0.25)],
+)
+def test_a_record_gives_its_measurement_back(measurement: Measurement) -> None:
+    """All that a comparison needs."""
+    assert measurement_of(record_of(measurement), KEY) == measurement

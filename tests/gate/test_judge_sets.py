@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
@@ -98,6 +99,14 @@ def test_without_bounds_the_same_model_still_holds() -> None:
         _set(12.0, n=3, model=MODEL), accepted(_set(12.0, n=3, model=MODEL)), Policy()
     )
     assert judgement.verdict is Verdict.HELD
+
+
+def test_tables_of_no_blocks_are_no_blocks() -> None:
+    """A file whose blocks were deleted by hand has no bounds, and is no error of the gate."""
+    then = accepted(_set(12.0, [12.0, 12.1, 12.3], n=3))
+    emptied = msgspec.structs.replace(then, blocks={"color": {}})
+    judgement = judge(_set(99.0, n=3, blocks={"color": {}}), emptied, Policy())
+    assert (judgement.verdict, judgement.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
 
 
 def test_other_blocks_are_no_pairs() -> None:

@@ -51,6 +51,19 @@ def test_file_names_never_collide() -> None:
     assert all(FILE_NAME.fullmatch(stem) for stem in stems)
 
 
+@given(st.text(max_size=20), st.sampled_from(["gc", "s"]))
+def test_a_key_is_read_from_its_text(part: str, metric: str) -> None:
+    """Whatever a category is called; suites and metrics have no slash in their names."""
+    key = CaseKey("suite", part, metric)
+    assert CaseKey.parse(str(key)) == key
+
+
+@pytest.mark.parametrize("text", ["", "suite", "suite/gc"])
+def test_a_text_that_is_no_key(text: str) -> None:
+    """What it gives is told apart from it by its text."""
+    assert str(CaseKey.parse(text)) != text
+
+
 @given(st.text(st.characters(codec=None), max_size=400), st.sampled_from(["gc", "s", "failures"]))
 def test_any_part_has_a_file_name(part: str, metric: str) -> None:
     """Lower-case letters, digits and dashes, short enough for any file system, always the same."""

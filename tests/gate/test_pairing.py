@@ -146,6 +146,15 @@ def test_a_pair_raises_with_every_reason() -> None:
         pair(measured({"color": {"q": 0.5}}), accepted(measured(BEFORE)))
     assert len(caught.value.reasons) == 2
     assert "; ".join(caught.value.reasons) == str(caught.value)
+    assert caught.value.fields == ("samples",)
+
+
+def test_a_pair_names_the_fields_that_differ() -> None:
+    """Each once, for callers that say it in a line of their own."""
+    other = measured({"color": {"q": 0.5}}, identity={"prompt": "new"}, higher_is_better=False)
+    with pytest.raises(IncomparableError) as caught:
+        pair(other, accepted(measured(BEFORE)))
+    assert caught.value.fields == ("prompt", "samples", "suite", "direction")
 
 
 NAMED = st.dictionaries(st.sampled_from("abcdef"), SCORE, min_size=1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -110,7 +112,7 @@ def test_sets_are_ranked_by_their_blocks() -> None:
         return record({"all": {"fid": mean}}, sizes={"all": 100}, blocks={"all": own})
 
     board = rank_case({"a": distance(0.0), "b": distance(0.5)})
-    assert board.units == 10
+    assert (board.units, board.blocks) == (10, True)
     assert [(m.rank_low, m.rank_high) for m in board.models] == [(1, 1), (2, 2)]
 
 
@@ -145,6 +147,73 @@ def test_runs_with_other_samples() -> None:
     fewer = record({"all": {"00": 1.0, "01": 0.0}})
     with pytest.raises(SpecError, match=r"\(samples differ\)"):
         rank_case({"a": model(0.0), "b": fewer})
+
+
+SETS: dict[str, Any] = {
+    "sizes": {"all": 100},
+    "blocks": {"all": {"0": 1.0, "1": 1.5, "2": 2.0}},
+}
+"""A distance between sets of 100 images, with three blocks of them."""
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "field"),
+    [
+        (SETS, {"sizes": {"all": 99}}, "sizes"),
+        (SETS, {"sizes": {}}, "sizes"),
+        (SETS, {"blocks": {"all": {"0": 1.0, "1": 1.5, "3": 2.0}}}, "blocks"),
+        (SETS, {"blocks": {"all": {"0": 1.0, "1": 1.5}}}, "blocks"),
+        (SETS, {"higher_is_better": False}, "direction"),
+        ({"clusters": {"fid": "images"}}, {"clusters": {"fid": "others"}}, "clusters"),
+        ({"clusters": {"fid": "images"}}, {"clusters": {}}, "clusters"),
+    ],
+)
+def test_runs_with_other_units(ours: dict[str, Any], theirs: dict[str, Any], field: str) -> None:
+    """What they are paired by is compared too, although they call themselves alike."""
+    a = record({"all": {"fid": 1.5}}, **ours)
+    b = record({"all": {"fid": 2.5}}, **(ours | theirs))
+    expected = f"s/overall/gc: first and other were not measured alike ({field} differ): run both"
+    for records in ({"first": a, "other": b}, {"first": b, "other": a}):
+        with pytest.raises(SpecError, match=re.escape(expected)):
+            rank_case(records)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {},
+        {"all": SETS["blocks"]["all"]},
+        {"all": SETS["blocks"]["all"], "few": {}},
+        {"all": {}, "few": {}},
+    ],
+)
+def test_a_set_without_blocks_has_no_intervals(blocks: dict[str, dict[str, float]]) -> None:
+    """In one model or in all: as for the gate, there are no bounds without every set's blocks."""
+    scores = {"all": {"fid": 1.5}, "few": {"fid": 3.0}}
+    sizes = {"all": 100, "few": 3}
+    whole = {"all": SETS["blocks"]["all"], "few": SETS["blocks"]["all"]}
+    full = record(scores, sizes=sizes, blocks=whole)
+    lacking = record(scores, sizes=sizes, blocks=blocks)
+    for records in ((full, lacking), (lacking, full), (lacking, lacking)):
+        board = rank_case(dict(zip("ab", records, strict=True)))
+        assert board.units == 0
+        assert [(m.rank_low, m.rank_high, m.low) for m in board.models] == [(1, 2, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": {"all": {}}}, "holds no scores, or scores that are not finite"),
+        ({"value": 9.0}, "says value = 9.0 and its scores give"),
+        ({"case": "s/count/gc"}, "is of case 's/count/gc', not of 's/overall/gc'"),
+    ],
+)
+def test_a_measurement_that_contradicts_itself(change: dict[str, Any], message: str) -> None:
+    """Of a report that was edited by hand: the run is named."""
+    edited = msgspec.structs.replace(model(0.1), **change)
+    expected = f"s/overall/gc: the measurement of b {message}"
+    with pytest.raises(SpecError, match=re.escape(expected)):
+        rank_case({"a": model(0.0), "b": edited})
 
 
 def test_whole_suite_by_default() -> None:

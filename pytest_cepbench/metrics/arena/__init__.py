@@ -26,7 +26,6 @@ from pytest_cepbench.metrics.arena.win_rates import (
     ForfeitPolicy,
     TiePolicy,
     battle_records,
-    order_by_win_rate,
     pairwise_win_rates,
 )
 
@@ -54,7 +53,6 @@ __all__ = [
     "fit_ratings",
     "grades_of",
     "krippendorff_alpha",
-    "order_by_win_rate",
     "pairwise_win_rates",
     "roulette",
     "shared_battles",

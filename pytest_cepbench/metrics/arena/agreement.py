@@ -114,16 +114,14 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
 
 def grades_of(shared: Pairs) -> FloatArray:
     """(2, n) the verdicts of both judges as numbers, from 0 (A) to 3 (B)."""
-    return np.array(
-        [[WINNERS.index(battle.winner), WINNERS.index(other)] for battle, other in shared], float
-    ).T
+    grades = [[WINNERS.index(battle.winner), WINNERS.index(other)] for battle, other in shared]
+    return np.array(grades, float).reshape(-1, 2).T
 
 
 def confusion(shared: Pairs) -> IntArray:
     """(4, 4) counts: the first judge's verdict by row, the second's by column, as `WINNERS`."""
     counts = np.zeros((4, 4), dtype=np.int64)
-    for battle, other in shared:
-        counts[WINNERS.index(battle.winner), WINNERS.index(other)] += 1
+    np.add.at(counts, tuple(grades_of(shared).astype(np.int64)), 1)
     return counts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -104,11 +104,3 @@ def pairwise_win_rates(table: BattleTable, policy: TiePolicy) -> FloatArray:
         for i in range(size)
     ]
     return np.array([[np.nan if rate is None else rate for rate in row] for row in rates])
-
-
-def order_by_win_rate(
-    records: Mapping[str, BattleRecord], policy: TiePolicy
-) -> list[tuple[str, float | None]]:
-    """Models with their win rates, the best first; those without a rate last."""
-    rates = [(name, record.win_rate(policy)) for name, record in records.items()]
-    return sorted(rates, key=lambda pair: (pair[1] is None, -(pair[1] or 0.0), pair[0]))

@@ -50,7 +50,7 @@ def test_shared_battles() -> None:
         ("q5", "B"),
     ]
     assert grades_of(shared).tolist() == [[0, 1, 3, 0], [1, 2, 3, 3]]
-    assert confusion(shared)[0].tolist() == [0, 1, 0, 1]
+    assert confusion(shared).tolist() == [[0, 1, 0, 1], [0, 0, 1, 0], [0] * 4, [0, 0, 0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,12 @@ def test_a_judge_agrees_with_itself(battles: list[JudgedBattle]) -> None:
 
 
 def test_no_battles() -> None:
-    """No share, no kappa, no harmonic mean; the interval knows nothing."""
+    """No share, no kappa, no harmonic mean, no counts; the interval knows nothing."""
     agreed = agreement([], "fdt")
 
     assert agreed.overall == Share(0, 0, 0.0, 1.0)
     assert (agreed.overall.value, agreed.kappa, agreed.chance, agreed.harmonic_mean) == (None,) * 4
+    assert (grades_of([]).shape, confusion([]).tolist()) == ((2, 0), [[0] * 4] * 4)
 
 
 def test_wilson_interval() -> None:

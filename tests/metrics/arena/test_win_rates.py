@@ -15,7 +15,6 @@ from pytest_cepbench.metrics.arena import (
     ForfeitPolicy,
     JudgedBattle,
     battle_records,
-    order_by_win_rate,
     pairwise_win_rates,
 )
 from tests.metrics.arena.panels import panels, swap
@@ -107,21 +106,3 @@ def test_pairwise() -> None:
     assert rates[2, 0] == 1
     assert all(isnan(rates[i, i]) for i in range(3))
     assert isnan(rates[1, 2])
-
-
-def test_order() -> None:
-    """The best first, equal ones by name, models without a rate last."""
-    battles = [
-        JudgedBattle("q", "d", "c", "A"),
-        JudgedBattle("q", "b", "a", "Tie(A)"),
-        JudgedBattle("r", "b", "e", "A"),
-    ]
-    records = battle_records(BattleTable(battles))
-
-    assert order_by_win_rate(records, "without_ties") == [
-        ("b", 1),
-        ("d", 1),
-        ("c", 0),
-        ("e", 0),
-        ("a", None),
-    ]

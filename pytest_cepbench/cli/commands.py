@@ -1,0 +1,434 @@
+"""The commands of `cepbench`, with their options.
+
+Standard library only: help is shown at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_cepbench.cli.arguments import (
+    Command,
+    Option,
+    OptionGroup,
+    flag,
+    option,
+    several,
+    shared,
+)
+from pytest_cepbench.models import ROLE_NAMES
+
+_ROLES = tuple(role for role in ROLE_NAMES if role != "judge")
+"""The roles that these commands can give a model; judges come from the suite alone."""
+
+_DEFAULT = "default: %(default)s"
+
+_EXIT_CODES = "exit code: 0, 1 where {}, 2 for a mistake in what was asked"
+
+_UNMEASURED = _EXIT_CODES.format("something could not be measured")
+
+_REFUSED = _EXIT_CODES.format("the results were refused or a file could not be changed")
+
+_PROBLEM = (
+    "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was "
+    "asked"
+)
+
+_DAMAGED = _EXIT_CODES.format("something is damaged, was refused or could not be written")
+
+_UNWRITTEN = _EXIT_CODES.format("the files could not be written")
+
+_RESULTS = option(
+    "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
+)
+
+_SUITE = option(
+    "suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file"
+)
+
+_BASELINES = shared(
+    "baselines",
+    metavar="DIR",
+    type=Path,
+    default=Path("baselines"),
+    help=f"folder of accepted baselines; {_DEFAULT}",
+)
+
+_DRY_RUN = flag("--dry-run", "write no baseline")
+
+_DELETE = flag("--delete", "delete what is listed")
+
+_STORE = shared("store", metavar="DIR", type=Path, default=Path(".cepbench/store"), help=_DEFAULT)
+
+_OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=_DEFAULT)
+
+_ROLE_AND_DATA = [
+    *shared("role", choices=(*_ROLES, "unified"), help="what the models under test play"),
+    *shared("data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"),
+    *shared("samples", metavar="N", help="most samples of each category"),
+]
+
+_ENCODER = several(
+    "--encoder",
+    metavar="[NAME=]SPEC",
+    help="model whose vectors are compared; with NAME= one of the suite's further encoders",
+)
+
+_MODELS = {
+    role: _ENCODER
+    if role == "encoder"
+    else option(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")
+    for role in _ROLES
+}
+"""Role -> its option, where its model is the same for all."""
+
+_STUDIES = {
+    "seeds": "the same models with several seeds",
+    "generators": "the same models with several text-to-image models",
+    "encoders": "the same chains compared by several encoders",
+    "lengths": "descriptions of fewer than 20, 20 to 60, and more than 60 words",
+    "weighting": "GC@T against s(T), its last similarity without weights",
+}
+
+
+def _study_options(name: str) -> Iterator[Option]:
+    yield _SUITE
+    yield option(
+        "--model",
+        metavar="[NAME=]SPEC",
+        action="append",
+        required=True,
+        help="a model under test, and its name in tables (several allowed)",
+    )
+    if name == "seeds":
+        yield option("--seeds", metavar="N,N,...", default="0,1,2,3,4", help=_DEFAULT)
+    for role in _ROLES:
+        if name != f"{role}s":
+            yield _MODELS[role]
+            continue
+        about = f"one of the {role}s that are compared, and its name in tables"
+        yield several(f"--{role}", metavar="[NAME=]SPEC", help=about)
+        if role == "encoder":
+            yield option(
+                "--seat",
+                metavar="NAME",
+                default="encoder",
+                help="which of the suite's encoders is exchanged; default: the one without a name",
+            )
+    yield from _ROLE_AND_DATA
+    yield option("--metrics", metavar="NAME,...", help="of the suite's metrics; default: all")
+    about = "categories, groups or mappings, beside the whole"
+    yield option("--parts", metavar="NAME,...", help=about)
+    yield from (*_STORE, _OUT)
+
+
+def _trial_options(model: Option, seeds: str) -> list[Option]:
+    """Of a model that is measured with several seeds and judged by the suite's cases."""
+    instead = "in the place of the suite's, for what is printed"
+    about = f"how many seeds, from the suite's own on; {_DEFAULT}"
+    return [
+        _SUITE,
+        model,
+        *_MODELS.values(),
+        *_ROLE_AND_DATA,
+        option("--seeds", metavar="N", default=seeds, help=about),
+        *shared("tolerance", metavar="X", help=f"tolerated drop of every case, {instead}"),
+        *shared("alpha", metavar="X", help=f"error that the cases share, {instead}"),
+        *_STORE,
+        *_BASELINES,
+    ]
+
+
+_CALIBRATED = option(
+    "--model", metavar="SPEC", required=True, help="the model that is measured against itself"
+)
+
+_EXAMINED = option(
+    "--model",
+    metavar="SPEC",
+    help="the model that would be gated; default: the suite's describer",
+)
+
+_REMEASURE = OptionGroup(
+    "a checkpoint that was chosen as the best of several",
+    [
+        option(
+            "--remeasure",
+            metavar="SUITE",
+            type=Path,
+            help="measure it again, on held-out samples or under a fresh seed, and accept that",
+        ),
+        option("--model", metavar="SPEC", help="default: as in the results"),
+        *_MODELS.values(),
+        *_ROLE_AND_DATA,
+        *_STORE,
+    ],
+)
+
+_ACCEPT = [
+    _RESULTS,
+    option(
+        "--reason", metavar="TEXT", required=True, help="why, in a sentence; kept in each baseline"
+    ),
+    several(
+        "--case",
+        metavar="[SUITE/]PART/METRIC",
+        help="accept this case only (several allowed); default: all",
+    ),
+    *_BASELINES,
+    flag(
+        "--move-anchor",
+        "make what is accepted the anchor too: the steps until here are forgotten",
+    ),
+    option(
+        "--accept-insensitive",
+        "--cep-accept-insensitive",
+        action="store_true",
+        help="accept also what lies at the floor by chance, where a regression could not be seen",
+    ),
+    _DRY_RUN,
+]
+
+_PRUNE = [
+    _RESULTS,
+    _DELETE,
+    several(
+        "--suite",
+        metavar="NAME",
+        help="also all baselines of this suite, which is gone (several allowed)",
+    ),
+    *_BASELINES,
+]
+
+
+def _needed(about: str) -> Option:
+    return several(
+        "--baselines",
+        metavar="DIR",
+        type=Path,
+        help=f"{about} of these baselines made (several allowed)",
+    )
+
+
+_EXPORTED = OptionGroup(
+    None,
+    [
+        _needed("only what the models"),
+        option(
+            "--used-within",
+            metavar="7d",
+            help="only what runs used in the last so many days (d) or weeks (w)",
+        ),
+    ],
+)
+
+_URL = option(
+    "url", metavar="URL|DIR", help="s3://BUCKET/PREFIX, gs://..., or a folder that machines mount"
+)
+
+_STORE_ACTIONS = (
+    Command("stats", "what a store holds", _DAMAGED, [flag("--json", "print JSON"), *_STORE]),
+    Command(
+        "verify",
+        "read all of a store, and say what is damaged",
+        _DAMAGED,
+        [
+            option(
+                "url",
+                metavar="URL",
+                nargs="?",
+                help="a shared store of objects, in the place of a local one",
+            ),
+            flag("--repair", "drop what is damaged; it is computed again"),
+            *_STORE,
+        ],
+    ),
+    Command(
+        "gc",
+        "find what is old, too much, or needed by no baseline, and delete it",
+        _DAMAGED,
+        [
+            option(
+                "--unused-for",
+                metavar="30d",
+                help="results that no run has used for so many days (d) or weeks (w)",
+            ),
+            option(
+                "--max-size",
+                metavar="20G",
+                help="the least recently used results, until no more than this is left",
+            ),
+            _needed("keep all that the models"),
+            _DELETE,
+            *_STORE,
+        ],
+    ),
+    Command(
+        "export",
+        "write a frozen copy, a folder or one .tar, for others to read",
+        _DAMAGED,
+        [
+            option(
+                "target",
+                metavar="TARGET",
+                type=Path,
+                help="folder to make, or archive where it ends in .tar",
+            ),
+            flag("--force", "replace an earlier copy that is at TARGET"),
+            _EXPORTED,
+            *_STORE,
+        ],
+    ),
+    Command(
+        "import",
+        "take over what is sound of another store or an archive",
+        _DAMAGED,
+        [
+            option(
+                "source", metavar="SOURCE", type=Path, help="folder of a store, or archive of one"
+            ),
+            *_STORE,
+        ],
+    ),
+    Command("push", "upload what a shared store of objects lacks", _DAMAGED, [_URL, *_STORE]),
+    Command("pull", "take over what a shared store of objects has more", _DAMAGED, [_URL, *_STORE]),
+)
+
+_LEADERBOARD = [
+    option("suite", metavar="SUITE", help="its name, or its folder"),
+    option(
+        "reports",
+        metavar="[NAME=]REPORT",
+        nargs="+",
+        help="JSON reports (--cep-report) of two or more runs, and what to call their models",
+    ),
+    several(
+        "--case",
+        metavar="PART/METRIC",
+        help="rank in this case (several allowed); default: the whole suite in each metric",
+    ),
+    option(
+        "--out", metavar="DIR", type=Path, default=Path(".cepbench/leaderboards"), help=_DEFAULT
+    ),
+]
+
+_ARENA_OUT = option(
+    "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
+)
+
+_ARENA_ACTIONS = (
+    Command(
+        "leaderboard",
+        "rank the models of each file of verdicts, by win rates and by a model of pairs",
+        _UNWRITTEN,
+        [
+            option(
+                "verdicts", metavar="FILE", type=Path, nargs="+", help="verdicts of one judge each"
+            ),
+            option(
+                "--pair-model",
+                choices=("ordered", "davidson", "rao-kupper"),
+                default="ordered",
+                help="ordered logit of all four verdicts, or one of those in which ties are alike; "
+                + _DEFAULT,
+            ),
+            option(
+                "--battles", metavar="FILE", type=Path, help="the battles that were to be judged"
+            ),
+            several(
+                "--no-answer",
+                metavar="MODEL",
+                help=(
+                    "a model whose arranged battles without verdict are forfeits (several allowed)"
+                ),
+            ),
+            option(
+                "--forfeits",
+                choices=("charged-and-credited", "charged", "ignored"),
+                default="charged-and-credited",
+                help=f"lost by the one and won by the other, lost only, or left out; {_DEFAULT}",
+            ),
+            option(
+                "--by",
+                choices=("task", "meta-topic"),
+                help="win rates of OpenING's tasks or meta-topics too",
+            ),
+            _ARENA_OUT,
+        ],
+    ),
+    Command(
+        "agreement",
+        "agreement of two judges over the battles that both judged",
+        _UNWRITTEN,
+        [
+            option("first", metavar="FILE", type=Path, help="verdicts that count as right"),
+            option("second", metavar="FILE", type=Path, help="verdicts of the other judge"),
+            several(
+                "--unseen",
+                metavar="MODEL",
+                help=(
+                    "a model that the second judge did not know while it was made (several allowed)"
+                ),
+            ),
+            _ARENA_OUT,
+        ],
+    ),
+)
+
+_STUDIED = "how far the numbers of a suite move when something else than the model changes"
+
+_COMMANDS = (
+    Command(
+        "study",
+        _STUDIED,
+        None,
+        commands=[
+            Command(name, about, _UNMEASURED, [*_study_options(name)])
+            for name, about in _STUDIES.items()
+        ],
+        choice="study",
+        description=f"Measure {_STUDIED}.",
+    ),
+    Command(
+        "calibrate",
+        "measure the noise of a model against itself over seeds, and keep it with the baselines",
+        _UNMEASURED,
+        [*_trial_options(_CALIBRATED, seeds="5"), _DRY_RUN],
+    ),
+    Command(
+        "doctor",
+        "check whether a suite as it is set up can see anything, without gating",
+        _PROBLEM,
+        [*_trial_options(_EXAMINED, seeds="2"), _OUT],
+    ),
+    Command("accept", "accept the results of a run as baselines", _REFUSED, [*_ACCEPT, _REMEASURE]),
+    Command("prune", "find baselines that no case has any more, and delete them", _REFUSED, _PRUNE),
+    Command(
+        "leaderboard",
+        "rank the models of several runs of a suite, by paired differences",
+        _UNWRITTEN,
+        _LEADERBOARD,
+    ),
+    Command(
+        "arena",
+        "rank models by the verdicts of a judge, compare two judges",
+        _UNWRITTEN,
+        commands=_ARENA_ACTIONS,
+    ),
+    Command(
+        "store",
+        "look at a store of results, make it smaller, copy it",
+        _DAMAGED,
+        commands=_STORE_ACTIONS,
+    ),
+)
+
+CEPBENCH = Command(
+    "cepbench",
+    "Baselines of the gate, and what test runs do not measure",
+    _UNMEASURED,
+    commands=_COMMANDS,
+    choice="command",
+)
+"""The command itself, with all its commands."""
