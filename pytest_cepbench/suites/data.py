@@ -16,6 +16,7 @@ from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
 from pytest_cepbench.errors import DataAbsentError, SuiteError, nearest_name, unknown_name
 from pytest_cepbench.suites.definition import Suite
@@ -29,6 +30,7 @@ LOADERS: Mapping[str, Loader] = {
     "mmgenbench": load_mmgenbench,
     "sdp": load_pairs,
     "shapes": load_shapes,
+    "shapes-arena": load_shapes_arena,
     "shapes-tasks": load_shapes_tasks,
 }
 

@@ -7,9 +7,9 @@ same way, and two settings differ by what was added only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -48,16 +48,31 @@ class Degradation:
     blank: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in KNOB_NAMES:
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                msg = f"{name} is a probability in [0, 1], got {value!r}"
-                raise ValueError(msg)
+        check_probabilities(self)
 
     @property
     def turned(self) -> dict[str, float]:
         """The knobs that are not at zero."""
-        return {name: value for name in KNOB_NAMES if (value := float(getattr(self, name))) > 0}
+        return turned_knobs(self)
+
+
+class _Knobs(Protocol):
+    """A dataclass of probabilities."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+def check_probabilities(knobs: _Knobs) -> None:
+    """Raise ValueError naming the field that is no probability."""
+    for name, value in asdict(knobs).items():
+        if not 0.0 <= value <= 1.0:
+            msg = f"{name} is a probability in [0, 1], got {value!r}"
+            raise ValueError(msg)
+
+
+def turned_knobs(knobs: _Knobs) -> dict[str, float]:
+    """The fields that are not at zero."""
+    return {name: float(value) for name, value in asdict(knobs).items() if value > 0}
 
 
 # The draws are laid out in this order: a new knob goes to the end, or all old ones draw anew.

@@ -61,7 +61,7 @@ def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, i
     Yields (object, (22, 22) coverage in [0, 1], left, top): the window's corner in the 64 x 64
     pixels that the image is brought to.
     """
-    rise = _pixels(image) / 255.0 - BACKGROUND
+    rise = world_pixels(image) / 255.0 - BACKGROUND
     windows = np.stack([rise[y : y + _WINDOW, x : x + _WINDOW] for y in _STARTS for x in _STARTS])
     colors = _colors(windows)
     cover = _cover(windows, colors)
@@ -74,7 +74,8 @@ def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, i
             yield scene_object, kept, _STARTS[scene_object.column], _STARTS[scene_object.row]
 
 
-def _pixels(image: ImageArtifact) -> FloatArray:
+def world_pixels(image: ImageArtifact) -> FloatArray:
+    """(64, 64, 3) float64 levels from 0 to 255: an image in the size that the world draws."""
     if image.size == (SIDE, SIDE):
         return image.pixels.astype(np.float64)
     small = image.to_pil().resize((SIDE, SIDE), Image.Resampling.BOX)

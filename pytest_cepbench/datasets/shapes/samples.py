@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from math import comb, perm
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -51,14 +51,14 @@ LOOKS: tuple[Look, ...] = tuple(product(SIZES, COLORS, SHAPES))
 
 
 @dataclass(frozen=True)
-class Family:
-    """One category's scenes.
+class Family(Generic[T]):
+    """What one category consists of: scenes, or questions about scenes.
 
-    draw: one scene, all of one number of objects equally likely.
+    draw: one of them; of scenes all of one number of objects are equally likely.
     size: how many there are.
     """
 
-    draw: Callable[[np.random.Generator], Scene]
+    draw: Callable[[np.random.Generator], T]
     size: int
 
 
@@ -68,7 +68,7 @@ Remarks = Callable[[str, int, Scene], Mapping[str, Any]]
 
 def build_dataset(
     name: str,
-    families: Mapping[str, Family],
+    families: Mapping[str, Family[Scene]],
     samples_per_category: int,
     seed: int,
     remarks: Remarks = lambda *_: {},
@@ -81,17 +81,12 @@ def build_dataset(
     `remarks`.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
-    if not 1 <= samples_per_category <= _MOST:
-        msg = f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
-        raise DatasetError(msg)
-    if seed < 0:
-        msg = f"the seed of the shapes data set must not be negative, got {seed}"
-        raise DatasetError(msg)
+    check_options(samples_per_category, seed)
     samples = [
         _sample(category, index, scene, seed, remarks)
         for category in sorted(families)
         for index, scene in enumerate(
-            _different(families[category], samples_per_category, _derived(seed, category))
+            draw_different(families[category], samples_per_category, derived_seed(seed, category))
         )
     ]
     identity = {
@@ -103,18 +98,29 @@ def build_dataset(
     return Dataset(name, identity, tuple(samples))
 
 
-def _different(family: Family, number: int, seed: int) -> list[Scene]:
-    rng = np.random.Generator(np.random.PCG64(seed))
-    scenes: list[Scene] = []
-    seen: set[Scene] = set()
-    while len(scenes) < number:
-        scene = family.draw(rng)
-        if scene not in seen:
-            seen.add(scene)
-            scenes.append(scene)
+def check_options(samples_per_category: int, seed: int) -> None:
+    """Raise DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0."""
+    if not 1 <= samples_per_category <= _MOST:
+        msg = f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
+        raise DatasetError(msg)
+    if seed < 0:
+        msg = f"the seed of the shapes data set must not be negative, got {seed}"
+        raise DatasetError(msg)
+
+
+def draw_different(family: Family[T], number: int, seed: int) -> list[T]:
+    """So many members of a family, none again before all of them were drawn."""
+    rng = random_generator(seed)
+    members: list[T] = []
+    seen: set[T] = set()
+    while len(members) < number:
+        member = family.draw(rng)
+        if member not in seen:
+            seen.add(member)
+            members.append(member)
         if len(seen) == family.size:
             seen.clear()
-    return scenes
+    return members
 
 
 def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks) -> Sample:
@@ -122,7 +128,7 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
     return Sample(
         id=sample_id,
         categories=(category,),
-        image=DrawnImage(partial(render, scene, _derived(seed, sample_id))),
+        image=DrawnImage(partial(render, scene, derived_seed(seed, sample_id))),
         text=caption(scene),
         metadata={
             "scene": [asdict(scene_object) for scene_object in scene.objects],
@@ -136,9 +142,14 @@ def sample_scene(sample: Sample) -> Scene:
     return Scene(tuple(SceneObject(**scene_object) for scene_object in sample.metadata["scene"]))
 
 
-def _derived(seed: int, name: str) -> int:
+def derived_seed(seed: int, name: str) -> int:
     """A seed in 0..2**64-1 of its own for each name."""
     return int(digest_text(f"{seed} {name}")[:16], 16)
+
+
+def random_generator(seed: int) -> np.random.Generator:
+    """A source of random numbers that is the same everywhere."""
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 def below(rng: np.random.Generator, limit: int) -> int:

@@ -118,10 +118,10 @@ class Scene:
 
 EMPTY_CAPTION = "no shapes"
 
-_COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 # ASCII only: ignoring case by Unicode's rules would let through letters that lower() keeps foreign.
-_OBJECT = re.compile(
+_PHRASE = re.compile(
     r"\b"
     + r"\s+".join(f"({'|'.join(words)})" for words in (SIZES, COLORS, SHAPES, ROWS, COLUMNS))
     + r"\b",
@@ -135,7 +135,7 @@ def caption(scene: Scene) -> str:
         return EMPTY_CAPTION
     number = len(scene.objects)
     noun = "shape" if number == 1 else "shapes"
-    return f"{_COUNTS[number - 1]} {noun} : {' , '.join(map(_phrase, scene.objects))}"
+    return f"{COUNTS[number - 1]} {noun} : {' , '.join(map(phrase, scene.objects))}"
 
 
 def parse_caption(text: str) -> Scene:
@@ -146,19 +146,28 @@ def parse_caption(text: str) -> Scene:
     cell the first has it.
     """
     objects: dict[int, SceneObject] = {}
-    for match in _OBJECT.finditer(text):
-        size, color, shape, row, column = (word.lower() for word in match.groups())
-        cell = GRID * ROWS.index(row) + COLUMNS.index(column)
-        look = (cast("Size", size), cast("Color", color), cast("Shape", shape))
-        objects.setdefault(cell, SceneObject(cell, *look))
+    for scene_object in parse_phrases(text):
+        objects.setdefault(scene_object.cell, scene_object)
     return Scene(tuple(objects.values()))
 
 
-def _phrase(scene_object: SceneObject) -> str:
+def phrase(scene_object: SceneObject) -> str:
+    """The five words that name an object and its place."""
     return (
         f"{scene_object.size} {scene_object.color} {scene_object.shape} "
         f"{ROWS[scene_object.row]} {COLUMNS[scene_object.column]}"
     )
+
+
+def parse_phrases(text: str) -> list[SceneObject]:
+    """The objects that a text names, in its order; a cell can be named more than once."""
+    objects = []
+    for match in _PHRASE.finditer(text):
+        size, color, shape, row, column = (word.lower() for word in match.groups())
+        cell = GRID * ROWS.index(row) + COLUMNS.index(column)
+        look = (cast("Size", size), cast("Color", color), cast("Shape", shape))
+        objects.append(SceneObject(cell, *look))
+    return objects
 
 
 _SAME_CELL, _SAME_LINE = 0.70, 0.15

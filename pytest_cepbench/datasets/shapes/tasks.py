@@ -79,7 +79,7 @@ def _color_attr(rng: np.random.Generator) -> Scene:
 _SHAPE_PAIRS = perm(len(SHAPES), 2) * (len(SIZES) * len(COLORS)) ** 2
 _COLORED_PAIRS = perm(len(SHAPES), 2) * perm(len(COLORS), 2) * len(SIZES) ** 2
 
-_FAMILIES: dict[str, Family] = {
+_FAMILIES: dict[str, Family[Scene]] = {
     "single_object": ONE,
     "two_object": Family(
         lambda rng: scene_of(some(rng, range(CELLS), 2), _two_shapes(rng)),

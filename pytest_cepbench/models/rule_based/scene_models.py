@@ -1,20 +1,15 @@
-"""The embedded world's own models: `shapes:`, perfect, or worse by a known amount.
-
-shapes:                                  an exact describer, generator, encoder and detector
-shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
-"""
+"""The rule-based describer, generator, encoder and detector of scenes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_json
+from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
 from pytest_cepbench.datasets.shapes import (
-    WORLD_VERSION,
     Degradation,
     caption,
     degrade_scene,
@@ -27,22 +22,8 @@ from pytest_cepbench.datasets.shapes import (
 )
 from pytest_cepbench.datasets.shapes.render import SIDE
 from pytest_cepbench.datasets.shapes.scene import SHAPES
-from pytest_cepbench.errors import RoleError, SpecError, unknown_name
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.protocols import (
-    BoundRole,
-    FloatArray,
-    ImageLike,
-    Model,
-    RoleName,
-)
-from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
-
-ADAPTER = "shapes/1"
-
-_ROLES = SCHEMES["shapes"].roles
-
-_BATCH = 64
+from pytest_cepbench.errors import RoleError, unknown_name
+from pytest_cepbench.models.protocols import FloatArray, ImageLike
 
 
 @dataclass(frozen=True)
@@ -119,56 +100,3 @@ class ShapesDetector:
             )
             for image, asked in zip(images, queries, strict=True)
         ]
-
-
-@dataclass(frozen=True)
-class _NoKnobs:
-    """The parameters of encoder and detector: none."""
-
-
-def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
-    """`shapes:` in one role.
-
-    Raises SpecError when something follows the colon but knobs, or a knob is unknown, not a
-    number, out of [0, 1], or given to the encoder or the detector, which have none; RoleError for a
-    role that this world does not have.
-    """
-    if role not in _ROLES:
-        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(_ROLES)}"
-        raise RoleError(msg)
-    if spec.target:
-        msg = (
-            f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "
-            f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
-        )
-        raise SpecError(msg)
-    what = f"the shapes {role}"
-    if role in ("describer", "generator"):
-        knobs = parse_params(spec, Degradation, what)
-    else:
-        parse_params(spec, _NoKnobs, what)
-        knobs = Degradation()
-    loaders: dict[RoleName, Callable[[], Model]] = {
-        "describer": lambda: ShapesDescriber(knobs),
-        "generator": lambda: ShapesGenerator(knobs),
-        "encoder": ShapesEncoder,
-        "detector": ShapesDetector,
-    }
-    return BoundRole(
-        role=role,
-        spec=spec.text,
-        what=f"the shapes world's own {role}",
-        fingerprint=digest_json({"world": WORLD_VERSION, "role": role}),
-        adapter=ADAPTER,
-        load=loaders[role],
-        params={"queries": "classes"} if role == "detector" else knobs.turned,
-        # The generator's jitter comes from the seed, whatever its knobs.
-        seeded=role == "generator" or (role == "describer" and bool(knobs.turned)),
-        batch_size=_BATCH,
-    )
-
-
-PROVIDER = Provider(
-    detect=lambda _: DetectedModel("the built-in world of shapes", _ROLES),
-    bind=lambda spec, role, _: bind_shapes(spec, role),
-)

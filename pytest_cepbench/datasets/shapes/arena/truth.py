@@ -1,0 +1,156 @@
+"""The truth of an answer: how far it meets OpenING's seven criteria, exactly known in this world.
+
+With N answered and G right steps, F1 over objects (place, size, color and shape), and 1 for two
+empty scenes:
+
+    correctness   mean over the first max(N, G) steps of half the F1 of the text's scene and the
+                  right one, and half that of the image's; parts and steps that are missing or too
+                  many count 0
+    coherency     mean over N of the F1 of the text's scene and the image's; 0 where either is
+                  missing
+    consistency   mean over neighboring steps that both answers have of the share of the objects
+                  which the right answer keeps that both images show, within one pixel in the same
+                  place, or that neither shows; 0 where an image is missing, 1 where there are no
+                  two steps
+    quality       share of the texts that are captions, word for word, and of the images that leave
+                  little unexplained once the nearest drawing of their scene is taken away
+    preference    1: nothing in this world can offend
+    completeness  min(N, G) / G
+    richness      different texts and different images, by their scenes, in 2 N parts
+
+Their names and order are OpenING's (its appendix on the evaluation by GPT), their formulas our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from itertools import pairwise
+from math import dist
+from statistics import fmean
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.shapes.arena.picture import Picture, read_picture
+from pytest_cepbench.datasets.shapes.arena.solver import Solution
+from pytest_cepbench.datasets.shapes.scene import Scene, SceneObject, caption, parse_caption
+
+TRUTH_VERSION = "arena-truth/1"
+"""Names the formulas and weights; changes with any of them."""
+
+ArenaStep = tuple[str, ImageArtifact | None]
+"""A step's text, empty where it has none, and its image."""
+
+_SHIFT = 1.0  # pixels that an object's center may move; drawn anew it moves by 1.0 on average
+_RESIDUAL = 0.06  # the worst drawings of the shipped generator leave 0.04, black images 0.1
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Scores of an answer, each in [0, 1], in OpenING's order; formulas in the module's text."""
+
+    correctness: float
+    coherency: float
+    consistency: float
+    quality: float
+    preference: float
+    completeness: float
+    richness: float
+
+    @property
+    def total(self) -> float:
+        """The sum weighted by `WEIGHTS`, in [0, 1]."""
+        scores: tuple[float, ...] = astuple(self)
+        return sum(weight * score for weight, score in zip(WEIGHTS, scores, strict=True))
+
+
+CRITERIA = tuple(field.name for field in fields(Truth))
+"""Names of the seven scores, in order."""
+
+WEIGHTS = (0.40, 0.20, 0.15, 0.10, 0.05, 0.07, 0.03)
+"""Weights of the seven scores, in order."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step that was read: what its text tells and its image shows, None where it has none."""
+
+    text: str
+    told: Scene | None
+    picture: Picture | None
+
+    @classmethod
+    def read(cls, step: ArenaStep) -> _Step:
+        text, image = step
+        told = parse_caption(text) if text.strip() else None
+        return cls(text, told, None if image is None else read_picture(image))
+
+    @property
+    def shown(self) -> Scene | None:
+        return None if self.picture is None else self.picture.scene
+
+
+def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
+    """The truth of an answer; all zero for one without steps."""
+    if not steps:
+        return Truth(*(0.0 for _ in CRITERIA))
+    answered = [_Step.read(step) for step in steps]
+    first = answered[0].told if answered[0].shown is None else answered[0].shown
+    right = solution.scenes_after(first)
+    return Truth(
+        correctness=sum(map(_correctness, answered, right)) / max(len(answered), len(right)),
+        coherency=fmean(_f1(step.told, step.shown) for step in answered),
+        consistency=_consistency(answered, right),
+        quality=_quality(answered),
+        preference=1.0,
+        completeness=min(len(answered), len(right)) / len(right),
+        richness=_richness(answered),
+    )
+
+
+def _correctness(step: _Step, right: Scene) -> float:
+    return 0.5 * _f1(step.told, right) + 0.5 * _f1(step.shown, right)
+
+
+def _f1(scene: Scene | None, other: Scene | None) -> float:
+    if scene is None or other is None:
+        return 0.0
+    number = len(scene.objects) + len(other.objects)
+    return 2 * len({*scene.objects} & {*other.objects}) / number if number else 1.0
+
+
+def _consistency(answered: Sequence[_Step], right: Sequence[Scene]) -> float:
+    shares = []
+    for (before, after), (scene, following) in zip(
+        pairwise(answered), pairwise(right), strict=False
+    ):
+        kept = {*scene.objects} & {*following.objects}
+        if before.picture is None or after.picture is None:
+            shares.append(0.0)
+        elif kept:
+            shares.append(fmean(_alike(what, before.picture, after.picture) for what in kept))
+        else:
+            shares.append(1.0)
+    return fmean(shares) if shares else 1.0
+
+
+def _alike(what: SceneObject, before: Picture, after: Picture) -> bool:
+    there = what in before.scene.objects
+    if there != (what in after.scene.objects):
+        return False
+    return not there or dist(before.centers[what.cell], after.centers[what.cell]) <= _SHIFT
+
+
+def _quality(answered: Sequence[_Step]) -> float:
+    texts = [
+        caption(step.told) == " ".join(step.text.lower().split())
+        for step in answered
+        if step.told is not None
+    ]
+    images = [step.picture.residual <= _RESIDUAL for step in answered if step.picture is not None]
+    return fmean(texts + images) if texts or images else 0.0
+
+
+def _richness(answered: Sequence[_Step]) -> float:
+    texts = {step.told for step in answered} - {None}
+    images = {step.shown for step in answered} - {None}
+    return (len(texts) + len(images)) / (2 * len(answered))

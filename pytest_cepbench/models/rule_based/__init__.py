@@ -1,0 +1,140 @@
+"""The embedded world's own models: `shapes:`, perfect, or worse by a known amount.
+
+shapes:                                  an exact describer, generator, encoder, detector,
+                                         interleaver, writer and judge
+shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
+shapes:?miss=0.1&drift=1&stop=0.05       an interleaver with its knobs turned
+shapes:?flip=0.1&first=0.2               a judge with its knobs turned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.datasets.shapes import WORLD_VERSION, Degradation
+from pytest_cepbench.datasets.shapes.arena import (
+    ARENA_VERSION,
+    TRUTH_VERSION,
+    AnswerDegradation,
+    WriterDegradation,
+)
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
+from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
+from pytest_cepbench.models.rule_based.arena_models import (
+    JudgeKnobs,
+    ShapesInterleaver,
+    ShapesJudge,
+    ShapesWriter,
+)
+from pytest_cepbench.models.rule_based.scene_models import (
+    ShapesDescriber,
+    ShapesDetector,
+    ShapesEncoder,
+    ShapesGenerator,
+)
+
+__all__ = [
+    "ADAPTER",
+    "PROVIDER",
+    "JudgeKnobs",
+    "ShapesDescriber",
+    "ShapesDetector",
+    "ShapesEncoder",
+    "ShapesGenerator",
+    "ShapesInterleaver",
+    "ShapesJudge",
+    "ShapesWriter",
+    "bind_shapes",
+]
+
+ADAPTER = "shapes/1"
+
+_BATCH = 64
+
+
+class _Knobs(Protocol):
+    @property
+    def turned(self) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class _NoKnobs:
+    """The parameters of encoder and detector: none."""
+
+    @property
+    def turned(self) -> dict[str, float]:
+        return {}
+
+
+@dataclass(frozen=True)
+class _ShapesRole:
+    """How `shapes:` plays a role.
+
+    knobs: class of its parameters.
+    load: makes the model from them.
+    versions: what else than the world's version decides its answers.
+    params: parameters that are no knobs.
+    always_seeded: whether an answer depends on the seed with all knobs at zero, too.
+    """
+
+    knobs: type[_Knobs]
+    load: Callable[[Any], Model]
+    versions: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    always_seeded: bool = False
+
+
+_ARENA = {"arena": ARENA_VERSION}
+
+
+_ROLES: dict[RoleName, _ShapesRole] = {
+    "describer": _ShapesRole(Degradation, ShapesDescriber),
+    "generator": _ShapesRole(Degradation, ShapesGenerator, always_seeded=True),
+    "encoder": _ShapesRole(_NoKnobs, lambda _: ShapesEncoder()),
+    "detector": _ShapesRole(_NoKnobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
+    "judge": _ShapesRole(JudgeKnobs, ShapesJudge, {**_ARENA, "truth": TRUTH_VERSION}),
+    "writer": _ShapesRole(WriterDegradation, ShapesWriter, _ARENA),
+    "interleaver": _ShapesRole(AnswerDegradation, ShapesInterleaver, _ARENA, always_seeded=True),
+}
+
+
+def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
+    """`shapes:` in one role.
+
+    Raises SpecError when something follows the colon but knobs, or a knob is unknown, not a
+    number, out of [0, 1], or given to the encoder or the detector, which have none; RoleError for a
+    role that this world does not have.
+    """
+    if role not in _ROLES:
+        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(_ROLES)}"
+        raise RoleError(msg)
+    if spec.target:
+        msg = (
+            f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "
+            f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
+        )
+        raise SpecError(msg)
+    played = _ROLES[role]
+    knobs = parse_params(spec, played.knobs, f"the shapes {role}")
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what=f"the shapes world's own {role}",
+        fingerprint=digest_json({"world": WORLD_VERSION, "role": role, **played.versions}),
+        adapter=ADAPTER,
+        load=lambda: played.load(knobs),
+        params={**played.params, **knobs.turned},
+        seeded=played.always_seeded or bool(knobs.turned),
+        batch_size=_BATCH,
+    )
+
+
+PROVIDER = Provider(
+    detect=lambda _: DetectedModel("the built-in world of shapes", SCHEMES["shapes"].roles),
+    bind=lambda spec, role, _: bind_shapes(spec, role),
+)

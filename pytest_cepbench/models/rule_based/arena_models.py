@@ -1,0 +1,219 @@
+"""The rule-based interleaver, writer and judge: questions of the arena to answers and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
+from pytest_cepbench.artifacts.answer import STEP_END
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.datasets.shapes.arena import (
+    AnswerDegradation,
+    ArenaStep,
+    Solution,
+    WriterDegradation,
+    degraded_answer,
+    read_question,
+    score_answer,
+    solve,
+)
+from pytest_cepbench.datasets.shapes.degrade import check_probabilities, turned_knobs
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.models.protocols import AnswerStep, Battle, Piece, Question, StepLimit
+
+MARGIN = 0.02
+"""Answers whose truth differs by no more are tied."""
+
+
+@dataclass(frozen=True)
+class ShapesInterleaver:
+    """Answers questions of the arena with captions and drawings, degraded by its parameters."""
+
+    knobs: AnswerDegradation
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> list[tuple[AnswerStep, ...] | Failure]:
+        """The steps of each answer; a failure for a question that is none of the arena."""
+        return [
+            self._single(question, limit, seed)
+            for question, limit, seed in zip(questions, limits, seeds, strict=True)
+        ]
+
+    def _single(
+        self, question: Question, limit: StepLimit, seed: int
+    ) -> tuple[AnswerStep, ...] | Failure:
+        try:
+            solution = _solve(question)
+        except DatasetError as error:
+            return Failure("refused", str(error))
+        steps = degraded_answer(solution, self.knobs, seed, limit.told, limit.most)
+        return tuple(
+            AnswerStep(text, None if image is None else image.pixels) for text, image in steps
+        )
+
+
+@dataclass(frozen=True)
+class ShapesWriter:
+    """Answers questions of the arena with captions, degraded by its parameters.
+
+    With the same seed and knobs it writes what the interleaver writes.
+    """
+
+    knobs: WriterDegradation
+
+    def write(
+        self,
+        questions: Sequence[Question],
+        prompt: str,  # noqa: ARG002 - the Protocol's; there is one way to answer a question
+        seeds: Sequence[int],
+    ) -> list[str | Failure]:
+        """The captions of each answer's steps, separated by `STEP_END`; a failure as above."""
+        return [
+            self._single(question, seed) for question, seed in zip(questions, seeds, strict=True)
+        ]
+
+    def _single(self, question: Question, seed: int) -> str | Failure:
+        try:
+            solution = _solve(question)
+        except DatasetError as error:
+            return Failure("refused", str(error))
+        steps = degraded_answer(solution, AnswerDegradation(**vars(self.knobs), no_image=1.0), seed)
+        return f" {STEP_END} ".join(text for text, _ in steps)
+
+
+@dataclass(frozen=True)
+class JudgeKnobs:
+    """Probabilities in [0, 1] of the faults of a judge, in the order in which they act.
+
+    long: that the verdict moves one place, of the four, towards the answer with more steps.
+    first: that it moves one place towards the first answer.
+    tie: that it becomes a tie, which leans to the side it was on.
+    flip: that it becomes its opposite.
+    Raises ValueError naming the knob that is out of range.
+    """
+
+    flip: float = 0.0
+    first: float = 0.0
+    tie: float = 0.0
+    long: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_probabilities(self)
+
+    @property
+    def turned(self) -> dict[str, float]:
+        """The knobs that are not at zero."""
+        return turned_knobs(self)
+
+
+@dataclass(frozen=True)
+class ShapesJudge:
+    """Solves the question itself, and prefers the answer that is nearer to the truth.
+
+    A difference of up to `MARGIN` is a tie that leans to the better answer, and equal truth one
+    that leans to either, as the digest of the two answers has it.
+    """
+
+    knobs: JudgeKnobs
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
+        """A verdict on each battle; a failure for a question that is none of the arena."""
+        return [self._single(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
+
+    def _single(self, battle: Battle, seed: int) -> Winner | Failure:
+        try:
+            solution = _solve(battle.question)
+        except DatasetError as error:
+            return Failure("no-verdict", str(error))
+        first, second = _steps(battle.first), _steps(battle.second)
+        # Sums of other roundings are equal all the same.
+        lead = round(_total(solution, first) - _total(solution, second), 9)
+        digests = _digest(first), _digest(second)
+        place = _place(lead, digests)
+        if self.knobs.turned:
+            longer = (len(first) > len(second)) - (len(first) < len(second))
+            place = _misjudged(place, longer, self.knobs, _draws(seed, digests))
+        return WINNERS[place]
+
+
+_FIRST, _TIE_FIRST, _TIE_SECOND, _SECOND = range(len(WINNERS))
+
+
+def _place(lead: float, digests: tuple[str, str]) -> int:
+    """The place in `WINNERS` of an exact verdict, given the first answer's lead in truth."""
+    if abs(lead) > MARGIN:
+        return _FIRST if lead > 0 else _SECOND
+    if lead == 0:
+        # The same of the two answers whichever comes first, and each of them equally often.
+        preferred = sorted(digests)[int(digest_json(sorted(digests)), 16) % 2]
+        lead = 1.0 if preferred == digests[0] else -1.0
+        if digests[0] == digests[1]:
+            lead = 1.0 if int(digests[0], 16) % 2 else -1.0
+    return _TIE_FIRST if lead > 0 else _TIE_SECOND
+
+
+def _misjudged(place: int, longer: int, knobs: JudgeKnobs, draws: Mapping[str, float]) -> int:
+    """The place of a verdict after all knobs have acted on it.
+
+    longer: 1 where the first answer has more steps, -1 where the second has, 0 where neither has.
+    """
+    if draws["long"] < knobs.long:
+        place = min(max(place - longer, _FIRST), _SECOND)
+    if draws["first"] < knobs.first:
+        place = max(place - 1, _FIRST)
+    if draws["tie"] < knobs.tie:
+        place = _TIE_FIRST if place <= _TIE_FIRST else _TIE_SECOND
+    if draws["flip"] < knobs.flip:
+        place = _SECOND - place
+    return place
+
+
+_STREAM = 3  # keeps these draws apart from those of answers, which may have the same seeds
+
+# The draws are laid out in this order: a new knob goes to the end.
+_DRAWS = ("flip", "first", "tie", "long")
+
+
+def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
+    """Numbers in [0, 1) for each knob, which differ with the order of the answers."""
+    battle = int(digest_json(digests), 16)
+    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM, battle))))
+    return dict(zip(_DRAWS, source.random(len(_DRAWS)).tolist(), strict=True))
+
+
+def _solve(question: Question) -> Solution:
+    pieces = [
+        piece if isinstance(piece, str) else ImageArtifact.from_pil(piece) for piece in question
+    ]
+    return solve(read_question(pieces))
+
+
+def _steps(pieces: Sequence[Piece]) -> list[ArenaStep]:
+    """The steps of an answer whose texts are captions, of one step each.
+
+    So a step ends before a text, too, and not after its image alone: of two texts in a row the
+    first is a step without an image.
+    """
+    steps: list[ArenaStep] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            steps.append((piece, None))
+            continue
+        image = ImageArtifact.from_pil(piece)
+        if steps and steps[-1][1] is None:
+            steps[-1] = (steps[-1][0], image)
+        else:
+            steps.append(("", image))
+    return steps
+
+
+def _total(solution: Solution, steps: Sequence[ArenaStep]) -> float:
+    return score_answer(solution, steps).total
+
+
+def _digest(steps: Sequence[ArenaStep]) -> str:
+    return digest_json([[text, None if image is None else image.digest] for text, image in steps])
