@@ -20,10 +20,10 @@ from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
 from pytest_cepbench.store import Vector
 from pytest_cepbench.suites import (
     Case,
+    ChainRun,
     ModelPool,
     RoleChoices,
     Suite,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -106,7 +106,7 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
         RoleChoices(roles=roles),  # type: ignore[arg-type] # they are role names
     )
     dataset = load_data(suite, {}, sampling.samples)
-    run = SuiteRun(suite, dataset, assignments, measures, roster)
+    run = ChainRun(suite, dataset, assignments, measures, roster)
     samples = dataset.samples
     draws = draw([sample.categories[0] for sample in samples], sampling.draws, sampling.seed)
     metrics: list[Metric] = []
@@ -131,7 +131,7 @@ def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Playe
     )
 
 
-def _metric(suite: Suite, run: SuiteRun, case: Case, measure: Measure, draws: Draws) -> Metric:
+def _metric(suite: Suite, run: ChainRun, case: Case, measure: Measure, draws: Draws) -> Metric:
     measured = run.measure(case)
     required_features = measure.required_features(case)
     part = "" if case.key.part == OVERALL else f" {case.key.part}"
@@ -161,7 +161,7 @@ def _metric(suite: Suite, run: SuiteRun, case: Case, measure: Measure, draws: Dr
     )
 
 
-def _distances(measure: SetMeasure, run: SuiteRun, draws: Draws) -> Array:
+def _distances(measure: SetMeasure, run: ChainRun, draws: Draws) -> Array:
     """(B,) the distance of the drawn samples' images from their starts."""
     first = 1 if measure.kind == "gc_fid" else measure.at
     samples, start = run.dataset.samples, measure.plan.start

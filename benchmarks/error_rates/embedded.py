@@ -23,9 +23,9 @@ from benchmarks.error_rates.worlds import Array
 from pytest_cepbench.gate import Policy, Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -143,7 +143,7 @@ def _scores(
     suite = load_suite(path)
     assignments, measures = assign_models(suite, RoleChoices())
     dataset = load_data(suite, {})
-    run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
+    run = ChainRun(suite, dataset, assignments, measures, ModelPool(store))
     (case,) = (
         case
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)

@@ -134,6 +134,17 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
     return Link("image", digest, source=image)
 
 
+def digest_of_image(image: SeedImage, store: Store) -> str:
+    """Digest of the pixels of an image outside the store. Raises ImageError where it is none."""
+
+    def pixels() -> str:
+        loaded = image.load()
+        store.image_cache.add(loaded)
+        return loaded.digest
+
+    return _cached_look(image, "pixels", pixels, store)
+
+
 def grow_generation(
     plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
 ) -> Callable[[], None]:

@@ -24,6 +24,8 @@ from pytest_cepbench.chains.steps import (
     store_truncations,
 )
 from pytest_cepbench.chains.validation import (
+    AdmittedAnswer,
+    admit_answer,
     admit_detections,
     admit_drawing,
     admit_reply,
@@ -38,13 +40,17 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     Describer,
     Detector,
+    Editor,
     Encoder,
     Generator,
+    Interleaver,
     Judge,
     Model,
     Reply,
+    Writer,
 )
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store.answers import answer_results
 
 _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
@@ -152,21 +158,63 @@ class RoleRunner:
 
         return self._run(steps, ask)()
 
+    def write(self, prompt: str, steps: Sequence[Step]) -> list[Result]:
+        """A text or a failure for each step; steps load the pieces of a question."""
+
+        def ask(model: Model, questions: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Writer)
+            texts = model.write(questions, prompt, seeds)
+            return [admit_reply(text, admit_text) for text in texts]
+
+        return self._run(steps, ask)()
+
+    def edit(self, steps: Sequence[Step]) -> list[Result]:
+        """An image or a failure for each step; steps load (image, text)."""
+
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Editor)
+            images, texts = zip(*inputs, strict=True)
+            return model.edit(images, texts, seeds)
+
+        return self._run(steps, ask)()
+
+    def interleave(self, steps: Sequence[Step]) -> list[Result]:
+        """The canonical JSON of an answer, or a failure, for each step.
+
+        Steps load (pieces of a question, StepLimit). The answers are stored by their digests too.
+        """
+
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Interleaver)
+            questions, limits = zip(*inputs, strict=True)
+            answers = model.interleave(questions, limits, seeds)
+            return [
+                admit_reply(answer, partial(admit_answer, most=limit.most))
+                for answer, limit in zip(answers, limits, strict=True)
+            ]
+
+        return self._run(steps, ask)()
+
+    def judge_steps(self, steps: Sequence[Step]) -> list[Result]:
+        """A verdict (a `Winner`) or a failure for each step; steps load a `Battle`."""
+
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Judge)
+            return [admit_reply(verdict, admit_winner) for verdict in model.judge(inputs, seeds)]
+
+        return self._run(steps, ask)()
+
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Result]:
         """A verdict (a `Winner`) or a failure for each battle; equal battles are judged once.
 
         seeds: one for each battle, below 2**32.
         """
 
-        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Judge)
-            return [admit_reply(verdict, admit_winner) for verdict in model.judge(inputs, seeds)]
-
         def step(battle: Battle, seed: int) -> Step:
             key = key_of(self.bound, "", seed, battle_inputs(battle))
             return Step(key, seed, lambda: battle)
 
-        return self._run([step(*pair) for pair in zip(battles, seeds, strict=True)], ask)()
+        return self.judge_steps([step(*pair) for pair in zip(battles, seeds, strict=True)])
 
     def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
         """The results of all steps, from the store or the model. ahead: read inputs on threads."""
@@ -243,7 +291,8 @@ class RoleRunner:
         entries = []
         for step, output in zip(steps, outputs, strict=True):
             # Here, where it may be a thread of its own: it looks at every pixel.
-            admitted = admit_drawing(output) if self.bound.role == "generator" else output
+            drawn = self.bound.role in ("generator", "editor")
+            admitted = admit_drawing(output) if drawn else output
             reply = admitted if isinstance(admitted, Reply) else Reply(admitted)
             value = reply.value
             if reply.passing and isinstance(value, Failure):
@@ -251,6 +300,10 @@ class RoleRunner:
                 continue
             if isinstance(value, ImageArtifact):
                 value = ImageRef(self.store.put_image(value))
+            elif isinstance(value, AdmittedAnswer):
+                answer = value.store(self.store)
+                entries += answer_results(answer)
+                value = answer.to_json()
             entries.append(StoredResult(step.key, value, provenance | dict(reply.provenance)))
         if self.bound.warn is not None:
             self._add_provenances(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError
-from pytest_cepbench.models.protocols import Reply
+from pytest_cepbench.models.protocols import AnswerStep, Reply
+from pytest_cepbench.store import Store
 
 
 def admit_reply(output: object, admit: Callable[[object], object]) -> object:
@@ -85,6 +87,52 @@ def admit_drawing(output: object) -> object:
         raise
     except Exception as error:  # noqa: BLE001 - as above
         return Reply(Failure("exception", in_words(error)), passing=True)
+
+
+@dataclass(frozen=True)
+class AdmittedAnswer:
+    """A valid answer whose images are not stored yet: steps of (text, image or None)."""
+
+    steps: tuple[tuple[str, ImageArtifact | None], ...]
+
+    def store(self, store: Store) -> Answer:
+        """Store its images; returns the answer. Raises StoreFullError without space."""
+        return Answer(
+            tuple(
+                StoredStep(text, None if image is None else store.put_image(image))
+                for text, image in self.steps
+            )
+        )
+
+
+def admit_answer(value: object, most: int = MOST_STEPS) -> AdmittedAnswer | Failure:
+    """An interleaved answer, cut after so many steps.
+
+    A step without text and image is none, and an image that `admit_image` does not take is left out
+    of its step. An answer without steps is a failure: the first image's, where it lost one. Raises
+    ModelError for what is no sequence of steps.
+    """
+    if isinstance(value, Failure):
+        return value
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        msg = f"an interleaver returns steps for each question, this one returned {value!r:.80}"
+        raise ModelError(msg)
+    steps: list[tuple[str, ImageArtifact | None]] = []
+    lost: list[Failure] = []
+    for step in value:
+        if not isinstance(step, AnswerStep) or not isinstance(step.text, str):
+            msg = f"the steps of an answer are AnswerStep objects, got {step!r:.80}"
+            raise ModelError(msg)
+        image = None if step.image is None else admit_image(step.image)
+        if isinstance(image, Failure):
+            lost.append(image)
+            image = None
+        text = step.text.strip()
+        if text or image is not None:
+            steps.append((text, image))
+    if not steps:
+        return lost[0] if lost else Failure("empty-text", "an answer without steps")
+    return AdmittedAnswer(tuple(steps[:most]))
 
 
 def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:

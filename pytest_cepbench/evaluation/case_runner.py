@@ -27,6 +27,7 @@ from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.attribution import attribute
 from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
 
 Acceptance = Literal["none", "new", "all"]
@@ -151,6 +152,8 @@ class CaseRunner:
         if reference is None:
             return result
         case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
+        if not isinstance(run, ChainRun):
+            return result
         whole = run.samples(case)
         if not run.per_sample(case) and whole > most:
             text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"

@@ -174,7 +174,7 @@ class Evaluator:
     def suite_run(self, path: Path) -> SuiteRun:
         """The measuring of a suite."""
         if path not in self._runs:
-            self._runs[path] = self.suites.get(path).run(self.models)
+            self._runs[path] = self.suites.get(path).run(self.models, self.settings.baselines)
         return self._runs[path]
 
     def forget(self, path: Path) -> None:

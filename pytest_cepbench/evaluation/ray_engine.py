@@ -185,6 +185,7 @@ class _ThreadModels:
         stopped: Callable[[], bool],
     ) -> None:
         self._suites = suites
+        self._baselines = context.settings.baselines
         self._runs: dict[Path, SuiteRun] = {}
         self.progress = Progress()
         self.models = ModelPool(store, progress=self.progress, place=place)
@@ -200,7 +201,7 @@ class _ThreadModels:
 
     def _suite_run(self, path: Path) -> SuiteRun:
         if path not in self._runs:
-            self._runs[path] = self._suites.get(path).run(self.models)
+            self._runs[path] = self._suites.get(path).run(self.models, self._baselines)
         return self._runs[path]
 
 

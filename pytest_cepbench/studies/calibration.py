@@ -24,6 +24,7 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.chain_run import require_chains
 from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 
@@ -151,7 +152,7 @@ def calibrate(
     columns: list[list[Measurement | str]] = []
     for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):
         announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
-        run = suite.run(model_pool)
+        run = require_chains(suite.run(model_pool), "cepbench calibrate")
         columns.append([_measure(run, case) for case in prepared.own.cases])
     rows = zip(*columns, strict=True)
     return [

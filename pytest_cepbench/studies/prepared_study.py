@@ -105,7 +105,11 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     does not have, for models under test of different roles, and for chains that were made elsewhere
     where the study or the suite needs several of a sample.
     """
-    suite, metrics = _chosen_metrics(spec, load_suite(spec.suite))
+    loaded = load_suite(spec.suite)
+    if loaded.answer_plan is not None:
+        msg = f"suite {loaded.name!r} asks for interleaved answers, and a study is of chains"
+        raise SuiteError(msg)
+    suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.table.chain.seeds)
     variants = tuple(_variants(spec, suite))
     pairs: list[tuple[Named, Variant]] = list(product(spec.models, variants))
@@ -169,7 +173,7 @@ def _shown_cases(
     spec: StudySpec, variant: Variant, prepared: PreparedSuite, metrics: Collection[str]
 ) -> Iterator[Case]:
     """The cases that a study shows; only those that read the exchanged encoder, where it is one."""
-    suite, measures = prepared.suite, prepared.measures
+    suite, measures = prepared.suite, prepared.chain_measures
     parts = {case.key.part for case in prepared.cases}
     for part in spec.shown_parts[1:]:
         if part not in parts:

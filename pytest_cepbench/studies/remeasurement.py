@@ -29,9 +29,10 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.chain_run import require_chains
 from pytest_cepbench.suites.definition import SuiteNumber, amended
-from pytest_cepbench.suites.measures.base import GROWERS
 from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.roles import GROWERS
 
 _SEEDS = 1_000_000
 """How many seeds a fresh one can be."""
@@ -180,7 +181,7 @@ def _measure(
     announce(
         f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.conditions}"
     )
-    run = prepared.run(model_pool)
+    run = require_chains(prepared.run(model_pool), "remeasuring")
     records = {}
     for case in prepared.cases:
         if case.key in before:

@@ -14,7 +14,8 @@ from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.grids import CONFIDENCE, Results, make_grids, make_weightings
 from pytest_cepbench.studies.prepared_study import PreparedStudy, StudyRun, notes_of
 from pytest_cepbench.studies.study_data import Column, LengthStatistics, Study, StudyUsage
-from pytest_cepbench.suites import Case, ModelPool, SuiteRun
+from pytest_cepbench.suites import Case, ChainRun, ModelPool
+from pytest_cepbench.suites.chain_run import require_chains
 
 
 def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> Study:
@@ -30,7 +31,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         model, variant = study_run.model, study_run.variant
         announce(f"{number} of {len(prepared.runs)}: {model.name}, {variant.setting}")
         tallies += _unload_others(study_run, model_pool)
-        run = study_run.prepared.run(model_pool)
+        run = require_chains(study_run.prepared.run(model_pool), "a study")
         measured = _measure_cases(run, study_run.cases)
         for case, result in zip(study_run.cases, measured, strict=True):
             results[model.name, variant.name, case.key.part, case.key.metric] = result
@@ -53,7 +54,7 @@ def _unload_others(study_run: StudyRun, model_pool: ModelPool) -> list[CallCount
     return tallies
 
 
-def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | str]:
+def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[Measurement | str]:
     results: list[Measurement | str] = []
     broken: str | None = None
     for case in cases:
@@ -74,7 +75,7 @@ def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[Measurement | s
     return results
 
 
-def _count_words(run: SuiteRun, study_run: StudyRun) -> LengthStatistics:
+def _count_words(run: ChainRun, study_run: StudyRun) -> LengthStatistics:
     """Word counts of the first description of every chain that has one."""
     read = {
         required.plan.start

@@ -1,6 +1,7 @@
 """Suites: data set, chains and metrics put together into measurements."""
 
 from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
@@ -17,6 +18,7 @@ from pytest_cepbench.suites.suite_run import SuiteRun
 __all__ = [
     "Assignments",
     "Case",
+    "ChainRun",
     "ModelPool",
     "PreparedSuite",
     "RoleChoices",

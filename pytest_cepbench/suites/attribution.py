@@ -15,9 +15,10 @@ from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreEr
 from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.measures import Measure, Measured
-from pytest_cepbench.suites.measures.base import GROWERS, grower
-from pytest_cepbench.suites.suite_run import SuiteRun
+from pytest_cepbench.suites.measures.base import grower
+from pytest_cepbench.suites.roles import GROWERS
 
 _NOTHING = 5e-7
 """What is smaller is no difference: scores are kept with six decimals."""
@@ -72,7 +73,7 @@ class Attribution:
     said: str
 
 
-def attribute(run: SuiteRun, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
     """Say at which hops a case lost its score, by chains that begin as the baseline's.
 
     Hybrid k has the baseline's first k hops of the roles that differ and is hybrids on by the
@@ -97,7 +98,7 @@ def attribute(run: SuiteRun, case: Case, step: str, sample_ids: Sequence[str]) -
         return _without_result(f"Where the score was lost cannot be said: {error}.")
 
 
-def _choose_samples(run: SuiteRun, case: Case, sample_ids: Sequence[str]) -> list[Sample]:
+def _choose_samples(run: ChainRun, case: Case, sample_ids: Sequence[str]) -> list[Sample]:
     dataset = run.chain_data.dataset
     own = {s.id: s for category in case.categories for s in dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
@@ -107,7 +108,7 @@ def _choose_samples(run: SuiteRun, case: Case, sample_ids: Sequence[str]) -> lis
     return [own[name] for name in sorted(set(sample_ids) or own)]
 
 
-def _baseline_models(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
+def _baseline_models(run: ChainRun, step: str) -> dict[str, RoleRunner] | str:
     """The baseline's models unlike the candidate's, by role; or why none can be put back."""
     if run.assignments.replay is not None:
         return "The chains were made elsewhere: there is no model to play them on from a hop."
@@ -135,7 +136,7 @@ def _baseline_models(run: SuiteRun, step: str) -> dict[str, RoleRunner] | str:
 
 
 def _attribute(
-    run: SuiteRun, hybrids: HybridChains, samples: Sequence[Sample], *, whole: bool
+    run: ChainRun, hybrids: HybridChains, samples: Sequence[Sample], *, whole: bool
 ) -> Attribution:
     known = hybrids.in_store(samples)
     if not known:
@@ -199,7 +200,7 @@ def _where(hop: Hop, *, both: bool) -> str:
     return f"generation {hop.generation}{f' of the {hop.start}-first chains' if both else ''}"
 
 
-def _describe_roles(run: SuiteRun, hybrids: HybridChains, hops: Sequence[Hop]) -> str:
+def _describe_roles(run: ChainRun, hybrids: HybridChains, hops: Sequence[Hop]) -> str:
     """The cost of each role where several differ, and the roles with the baseline's own model."""
     costs = {
         role: sum(hop.cost for hop in hops if hop.role == role) for role in hybrids.baseline_models

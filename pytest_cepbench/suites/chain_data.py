@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import (
@@ -28,27 +27,15 @@ from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.store import Store, Vector
+from pytest_cepbench.suites.sample_data import SampleData
 
 V = TypeVar("V")
 
-SHARD = 64
-"""Most samples that are grown together, and that one process takes at a time. Shards lie within a
-category and at fixed places in it, so batches, and with them the last bits of results, do not
-depend on how many processes there are."""
 
-PACK = 32
-"""Most samples of small categories grown together, where small models run on the CPU: calls
-of those take nearly as long for few inputs as for many."""
-
-Cell = tuple[int, int]
-"""Where a shard lies: the number of its category, and its own therein."""
-
-
-class ChainData:
+class ChainData(SampleData):
     """The chains of one suite, and what its encoders and detectors read of them, each made once.
 
-    dataset: the samples that are looked at.
-    population: all samples; the same but for a look at a part of them.
+    dataset, population: as of `SampleData`.
     plans: what is done to every sample, by the start of the chain.
     models: those that grow the chains.
     runner: gives the runner of a role by its name.
@@ -63,39 +50,22 @@ class ChainData:
         runner: Callable[[str], RoleRunner],
         replay: Replay | None = None,
     ) -> None:
-        self.dataset = dataset
-        self.population = dataset
+        super().__init__(dataset)
         self.plans = plans
         self.runner = runner
         self.replay = replay
         self._models = models
-        self._layout = ShardLayout(dataset.samples)
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
-        self._known: dict[Hashable, dict[str, Any]] = {}
 
     @property
     def store(self) -> Store:
         """The store of every result."""
         return self._models.store
 
-    def narrowed(self, most: int) -> ChainData:
-        """A look at no more than so many samples of each category; what is known is shared."""
-        look = copy(self)
-        look.dataset = self.once("narrowed", str(most), lambda: self.population.limited(most))
-        return look
-
-    def pack(self, samples: Iterable[Sample]) -> None:
-        """Grow neighbouring categories together as far as they are small, where small models run.
-
-        samples: all that the run needs. Called before any chain is grown, with the same samples in
-        every process of the run: batches depend on it.
-        """
-        if self._models.small:
-            self._layout.pack(samples)
-
-    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
-        """The samples by their shard, in an order that depends on the samples alone."""
-        return self._layout.shards(samples)
+    @property
+    def small(self) -> bool:
+        """Whether all models that grow its chains are small ones on the CPU."""
+        return self._models.small
 
     def starts(self, start: Modality, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's seed, by id; no chain is grown for it.
@@ -191,10 +161,6 @@ class ChainData:
         """Grow the chains of the samples, all of them by a generation before the next."""
         grow_together(self._groups_of(start, samples))
 
-    def named(self, sample_id: str) -> list[Sample]:
-        """The sample of this id, in a list."""
-        return [sample for sample in self.dataset.samples if sample.id == sample_id]
-
     def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
         """The chain of each sample by id."""
         groups = self._groups_of(start, samples)
@@ -261,14 +227,6 @@ class ChainData:
             known.update(read(group))
         return {sample.id: known[sample.id] for sample in samples}
 
-    def once(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
-        """The result of `make`, kept under the key and a name."""
-        known = self._known.setdefault(key, {})
-        if name not in known:
-            known[name] = make()
-        result: V = known[name]
-        return result
-
     def require_recorded(self, start: Modality, generations: Sequence[int]) -> None:
         """Raise MeasurementError where chains made elsewhere never hold one of the generations."""
         if self.replay is None:
@@ -307,58 +265,3 @@ def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, s
         f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
         f"{runner.bound.spec} reads, and were {so}"
     )
-
-
-class ShardLayout:
-    """The shards of a data set.
-
-    packed: cell -> the samples of small categories that are grown together there.
-    """
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._places = _places(samples)
-        self.packed: dict[Cell, list[Sample]] = {}
-
-    def pack(self, samples: Iterable[Sample]) -> None:
-        """Grow neighbouring categories together as far as they are small, where small models run.
-
-        samples: all that the run needs. Called before any chain is grown, with the same samples in
-        every process of the run: batches depend on it.
-        """
-        homes: dict[int, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            homes.setdefault(self._places[sample.id][0], []).append(sample)
-        pack: list[Sample] = []
-        for home, own in homes.items():
-            if not pack or len(pack) + len(own) > PACK:
-                pack = self.packed[home, 0] = []
-                first = home
-            if len(own) > PACK:
-                del self.packed[first, 0]
-                pack = []
-                continue
-            for sample in own:
-                self._places[sample.id] = (first, len(pack))
-                pack.append(sample)
-
-    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
-        """The samples by their place, in an order that depends on the samples alone."""
-        shards: dict[Cell, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            home, number = self._places[sample.id]
-            shards.setdefault((home, number // SHARD), []).append(sample)
-        return shards
-
-
-def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
-    """The number of each sample's category, and its own number therein, by sample id."""
-    homes: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    places = {}
-    for sample in samples:
-        name = sample.categories[0]
-        home = homes.setdefault(name, len(homes))
-        number = counts.get(name, 0)
-        places[sample.id] = (home, number)
-        counts[name] = number + 1
-    return places

@@ -10,7 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.chains import CaptionRules, ChainPlan, Modality
+from pytest_cepbench.chains.answers.answer_plan import (
+    STEP_PLACEHOLDER,
+    AnswerPlan,
+    BattleRules,
+    OrderName,
+    TieName,
+)
 from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
@@ -18,6 +26,7 @@ from pytest_cepbench.gate.policy import BoundsName, GateName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
+from pytest_cepbench.suites.measures.answer_measures import ANSWER_KINDS
 from pytest_cepbench.suites.measures.base import number_problems
 from pytest_cepbench.suites.measures.measure_registry import explain_mismatch
 
@@ -78,17 +87,52 @@ class ChainTable(_Strict, frozen=True):
         return 2 * (_ITERATIONS if self.iterations is None else self.iterations)
 
 
+class AnswerTable(_Strict, frozen=True):
+    """The interleaved answers that a suite asks for, in place of `[chain]`; see `AnswerPlan`.
+
+    steps: "free" where the model decides how many, "gold" where it is told the reference answer's
+    number, as OpenING's published scripts do, or the number that it is told.
+    most: steps that an answer may have.
+    seeds: how often each question is asked, each time with seeds of its own.
+    """
+
+    steps: Literal["free", "gold"] | int = "free"
+    most: int = MOST_STEPS
+    seed: int = 0
+    seeds: int = 1
+
+
+class ArenaTable(_Strict, frozen=True):
+    """How answers battle; see `BattleRules`.
+
+    against: "accepted" battles the accepted model's stored answers, "gold" the reference answers.
+    order: both orders of every pair, one that alternates, or a second where the first left doubt.
+    tie: what a tie is worth: one half, or all to the answer that it leans to ("lean").
+    """
+
+    against: Literal["accepted", "gold"] = "accepted"
+    order: OrderName = "both"
+    tie: TieName = "half"
+    seed: int = 0
+
+
 class PromptsTable(_Strict, frozen=True):
     """The prompts of the models.
 
     generate holds `{description}`.
     clean, max_words: what is done to a description before it is drawn; see `Wording`.
+    system: the writer's system prompt, of interleaved answers.
+    image, edit: what generator and editor draw a step from, holding `{step}`; `{question}` stands
+    for the question's texts.
     """
 
     describe: str = ""
     generate: str = PLACEHOLDER
     clean: bool = False
     max_words: int | None = None
+    system: str = ""
+    image: str = STEP_PLACEHOLDER
+    edit: str = STEP_PLACEHOLDER
 
 
 class RolesTable(_Strict, frozen=True):
@@ -162,6 +206,8 @@ class SuiteTable(_Strict, frozen=True):
     metrics: dict[str, dict[str, Any]]
     description: str = ""
     chain: ChainTable = ChainTable()
+    answer: AnswerTable | None = None
+    arena: ArenaTable = ArenaTable()
     roles: RolesTable = RolesTable()
     encoders: dict[str, str] = {}
     presets: dict[str, PresetTable] = {}
@@ -189,7 +235,9 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def plans(self) -> dict[Modality, ChainPlan]:
-        """The steps of the chains of every sample, by the start of the chain."""
+        """The steps of the chains of every sample, by the start; none of a suite of answers."""
+        if self.table.answer is not None:
+            return {}
         chain, prompts = self.table.chain, self.table.prompts
         starts: tuple[Modality, ...] = (
             ("text", "image") if chain.start == "both" else (chain.start,)
@@ -206,11 +254,38 @@ class Suite(msgspec.Struct, frozen=True):
             for start in starts
         }
 
+    @property
+    def answer_plan(self) -> AnswerPlan | None:
+        """How it asks for interleaved answers; None for a suite of chains."""
+        answer, prompts = self.table.answer, self.table.prompts
+        if answer is None:
+            return None
+        return AnswerPlan(
+            answer.steps, answer.most, answer.seed, prompts.system, prompts.image, prompts.edit
+        )
+
+    @property
+    def battle_rules(self) -> BattleRules:
+        """How answers battle."""
+        arena = self.table.arena
+        return BattleRules(arena.order, arena.tie, arena.seed)
+
+    @property
+    def seeds(self) -> int:
+        """How often each sample is measured, each time with seeds of its own."""
+        return self.table.chain.seeds if self.table.answer is None else self.table.answer.seeds
+
+    @property
+    def length(self) -> int:
+        """Results of models for one sample, as far as they are known before: a chain's length."""
+        return self.table.chain.length if self.table.answer is None else self.table.answer.most
+
 
 def load_suite(path: Path) -> Suite:
     """Read a suite's TOML file. Raises SuiteError naming the file and the key that is wrong."""
     try:
-        table = msgspec.convert(parse_toml(read_regular(path, MOST_TEXT)), SuiteTable)
+        document = parse_toml(read_regular(path, MOST_TEXT))
+        table = msgspec.convert(document, SuiteTable)
     except OSError as error:
         msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
         raise SuiteError(msg) from error
@@ -218,6 +293,8 @@ def load_suite(path: Path) -> Suite:
         msg = f"suite file {str(path)!r}: {explain_mismatch(error, SuiteTable)}"
         raise SuiteError(msg) from error
     metrics, problems = _read_metrics(table)
+    if table.answer is not None and "chain" in document:
+        problems.append("[chain] and [answer] are two kinds of suites: give one")
     for problem in (*_problems(table), *problems):
         msg = f"suite file {str(path)!r}: {problem}"
         raise SuiteError(msg)
@@ -226,16 +303,17 @@ def load_suite(path: Path) -> Suite:
 
 def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]:
     """The metrics' settings, and what is wrong with them."""
+    kinds = KINDS if table.answer is None else ANSWER_KINDS
     metrics, problems = {}, []
     if not table.metrics:
-        problems.append(f"no metric under [metrics]; known: {', '.join(sorted(KINDS))}")
+        problems.append(f"no metric under [metrics]; known: {', '.join(sorted(kinds))}")
     for name, raw in table.metrics.items():
         if not NAME.fullmatch(name):
             problems.append(f"metric {name!r}: lower-case letters, digits, - and _ are expected")
         if name == POOLED[1]:
             problems.append(f"metric {name!r}: the name belongs to the verdict of the suite itself")
         try:
-            metrics[name] = read_table(name, raw)
+            metrics[name] = read_table(name, raw, kinds)
         except ValueError as error:
             problems.append(str(error))
     return metrics, problems
@@ -244,7 +322,7 @@ def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]
 def _problems(table: SuiteTable) -> Iterator[str]:
     if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
-    yield from _chain_problems(table)
+    yield from _chain_problems(table) if table.answer is None else _answer_problems(table)
     if table.data.skip < 0:
         yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
@@ -274,6 +352,21 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
         yield "prompts.describe is missing: the chains of this suite are described"
     if prompts.max_words is not None and prompts.max_words < 1:
         yield f"prompts.max_words = {prompts.max_words}: at least 1 is expected"
+
+
+def _answer_problems(table: SuiteTable) -> Iterator[str]:
+    answer, prompts = table.answer, table.prompts
+    assert answer is not None
+    if not 1 <= answer.most <= MOST_STEPS:
+        yield f"answer.most = {answer.most}: 1 to {MOST_STEPS} steps are expected"
+    if isinstance(answer.steps, int) and not 1 <= answer.steps <= answer.most:
+        yield f"answer.steps = {answer.steps}: 1 to answer.most = {answer.most} is expected"
+    if answer.seeds < 1:
+        yield f"answer.seeds = {answer.seeds}: at least 1 is expected"
+    for key in ("image", "edit"):
+        prompt = getattr(prompts, key)
+        if STEP_PLACEHOLDER not in prompt:
+            yield f"prompts.{key} = {prompt!r} does not hold {STEP_PLACEHOLDER}"
 
 
 # -- a number of the file, changed in place: comments and layout stay as they are ------------------

@@ -8,10 +8,13 @@ from math import ceil
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
+from pytest_cepbench.chains.answers.answering import missing_keys
 from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.suite_run import SuiteRun
 
@@ -88,6 +91,13 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
     what is detected in images, to be cut out and read, is not foreseen. Raises what binding models
     and looking at seeds raise.
     """
+    if isinstance(run, AnswerRun):
+        return _forecast_answers(run, cases)
+    assert isinstance(run, ChainRun)
+    return _forecast_chains(run, cases)
+
+
+def _forecast_chains(run: ChainRun, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
     readings = [
         (required, run.looked_at(case, most))
         for case, most in cases
@@ -137,6 +147,23 @@ def forecast(run: SuiteRun, cases: Iterable[tuple[Case, int | None]]) -> Forecas
             for steps in by_runner.values()
         ),
     )
+
+
+def _forecast_answers(run: AnswerRun, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
+    """The answers that are to be made; what is drawn and judged follows from them."""
+    samples = {sample.id: sample for case, most in cases for sample in run.looked_at(case, most)}
+    store, needs = run.data.store, []
+    for runner, keys in missing_keys(run.data.plan, list(samples.values()), run.data.models):
+        stored = sum(keys.values())
+        throughput = load_throughput(runner.bound, store)
+        needs.append(ModelEstimate(runner.bound, stored, len(keys) - stored, throughput))
+    known = {need.bound.role for need in needs}
+    needs += [
+        ModelEstimate(bound, 0, 0, None, incomplete=True)
+        for bound in (run.runner(role).bound for role in run.assignments.roles)
+        if bound.role not in known
+    ]
+    return Forecast(len(samples), len(samples), tuple(needs))
 
 
 def _add_readings(

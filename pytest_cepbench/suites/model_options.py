@@ -41,6 +41,7 @@ class RoleChoices:
     role: which role it is to play, or "unified" for describer and generator; None to detect it.
     roles: specs for single roles.
     encoders: specs for the named encoders of suites.
+    preferred: roles that the model under test plays rather than others, where it can.
     The properties are computed once: for a hub id, detection costs a request to the hub.
     """
 
@@ -48,6 +49,7 @@ class RoleChoices:
     role: Part | None = None
     roles: Mapping[RoleName, str] = field(default_factory=dict)
     encoders: Mapping[str, str] = field(default_factory=dict)
+    preferred: tuple[RoleName, ...] = ()
 
     @cached_property
     def model_spec(self) -> ModelSpec | None:
@@ -95,7 +97,7 @@ class RoleChoices:
         if self.role is not None:
             return (self.role,)
         if self.model_spec is None:
-            return ("describer",)
+            return self.preferred or ("describer",)
         if self.model_spec.scheme == PRESET:
             return ("generator",)
         detected = detect(self.model_spec)
@@ -105,7 +107,9 @@ class RoleChoices:
                 f"configuration. Say which it plays with --cep-role={'|'.join(ROLE_NAMES)}"
             )
             raise RoleError(msg)
-        if detected.unified and any(role not in self.roles for role in UNIFIED_ROLES):
+        prefers = any(role in detected.roles for role in self.preferred)
+        free = any(role not in self.roles for role in UNIFIED_ROLES)
+        if detected.unified and free and not prefers:
             return self._free(UNIFIED_ROLES, f"a {detected.what}")
         return self._free(detected.roles, f"a {detected.what}")[:1]
 
@@ -114,7 +118,7 @@ class RoleChoices:
 
         what: the model is. Raises SpecError where there is none.
         """
-        able = [role for role in ROLE_NAMES if role in roles]
+        able = [role for role in dict.fromkeys((*self.preferred, *ROLE_NAMES)) if role in roles]
         free = tuple(role for role in able if role not in self.roles)
         if not free:
             taken = ", ".join(f"--{role}" for role in able)

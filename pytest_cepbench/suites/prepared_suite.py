@@ -9,17 +9,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case, PooledCase
+from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
 from pytest_cepbench.suites.measures import Measure, list_cases
+from pytest_cepbench.suites.measures.answer_measures import AnswerMeasure
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
-from pytest_cepbench.suites.role_assignment import Assignments, assign_models
+from pytest_cepbench.suites.role_assignment import (
+    Assignments,
+    assign_answer_models,
+    assign_models,
+)
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 
@@ -37,7 +45,7 @@ class PreparedSuite:
     suite: Suite
     dataset: Dataset
     assignments: Assignments
-    measures: Mapping[str, Measure]
+    measures: Mapping[str, Measure] | Mapping[str, AnswerMeasure]
     cases: tuple[Case, ...]
 
     @cached_property
@@ -45,9 +53,24 @@ class PreparedSuite:
         """The verdict of the suite as a whole, where it wants one."""
         return pooled_case(self.suite, self.cases)
 
-    def run(self, model_pool: ModelPool) -> SuiteRun:
-        """The measuring of the suite by the models of a pool."""
-        return SuiteRun(self.suite, self.dataset, self.assignments, self.measures, model_pool)
+    def run(self, model_pool: ModelPool, baselines: Path | None = None) -> SuiteRun:
+        """The measuring of the suite by the models of a pool.
+
+        baselines: folder of accepted baselines, which answers battle.
+        """
+        parts = (self.suite, self.dataset, self.assignments)
+        if self.suite.answer_plan is None:
+            return ChainRun(*parts, self.chain_measures, model_pool)
+        answers = cast("Mapping[str, AnswerMeasure]", self.measures)
+        return AnswerRun(*parts, answers, model_pool, baselines)
+
+    @property
+    def chain_measures(self) -> Mapping[str, Measure]:
+        """The metrics of a suite of chains. Raises SuiteError for a suite of answers."""
+        if self.suite.answer_plan is not None:
+            msg = f"suite {self.suite.name!r} asks for interleaved answers, not for chains"
+            raise SuiteError(msg)
+        return cast("Mapping[str, Measure]", self.measures)
 
 
 def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> PreparedSuite:
@@ -55,7 +78,11 @@ def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> Prepa
 
     Raises what `assign_models` and `list_cases` raise.
     """
-    assignments, measures = assign_models(suite, choices)
+    measures: Mapping[str, Measure] | Mapping[str, AnswerMeasure]
+    if suite.answer_plan is None:
+        assignments, measures = assign_models(suite, choices)
+    else:
+        assignments, measures = assign_answer_models(suite, choices)
     cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
     return PreparedSuite(suite, dataset, assignments, measures, cases)
 
@@ -81,7 +108,7 @@ def load_prepared_suite(
     suite = load_suite(path)
     # Before the roles: where the data is not here, no model needs to be named.
     dataset = load_data(suite, data, samples)
-    times = suite.table.chain.seeds if seeds is None else seeds
+    times = suite.seeds if seeds is None else seeds
     prepared = prepare_suite(suite, dataset.repeated(times), choices)
     if times > 1 and choices.replay is not None:
         msg = (

@@ -6,7 +6,7 @@ A spec of a suite's file that begins with ./ or ../ counts from the folder of th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlencode
@@ -25,10 +25,18 @@ from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.models.registry import check_installed as check_libraries
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
+from pytest_cepbench.suites.measures.answer_measures import (
+    JUDGE,
+    AnswerMeasure,
+    make_answer_measures,
+)
 from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 
 _RELATIVE = ("./", "../")
+
+_TESTED_ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator")
+"""What a model under test plays in a suite of interleaved answers: the first that it can."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Assignments:
 
 
 def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[str, Measure]]:
-    """Assign a model to every role that the suite's chains and metrics need, and make its measures.
+    """Assign a model to every role that a suite's chains and metrics need, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
     naming the option that is missing, SuiteError for metrics that do not fit the suite and for a
@@ -65,16 +73,44 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
     the suite does not have.
     """
-    written = _written_specs(suite)
-    source = f"suite {suite.name}"
-    named = {
-        name: RoleAssignment(_role(name), locate(suite, text), source)
-        for name, (_, text) in written.items()
-    } | dict(choices.assigned)
-    known = {name: _expand_preset(suite, assignment) for name, assignment in named.items()}
-    specs = {name: assignment.spec for name, assignment in known.items()}
+    named = _named(suite, choices)
+    specs = {name: _expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
+    return _assign(suite, choices, named, needed), measures
+
+
+def assign_answer_models(
+    suite: Suite, choices: RoleChoices
+) -> tuple[Assignments, dict[str, AnswerMeasure]]:
+    """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
+    choices = replace(choices, preferred=_TESTED_ANSWERING)
+    measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
+    named = _named(suite, choices)
+    needed: list[str] = [*_answering(suite, named, choices)]
+    if any(measure.judged for measure in measures.values()):
+        needed.append(JUDGE)
+    return _assign(suite, choices, named, needed), measures
+
+
+def _named(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
+    """The models that the user or the suite names, by the name of the role."""
+    source = f"suite {suite.name}"
+    return {
+        name: RoleAssignment(_role(name), locate(suite, text), source)
+        for name, (_, text) in _written_specs(suite).items()
+    } | dict(choices.assigned)
+
+
+def _assign(
+    suite: Suite,
+    choices: RoleChoices,
+    named: Mapping[str, RoleAssignment],
+    needed: Sequence[str],
+) -> Assignments:
+    """The needed roles with their models, and which of them are under test."""
+    known = {name: _expand_preset(suite, assignment) for name, assignment in named.items()}
+    written = _written_specs(suite)
     played = ("replay",) if choices.replay is not None else choices.played
     gated = tuple(role for role in played if role in (*needed, "replay"))
     if not gated:
@@ -95,7 +131,7 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     roles = {name: known[name] for name in needed}
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
-    return Assignments(roles, gated, subject, choices.chains, spare), measures
+    return Assignments(roles, gated, subject, choices.chains, spare)
 
 
 def check_installed(suite: Suite, assignments: Assignments) -> None:
@@ -137,6 +173,28 @@ def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) ->
     ]
     names = dict.fromkeys((*sorted(growers), *readers))
     return [name for name in names if not (replayed and name in growers)]
+
+
+def _answering(
+    suite: Suite, known: Mapping[str, RoleAssignment], choices: RoleChoices
+) -> list[RoleName]:
+    """The roles that make a suite's answers: an interleaver, or a writer with those who draw.
+
+    What the user named goes first: of both, the interleaver. Raises SpecError where there is none.
+    """
+    if "interleaver" in choices.assigned:
+        return ["interleaver"]
+    if "writer" in known and ("writer" in choices.assigned or "interleaver" not in known):
+        composed: list[RoleName] = ["writer", "generator", "editor"]
+        return composed if "editor" in known else composed[:2]
+    if "interleaver" in known:
+        return ["interleaver"]
+    msg = (
+        f"suite {suite.name!r} needs a model that answers in texts and images: give an "
+        "--interleaver=SPEC, or a --writer=SPEC with a --generator=SPEC (one of them as --model, "
+        "to gate it)"
+    )
+    raise SpecError(msg)
 
 
 def _missing_model(suite: Suite, name: str) -> str:

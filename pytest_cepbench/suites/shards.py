@@ -150,7 +150,7 @@ class ShardQueue:
                 samples = run.looked_at(case, most)
                 wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
         for run, needed in wanted.items():
-            run.chain_data.pack(needed.values())
+            run.data.pack(needed.values())
 
     def _finish(self, tasks: Sequence[ShardTask]) -> None:
         waiting = [task for task in tasks if not self._settled(task)]
@@ -307,15 +307,11 @@ class ShardQueue:
 
 def _tasks_of(run: SuiteRun, case: Case, most: int | None) -> list[ShardTask]:
     """The shards that a case reads, in order."""
-    shards = run.chain_data.shards(run.looked_at(case, most))
+    shards = run.data.shards(run.looked_at(case, most))
     return [ShardTask(run, case, tuple(own), run.lock_name(at)) for at, own in shards.items()]
 
 
 def _grow_in_step(tasks: Sequence[ShardTask]) -> None:
-    """Grow the chains of all tasks, by suite, a generation of all of them before the next."""
+    """Make what all tasks read, by suite, each model working on all of them before the next."""
     for run in dict.fromkeys(task.run for task in tasks):
-        own = [task for task in tasks if task.run is run]
-        for start in run.starts(task.case for task in own):
-            wanted = (task for task in own if start in run.starts([task.case]))
-            samples = {sample.id: sample for task in wanted for sample in task.samples}
-            run.chain_data.grow(start, list(samples.values()))
+        run.grow([(task.case, task.samples) for task in tasks if task.run is run])

@@ -15,9 +15,9 @@ from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def suite_run(
     photos: Path, store: Store, checkpoint: Checkpoint, assignments: tuple[str, ...]
-) -> SuiteRun:
+) -> ChainRun:
     """The run of suites/folder that the command line would make for this line-up."""
     describer, generator, encoder = assignments
     suite = load_suite(SUITE)
@@ -61,15 +61,15 @@ def suite_run(
     )
     dataset = load_data(suite, {"folder": photos})
     chosen, measures = assign_models(suite, choices)
-    return SuiteRun(suite, dataset, chosen, measures, ModelPool(store, threads=1))
+    return ChainRun(suite, dataset, chosen, measures, ModelPool(store, threads=1))
 
 
-def tally_of(run: SuiteRun, seat: str) -> CallCounts:
+def tally_of(run: ChainRun, seat: str) -> CallCounts:
     """What the model of a seat did."""
     return run.chain_data.runner(seat).tally
 
 
-def measure_all(run: SuiteRun) -> list[Measurement]:
+def measure_all(run: ChainRun) -> list[Measurement]:
     """Every case of the run."""
     table = run.suite.table
     cases = list_cases(run.measures, table.name, run.dataset, table.groups)

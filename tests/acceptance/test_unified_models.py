@@ -22,9 +22,9 @@ from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -103,7 +103,7 @@ def suite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def play(
     suite_file: Path, tiny: Checkpoint, family: Family, store: Store, extra: str = ""
-) -> SuiteRun:
+) -> ChainRun:
     """The run that the command line would make, nothing measured yet."""
     from pytest_cepbench.models.python_model import make_model
 
@@ -116,21 +116,21 @@ def play(
     choices = RoleChoices(family.model(tiny) + extra, roles=roles, encoders=encoders)
     dataset = load_data(suite, {"sdp": suite_file.parent / "data"})
     assignments, measures = assign_models(suite, choices)
-    return SuiteRun(suite, dataset, assignments, measures, ModelPool(store, threads=1))
+    return ChainRun(suite, dataset, assignments, measures, ModelPool(store, threads=1))
 
 
-def numbers(run: SuiteRun) -> dict[str, float]:
+def numbers(run: ChainRun) -> dict[str, float]:
     """The value of every case."""
     cases = list_cases(run.measures, run.suite.table.name, run.dataset, run.suite.table.groups)
     return {case.id: run.measure(case).value for case in cases}
 
 
-def chains(run: SuiteRun, start: Modality) -> list[Chain]:
+def chains(run: ChainRun, start: Modality) -> list[Chain]:
     """The chains of all samples, out of the store."""
     return list(run.chain_data.chains(start, run.dataset.samples).values())
 
 
-def spent(run: SuiteRun) -> tuple[int, int]:
+def spent(run: ChainRun) -> tuple[int, int]:
     """Loads and inputs of describer and generator together."""
     tallies = [run.chain_data.runner(role).tally for role in ("describer", "generator")]
     return sum(tally.loads for tally in tallies), sum(tally.inputs for tally in tallies)
@@ -173,7 +173,7 @@ def test_each_family_plays_both_chains(
 
 
 def first_steps(
-    run: SuiteRun, store: Store
+    run: ChainRun, store: Store
 ) -> tuple[list[str | None], list[npt.NDArray[np.int64]]]:
     """The descriptions and the drawings of the seeds."""
     stored = [store.get_image(c.links[1].digest) for c in chains(run, "text")]

@@ -15,9 +15,9 @@ from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import RunFacts, json_document
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -40,7 +40,7 @@ def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[Measure
     assignments, measures = assign_models(suite, RoleChoices(model))
     dataset = load_data(suite, {}).repeated(suite.table.chain.seeds)
     with Store(folder / "store") as store:
-        run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
+        run = ChainRun(suite, dataset, assignments, measures, ModelPool(store))
         for case in list_cases(measures, suite.name, dataset, suite.table.groups):
             yield run.measure(case)
 

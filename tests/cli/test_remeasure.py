@@ -14,9 +14,9 @@ from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, 
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -58,7 +58,7 @@ def measure(
     assignments, measures = assign_models(suite, RoleChoices(model))
     dataset = load_data(suite, {}, samples).repeated(seeds)
     with Store(home.path / "other-store") as store:
-        run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
+        run = ChainRun(suite, dataset, assignments, measures, ModelPool(store))
         cases = list_cases(measures, suite.name, dataset, suite.table.groups)
         return tuple(run.measure(case) for case in cases)
 

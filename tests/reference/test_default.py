@@ -14,9 +14,9 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -104,7 +104,7 @@ def values(file: Path, pool: ModelPool, step: int) -> dict[str, float]:
     describer = f"{CHECKPOINTS / f'describer-step{step}'}?dtype=float32"
     assignments, measures = assign_models(suite, RoleChoices(roles={"describer": describer}))
     dataset = load_data(suite, {}, 2)
-    run = SuiteRun(suite, dataset, assignments, measures, pool)
+    run = ChainRun(suite, dataset, assignments, measures, pool)
     return {
         case.key.metric: run.measure(case).value
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)

@@ -10,9 +10,9 @@ import pytest
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies import Named, StudySpec, prepare_study, run_study
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -34,7 +34,7 @@ def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") 
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     (case,) = [c for c in cases if (c.key.part, c.key.metric) == (part, "gc")]
     with Store(folder / "gate") as store:
-        return SuiteRun(suite, dataset, assignments, measures, ModelPool(store)).measure(case).value
+        return ChainRun(suite, dataset, assignments, measures, ModelPool(store)).measure(case).value
 
 
 def test_a_seed_is_the_suite_with_that_seed(tmp_path: Path) -> None:

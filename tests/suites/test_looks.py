@@ -12,7 +12,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.gate import Policy, Verdict, dump_baseline, judge, load_baseline, record_of
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import SuiteRun
+from pytest_cepbench.suites import ChainRun
 from tests.suites.world import SUITE, TASKS, Staged, stage
 
 METRICS = """\
@@ -115,7 +115,7 @@ def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
     """A look at as many as there are samples has each once; the clusters are in the measurement."""
     staged = _staged(tmp_path, ALONE + METRICS)
     run = staged.run
-    again = SuiteRun(
+    again = ChainRun(
         run.suite, run.dataset.repeated(2), run.assignments, run.measures, run._model_pool
     )
     case = staged.cases["a-gc"]

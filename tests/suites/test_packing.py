@@ -13,7 +13,7 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import ModelPool, SuiteRun
+from pytest_cepbench.suites import ChainRun, ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.shards import ShardQueue
 from tests.suites.world import Staged, stage
@@ -76,7 +76,7 @@ def played(
         staged: Staged = stage(folder, SUITE, store)
         pool = ModelPool(store, place=place)
         old = staged.run
-        run = SuiteRun(old.suite, old.dataset, old.assignments, old.measures, pool)
+        run = ChainRun(old.suite, old.dataset, old.assignments, old.measures, pool)
         queue = ShardQueue(store, lambda _: run, "run", folder / "word", packs=True)
         for name in (*cases, *needed):
             queue.add(folder, staged.cases[name], None)

@@ -23,9 +23,9 @@ from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     Case,
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     list_cases,
     load_data,
@@ -56,7 +56,7 @@ encoder = "shapes:"
 class Staged:
     """A suite that is ready to be measured, and its cases by id."""
 
-    run: SuiteRun
+    run: ChainRun
     cases: Mapping[str, Case]
 
     def measure(self, case_id: str) -> Measurement:
@@ -75,7 +75,7 @@ def stage(
     assignments, measures = assign_models(suite, choices or RoleChoices())
     dataset = load_data(suite, data.get("places", {}), data.get("most"))
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
-    run = SuiteRun(suite, dataset, assignments, measures, ModelPool(store))
+    run = ChainRun(suite, dataset, assignments, measures, ModelPool(store))
     return Staged(run, {case.id: case for case in cases})
 
 

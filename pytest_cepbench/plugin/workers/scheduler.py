@@ -332,7 +332,7 @@ def _hint(evaluator: Evaluator, nodeid: str, assigned: AssignedCase) -> CaseHint
         suite=str(assigned.suite_file),
         models=_models(evaluator, assigned.suite_file),
         turn=WHOLE if whole else CATEGORY,
-        cost=len(samples) * loaded.suite.table.chain.length,
+        cost=len(samples) * loaded.suite.length,
     )
 
 

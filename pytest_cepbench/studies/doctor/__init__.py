@@ -34,6 +34,7 @@ from pytest_cepbench.studies.doctor.measurement_checks import (
 from pytest_cepbench.studies.prepared_study import studied_models
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool
+from pytest_cepbench.suites.chain_run import require_chains
 
 __all__ = ["Check", "CheckTable", "Diagnosis", "Status", "examine"]
 
@@ -49,7 +50,7 @@ def examine(
     """
     calibrations = calibrate(prepared, model_pool, announce)
     own = prepared.own
-    run = own.run(model_pool)
+    run = require_chains(own.run(model_pool), "cepbench doctor")
     with TemporaryDirectory(prefix="cepbench-doctor-") as folder, Store(Path(folder)) as second:
         suite = MeasuredSuite(run, own.cases, tuple(calibrations), model_pool, second)
         checks = [

@@ -17,7 +17,7 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.study_data import StudiedModel, StudyUsage
-from pytest_cepbench.suites import Case, ModelPool, SuiteRun
+from pytest_cepbench.suites import Case, ChainRun, ModelPool
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
 
@@ -165,7 +165,7 @@ class MeasuredSuite:
     second_store: an empty store, for inputs that a model is given a second time.
     """
 
-    run: SuiteRun
+    run: ChainRun
     cases: tuple[Case, ...]
     calibrations: tuple[Calibrated, ...]
     model_pool: ModelPool

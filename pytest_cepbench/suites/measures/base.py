@@ -19,6 +19,7 @@ from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.sample_data import SampleData
 
 JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
 """Part of the identity of what is scored so: other blocks have other pseudo-values."""
@@ -95,7 +96,8 @@ class CaseScores:
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
-    scores, sizes, blocks, shares, curve, notes, floor, warnings: as in `Measurement`.
+    scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles:
+    as in `Measurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
@@ -113,6 +115,9 @@ class Measured:
     identity: Mapping[str, str] = field(default_factory=dict)
     floor: float | None = None
     warnings: tuple[str, ...] = ()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    obstacles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,8 +156,8 @@ class RequiredFeatures:
     cutouts: bool = False
 
 
-class Measure(Protocol):
-    """One metric of a suite, with its settings.
+class CaseMeasure(Protocol):
+    """One metric of a suite, with its settings: what metrics of chains and of answers share.
 
     Fields are plain, so that a measure can be made without models or data.
     """
@@ -194,6 +199,10 @@ class Measure(Protocol):
         """The distance of its best from its worst value: 2 for cosines, 1 for shares, None where
         there is no limit.
         """
+
+
+class Measure(CaseMeasure, Protocol):
+    """One metric of chains, with its settings."""
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """All that the scores of a case depend on; those of all its cases where None."""
@@ -271,23 +280,19 @@ def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
     return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
 
 
-GROWERS = ("describer", "generator")
-"""The roles that grow chains; all others read them."""
-
-
 def grower(plan: ChainPlan, generation: int) -> str:
     """The role whose step a generation is."""
     return "describer" if plan.describes(generation) else "generator"
 
 
-def by_category(case: Case, chain_data: ChainData) -> dict[str, tuple[Sample, ...]]:
+def by_category(case: Case, data: SampleData) -> dict[str, tuple[Sample, ...]]:
     """A case's samples as its scores are pooled: by category, or all once under its own name."""
-    return _pooled(case, chain_data.dataset)
+    return _pooled(case, data.dataset)
 
 
-def population(case: Case, chain_data: ChainData) -> tuple[Sample, ...]:
+def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
     """All samples that a case is about, also those that are not looked at now."""
-    return everyone(_pooled(case, chain_data.population))
+    return everyone(_pooled(case, data.population))
 
 
 def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:

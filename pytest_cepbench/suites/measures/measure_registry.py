@@ -14,6 +14,7 @@ from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
 from pytest_cepbench.suites.measures.base import (
+    CaseMeasure,
     Measure,
     MetricTable,
     SuiteContext,
@@ -50,19 +51,22 @@ KINDS: Mapping[str, type[MetricTable]] = {
 """Kind of metric -> its settings."""
 
 
-def read_table(name: str, raw: Mapping[str, Any]) -> MetricTable:
+def read_table(
+    name: str, raw: Mapping[str, Any], kinds: Mapping[str, type[MetricTable]] = KINDS
+) -> MetricTable:
     """The settings of one metric.
 
+    kinds: those that the suite can have.
     Raises ValueError for a kind that does not exist, a key that its kind does not have, a value of
     the wrong type, or a tolerance below 0.
     """
     kind = raw.get("kind", name)
-    if kind not in KINDS:
-        raise ValueError(unknown_name("metric", str(kind), KINDS))
+    if kind not in kinds:
+        raise ValueError(unknown_name("metric", str(kind), kinds))
     try:
-        table = msgspec.convert(dict(raw), KINDS[kind])
+        table = msgspec.convert(dict(raw), kinds[kind])
     except msgspec.ValidationError as error:
-        msg = f"metric {name!r}: {explain_mismatch(error, KINDS[kind])}"
+        msg = f"metric {name!r}: {explain_mismatch(error, kinds[kind])}"
         raise ValueError(msg) from error
     for problem in number_problems(table):
         msg = f"metric {name!r}: {problem}"
@@ -96,7 +100,7 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
 
 
 def list_cases(
-    measures: Mapping[str, Measure],
+    measures: Mapping[str, CaseMeasure],
     suite: str,
     dataset: Dataset,
     groups: Mapping[str, Sequence[str]],
@@ -121,7 +125,7 @@ def list_cases(
     ]
 
 
-def _has_case(measure: Measure, part: str, *, mapping: bool) -> bool:
+def _has_case(measure: CaseMeasure, part: str, *, mapping: bool) -> bool:
     if mapping:
         return part in measure.own_parts
     return measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)

@@ -17,9 +17,9 @@ from pytest_cepbench.chains import Link, Modality
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
+    ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     assign_models,
     load_data,
     load_suite,
@@ -138,7 +138,7 @@ class Project:
         assignments, measures = assign_models(loaded, choices)
         dataset = load_data(loaded, cast.data, cast.samples)
         with self.store() as store:
-            run = SuiteRun(loaded, dataset, assignments, measures, ModelPool(store, threads=1))
+            run = ChainRun(loaded, dataset, assignments, measures, ModelPool(store, threads=1))
             chains = run.chain_data.chains(start, dataset.samples)
             return {name: chain.links for name, chain in chains.items()}
 

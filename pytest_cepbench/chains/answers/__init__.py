@@ -1,0 +1,1 @@
+"""Interleaved answers: made by one model or by a pipeline of several, and judged in battles."""

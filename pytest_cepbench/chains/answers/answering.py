@@ -1,0 +1,321 @@
+"""The answers to many questions: by one model, or by a writer with a generator and an editor.
+
+Of a pipeline each part is a step of its own in the store: another generator finds every text, and a
+run that dies between two steps loses neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+from pytest_cepbench.artifacts import Failure, digest_text
+from pytest_cepbench.artifacts.answer import Answer, StoredStep
+from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, parts_of
+from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_question
+from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.role_runner import RoleRunner
+from pytest_cepbench.chains.steps import Step, key_of
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import DamagedInputsError, StoreError
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.store import ImageRef, Store
+from pytest_cepbench.store.answers import get_answers, put_answers
+
+_MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
+
+
+@dataclass(frozen=True)
+class AnswerModels:
+    """The models that make answers, all on one store: an interleaver, or a writer and others.
+
+    generator: draws the steps of a writer's text; None where answers have no images.
+    editor: draws a step from the image before it, where there is one.
+    """
+
+    store: Store
+    interleaver: RoleRunner | None = None
+    writer: RoleRunner | None = None
+    generator: RoleRunner | None = None
+    editor: RoleRunner | None = None
+
+    @property
+    def bound(self) -> list[BoundRole]:
+        """All of them."""
+        runners = (self.interleaver, self.writer, self.generator, self.editor)
+        return [runner.bound for runner in runners if runner is not None]
+
+    @property
+    def small(self) -> bool:
+        """Whether all of them are small ones on the CPU."""
+        return bool(self.bound) and all(bound.small for bound in self.bound)
+
+
+@dataclass
+class SampleAnswer:
+    """The answer to one sample's question.
+
+    answer: None where there is none.
+    failure: why there is none.
+    blamed: the role that failed.
+    lost_images: the failures of single images, of steps that have a text alone now.
+    keys: of the steps that made it; forgetting them makes it anew.
+    cut: steps that were left out because the answer was too long.
+    """
+
+    sample: Sample
+    answer: Answer | None = None
+    failure: Failure | None = None
+    blamed: str | None = None
+    lost_images: list[Failure] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    cut: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Of the answer; empty where there is none."""
+        return "" if self.answer is None else self.answer.digest
+
+
+def make_answers(
+    plan: AnswerPlan, samples: Sequence[Sample], models: AnswerModels
+) -> list[SampleAnswer]:
+    """The answer to each sample's question, from the store or the models, with all of its images.
+
+    Answers of which the store has lost an image are made again. Raises DatasetError for questions
+    that cannot be used; ModelError, CheckpointError, StoreError.
+    """
+    store = models.store
+    questions = {sample.id: refer_to_question(sample, store) for sample in samples}
+    made: dict[str, SampleAnswer] = {}
+    for _ in range(_MOST_REPAIRS):
+        missing = [sample for sample in samples if sample.id not in made]
+        try:
+            answers = _make(plan, missing, questions, models)
+        except DamagedInputsError:  # what made the damaged image was forgotten
+            continue
+        whole = get_answers(store, (own.digest for own in answers if own.answer is not None))
+        for own in answers:
+            if own.answer is None or own.digest in whole:
+                made[own.sample.id] = own
+            else:
+                store.forget(own.keys, why="an image of the answer is damaged or gone")
+        if len(made) == len(samples):
+            return [made[sample.id] for sample in samples]
+    msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
+    raise StoreError(msg)
+
+
+def _make(
+    plan: AnswerPlan,
+    samples: Sequence[Sample],
+    questions: Mapping[str, PieceRefs],
+    models: AnswerModels,
+) -> list[SampleAnswer]:
+    asked = [(SampleAnswer(sample), questions[sample.id]) for sample in samples]
+    if models.interleaver is not None:
+        _interleave(plan, asked, models.interleaver)
+    else:
+        _compose(plan, asked, models)
+    return [own for own, _ in asked]
+
+
+# -- one model makes texts and images --------------------------------------------------------------
+
+
+def interleaver_key(
+    plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner
+) -> str:
+    """Key of the one step that makes an answer."""
+    limit = plan.limit(sample)
+    told = "free" if limit.told is None else str(limit.told)
+    inputs = [*map(list, question.inputs), ["limit", f"{told} of {limit.most}"]]
+    return key_of(runner.bound, "", derive_seed(plan.seed, sample.id, 0), inputs)
+
+
+def _interleave(
+    plan: AnswerPlan, asked: Sequence[tuple[SampleAnswer, PieceRefs]], runner: RoleRunner
+) -> None:
+    store = runner.store
+
+    def load(sample: Sample, question: PieceRefs) -> Any:
+        return question.load(store), plan.limit(sample)
+
+    steps = [
+        Step(
+            interleaver_key(plan, own.sample, question, runner),
+            derive_seed(plan.seed, own.sample.id, 0),
+            partial(load, own.sample, question),
+        )
+        for own, question in asked
+    ]
+    results = runner.interleave(steps)
+    for (own, _), step, result in zip(asked, steps, results, strict=True):
+        own.keys = [step.key]
+        if isinstance(result, Failure):
+            own.failure, own.blamed = result, "interleaver"
+        else:
+            assert isinstance(result, str)
+            own.answer = Answer.from_json(result)
+
+
+# -- a writer, a generator and an editor -----------------------------------------------------------
+
+
+@dataclass
+class _Draft:
+    """An answer in the making: its texts, which of them are to be drawn, and the images so far."""
+
+    own: SampleAnswer
+    question: PieceRefs
+    parts: list[tuple[str, bool]]
+    images: dict[int, ImageRef] = field(default_factory=dict)
+
+    def before(self, number: int) -> ImageRef | int | None:
+        """The image that a step changes: of the step before, or the question's first, by place."""
+        earlier = [self.images[k] for k in range(number) if k in self.images]
+        if earlier:
+            return earlier[-1]
+        kinds = [kind for kind, _ in self.question.inputs]
+        return kinds.index("image") if "image" in kinds else None
+
+
+def writer_step(plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner) -> Step:
+    """The step that writes the texts of an answer."""
+    preface, store = plan.preface(sample), runner.store
+    seed = derive_seed(plan.seed, sample.id, 0)
+    inputs = [["text", digest_text(preface)]] if preface else []
+    key = key_of(runner.bound, plan.system, seed, [*inputs, *map(list, question.inputs)])
+
+    def load() -> Any:
+        pieces = question.load(store)
+        return [preface, *pieces] if preface and pieces is not None else pieces
+
+    return Step(key, seed, load)
+
+
+def _compose(
+    plan: AnswerPlan, asked: Sequence[tuple[SampleAnswer, PieceRefs]], models: AnswerModels
+) -> None:
+    assert models.writer is not None  # the suite assigns one where there is no interleaver
+    steps = [writer_step(plan, own.sample, question, models.writer) for own, question in asked]
+    drafts: list[_Draft] = []
+    texts = models.writer.write(plan.system, steps)
+    for (own, question), step, text in zip(asked, steps, texts, strict=True):
+        own.keys.append(step.key)
+        if isinstance(text, Failure):
+            own.failure, own.blamed = text, "writer"
+            continue
+        parts, own.cut = parts_of(str(text), plan.limit(own.sample))
+        if parts:
+            drafts.append(_Draft(own, question, parts))
+        else:
+            own.failure = Failure("empty-text", "the writer's text has no step")
+            own.blamed = "writer"
+    if models.editor is None:
+        _draw(plan, models, [(draft, k) for draft in drafts for k in _drawn(draft)])
+    else:
+        # An edit needs the image before it: the first step of all answers, then the second, ...
+        for number in count():
+            if all(number >= len(draft.parts) for draft in drafts):
+                break
+            _draw(plan, models, [(draft, number) for draft in drafts if number in _drawn(draft)])
+    for draft in drafts:
+        draft.own.answer = Answer(
+            tuple(
+                StoredStep(text, draft.images[k].digest if k in draft.images else None)
+                for k, (text, _) in enumerate(draft.parts)
+            )
+        )
+    put_answers(models.store, [d.own.answer for d in drafts if d.own.answer is not None])
+
+
+def _drawn(draft: _Draft) -> list[int]:
+    return [number for number, (_, drawn) in enumerate(draft.parts) if drawn]
+
+
+def _draw(plan: AnswerPlan, models: AnswerModels, places: Sequence[tuple[_Draft, int]]) -> None:
+    """Draw steps of answers, each by the editor where there is an image to change."""
+    edited: list[tuple[_Draft, int]] = []
+    generated: list[tuple[_Draft, int]] = []
+    for draft, number in places:
+        edits = models.editor is not None and draft.before(number) is not None
+        (edited if edits else generated).append((draft, number))
+    if generated and models.generator is not None:
+        runner = models.generator
+        steps = [_generator_step(plan, draft, k, runner) for draft, k in generated]
+        _add_images(generated, steps, runner.generate(steps)(), "generator")
+    if edited and models.editor is not None:
+        runner = models.editor
+        steps = [_editor_step(plan, draft, k, runner) for draft, k in edited]
+        try:
+            results = runner.edit(steps)
+        except DamagedInputsError as damage:
+            # The image before was lost: it is made again by what made it.
+            lost = [key for i in damage.indices for key in edited[i][0].own.keys[1:]]
+            models.store.forget(lost, why="the image it made is damaged or gone")
+            raise
+        _add_images(edited, steps, results, "editor")
+
+
+def _generator_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner) -> Step:
+    sample = draft.own.sample
+    prompt = plan.drawing_prompt(plan.image, draft.parts[number][0], sample)
+    seed = derive_seed(plan.seed, sample.id, number + 1)
+    # The finished prompt is the input: equal prompts are drawn once, whatever question they answer.
+    key = key_of(runner.bound, "", seed, [["text", digest_text(prompt)]])
+    return Step(key, seed, lambda: prompt)
+
+
+def _editor_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner) -> Step:
+    sample, store = draft.own.sample, runner.store
+    prompt = plan.drawing_prompt(plan.edit, draft.parts[number][0], sample)
+    seed = derive_seed(plan.seed, sample.id, number + 1)
+    before = draft.before(number)
+    assert before is not None
+    digest = before.digest if isinstance(before, ImageRef) else draft.question.inputs[before][1]
+    key = key_of(runner.bound, "", seed, [["image", digest], ["text", digest_text(prompt)]])
+
+    def load() -> Any:
+        if isinstance(before, ImageRef):
+            image = store.get_image(before.digest)
+            return None if image is None else (image.to_pil(), prompt)
+        pieces = draft.question.load(store)
+        return None if pieces is None else (pieces[before], prompt)
+
+    return Step(key, seed, load)
+
+
+def _add_images(
+    places: Sequence[tuple[_Draft, int]], steps: Sequence[Step], results: Sequence[Any], role: str
+) -> None:
+    for (draft, number), step, result in zip(places, steps, results, strict=True):
+        draft.own.keys.append(step.key)
+        if isinstance(result, Failure):
+            draft.own.lost_images.append(Failure(result.kind, f"{role}: {result.detail}"))
+        else:
+            draft.images[number] = result
+
+
+def missing_keys(
+    plan: AnswerPlan, samples: Sequence[Sample], models: AnswerModels
+) -> Iterator[tuple[RoleRunner, Mapping[str, bool]]]:
+    """The steps of answers that are known before anything is made, and whether each is stored.
+
+    Of a pipeline that is the writing; what is drawn follows from the texts.
+    """
+    runner = models.interleaver or models.writer
+    if runner is None:
+        return
+    refs = [(sample, refer_to_question(sample, models.store)) for sample in samples]
+    keys = [
+        interleaver_key(plan, sample, question, runner)
+        if models.interleaver is not None
+        else writer_step(plan, sample, question, runner).key
+        for sample, question in refs
+    ]
+    stored = models.store.has(keys)
+    yield runner, {key: key in stored for key in keys}

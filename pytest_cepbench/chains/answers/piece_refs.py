@@ -1,0 +1,104 @@
+"""Questions and answers by kind and digest of their pieces, and as models take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_cepbench.artifacts import digest_json, digest_text
+from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.chains.growth import digest_of_image
+from pytest_cepbench.datasets.sample import Sample, SeedImage
+from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.models.protocols import Piece
+from pytest_cepbench.store import ImageRef, Store
+
+
+@dataclass(frozen=True)
+class PieceRefs:
+    """Texts and images in reading order, images not loaded.
+
+    name: of what they are, for errors.
+    pieces: texts, images of a data set, and images in the store.
+    inputs: kind and digest of each.
+    """
+
+    name: str
+    pieces: tuple[str | SeedImage | ImageRef, ...]
+    inputs: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """Digest of all pieces, in order."""
+        return digest_json(self.inputs)
+
+    def load(self, store: Store) -> list[Piece] | None:
+        """The pieces as models take them; None where a stored image is damaged or gone.
+
+        Raises ImageError for an image of the data set that has changed.
+        """
+        loaded: list[Piece] = []
+        for piece, (_, digest) in zip(self.pieces, self.inputs, strict=True):
+            if isinstance(piece, str):
+                loaded.append(piece)
+                continue
+            image = store.image_cache.get(digest)
+            if image is None and isinstance(piece, ImageRef):
+                image = store.get_image(digest)
+            elif image is None and not isinstance(piece, ImageRef):
+                try:
+                    image = piece.load()
+                except ImageError as error:
+                    msg = f"{self.name}: {error}"
+                    raise ImageError(msg) from error
+                if image.digest != digest:
+                    msg = f"{self.name}: the image changed after the run had read it: run again"
+                    raise ImageError(msg)
+            if image is None:
+                return None
+            store.image_cache.add(image)
+            loaded.append(image.to_pil())
+        return loaded
+
+
+def refer_to_question(sample: Sample, store: Store) -> PieceRefs:
+    """The question of a sample. Raises DatasetError where it has none, or an image that is none."""
+    if not sample.question:
+        msg = f"{sample.id}: has no question: the suite asks for interleaved answers"
+        raise DatasetError(msg)
+    return _refer(f"{sample.id}, its question", sample.question, store)
+
+
+def refer_to_gold(sample: Sample, store: Store) -> PieceRefs | None:
+    """The reference answer of a sample, where it has one. Raises DatasetError as above."""
+    pieces: list[str | SeedImage] = []
+    for step in sample.gold:
+        pieces += [step.text] if step.text else []
+        pieces += [step.image] if step.image is not None else []
+    return _refer(f"{sample.id}, its reference answer", tuple(pieces), store) if pieces else None
+
+
+def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:
+    """A stored answer."""
+    pieces: list[str | ImageRef] = []
+    for step in answer.steps:
+        pieces += [step.text] if step.text else []
+        pieces += [ImageRef(step.image)] if step.image is not None else []
+    inputs = tuple(
+        ("text", digest_text(piece)) if isinstance(piece, str) else ("image", piece.digest)
+        for piece in pieces
+    )
+    return PieceRefs(f"{sample_id}, an answer", tuple(pieces), inputs)
+
+
+def _refer(name: str, pieces: tuple[str | SeedImage, ...], store: Store) -> PieceRefs:
+    try:
+        inputs = tuple(
+            ("text", digest_text(piece))
+            if isinstance(piece, str)
+            else ("image", digest_of_image(piece, store))
+            for piece in pieces
+        )
+    except ImageError as error:
+        msg = f"{name}: {error}"
+        raise DatasetError(msg) from error
+    return PieceRefs(name, pieces, inputs)

@@ -1,0 +1,177 @@
+"""The interleaved answers of a suite and their battles, each made once, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
+from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
+from pytest_cepbench.chains.answers.battles import AnswerPair, PairOutcome, judge_pairs
+from pytest_cepbench.chains.answers.piece_refs import (
+    refer_to_answer,
+    refer_to_gold,
+    refer_to_question,
+)
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import DamagedInputsError, StoreError
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.suites.sample_data import SampleData
+
+_MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Answers that a candidate battles, by digest.
+
+    answers: sample id -> digest; empty for a sample without an answer.
+    identity: of the model that made them, as measurements keep it.
+    """
+
+    answers: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+
+
+class AnswerData(SampleData):
+    """The answers to the questions of one suite, and the battles that they fought.
+
+    dataset, population: as of `SampleData`.
+    plan: how the questions are asked.
+    rules: how answers battle.
+    models: those that answer.
+    runner: gives the runner of a role by its name.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: AnswerPlan,
+        rules: BattleRules,
+        models: AnswerModels,
+        runner: Callable[[str], RoleRunner],
+    ) -> None:
+        super().__init__(dataset)
+        self.plan = plan
+        self.rules = rules
+        self.models = models
+        self.runner = runner
+        self._answers: dict[str, SampleAnswer] = {}
+        self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store of every result."""
+        return self.models.store
+
+    @property
+    def small(self) -> bool:
+        """Whether all models that answer are small ones on the CPU."""
+        return self.models.small
+
+    def starts(self, samples: Sequence[Sample]) -> dict[str, str]:
+        """Digest of each sample's question, by id. Raises DatasetError for one that is none."""
+        known: dict[str, str] = self._known.setdefault("questions", {})
+        for sample in samples:
+            if sample.id not in known:
+                known[sample.id] = refer_to_question(sample, self.store).digest
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def answers(self, samples: Sequence[Sample]) -> dict[str, SampleAnswer]:
+        """The answer to each sample's question, by id. Raises as `make_answers`."""
+        missing = [sample for sample in samples if sample.id not in self._answers]
+        for shard in self.shards(self._with_packed(missing)).values():
+            for own in make_answers(self.plan, shard, self.models):
+                self._answers[own.sample.id] = own
+            self.store.image_cache.clear()
+        return {sample.id: self._answers[sample.id] for sample in samples}
+
+    def _with_packed(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples, and those of small categories that are answered together with them."""
+        every = {sample.id: sample for sample in samples}
+        for cell in self.shards(samples):
+            for sample in self._layout.packed.get(cell, ()):
+                if sample.id not in self._answers:
+                    every.setdefault(sample.id, sample)
+        return list(every.values())
+
+    def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
+        """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
+        named = {s.id: opponents.answers.get(s.id) for s in samples}
+        wanted = {digest for digest in named.values() if digest}
+        own = {answer.digest for answer in self._answers.values()}
+        stored = get_answers(self.store, wanted - own).keys() | own
+        return [name for name, digest in named.items() if digest and digest not in stored]
+
+    def battles(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, PairOutcome]:
+        """The outcome of each sample's battle against the opponents, by id.
+
+        Samples for which there is no opponent are left out. Raises as `judge_pairs`, and
+        StoreError where images keep getting lost.
+        """
+        sides = {s.id: opponents.answers[s.id] for s in samples if s.id in opponents.answers}
+        able = [sample for sample in samples if sample.id in sides]
+        for _ in range(_MOST_REPAIRS):
+            try:
+                return self._battles(able, sides)
+            except DamagedInputsError:
+                lost = [own for own in self.answers(able).values() if own.answer is not None]
+                whole = get_answers(self.store, (own.digest for own in lost))
+                for own in lost:
+                    if own.digest not in whole:
+                        self.store.forget(own.keys, why="an image of the answer is damaged or gone")
+                        del self._answers[own.sample.id]
+        msg = f"images in the store {self.store.root} keep getting lost: is the disk failing?"
+        raise StoreError(msg)
+
+    def _battles(
+        self, samples: Sequence[Sample], sides: Mapping[str, str]
+    ) -> dict[str, PairOutcome]:
+        outcomes: dict[str, PairOutcome] = {}
+        for shard in self.shards(samples).values():
+            answers = self.answers(shard)
+            keys = {s.id: (s.id, answers[s.id].digest, sides[s.id]) for s in shard}
+            missing = [sample for sample in shard if keys[sample.id] not in self._outcomes]
+            stored = get_answers(self.store, {sides[s.id] for s in missing} - {""})
+            pairs = []
+            for sample in missing:
+                own, other = answers[sample.id].answer, stored.get(sides[sample.id])
+                pairs.append(
+                    AnswerPair(
+                        sample.id,
+                        refer_to_question(sample, self.store),
+                        None if own is None else refer_to_answer(own, sample.id),
+                        None if other is None else refer_to_answer(other, sample.id),
+                    )
+                )
+            judged = self._judge(pairs)
+            self._outcomes.update(zip((keys[s.id] for s in missing), judged, strict=True))
+            self.store.image_cache.clear()
+            outcomes.update((s.id, self._outcomes[keys[s.id]]) for s in shard)
+        return outcomes
+
+    def gold_battles(self, samples: Sequence[Sample]) -> dict[str, PairOutcome]:
+        """The outcome of each sample's battle against its reference answer, by id."""
+        known: dict[str, PairOutcome] = self._known.setdefault("gold", {})
+        for shard in self.shards([s for s in samples if s.id not in known]).values():
+            answers = self.answers(shard)
+            pairs = []
+            for sample in shard:
+                own = answers[sample.id].answer
+                pairs.append(
+                    AnswerPair(
+                        sample.id,
+                        refer_to_question(sample, self.store),
+                        None if own is None else refer_to_answer(own, sample.id),
+                        refer_to_gold(sample, self.store),
+                    )
+                )
+            judged = self._judge(pairs)
+            known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
+            self.store.image_cache.clear()
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def _judge(self, pairs: Sequence[AnswerPair]) -> list[PairOutcome]:
+        return judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []

@@ -1,0 +1,148 @@
+"""The measuring of a suite that asks for interleaved answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.chains.answers.answering import AnswerModels
+from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.gate.baseline import Baseline, anchor_path, baseline_path, usable_baseline
+from pytest_cepbench.suites.answer_data import AnswerData, Opponents
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.measures.answer_measures import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.suites.measures.base import ChainExcerpt, Measured
+from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.role_assignment import Assignments
+from pytest_cepbench.suites.roles import ANSWERING
+from pytest_cepbench.suites.sample_data import Cell
+from pytest_cepbench.suites.suite_run import (
+    IDENTITY_VERSION,
+    SuiteRun,
+    sample_digest,
+    short_prompt,
+)
+
+
+class AnswerRun(SuiteRun):
+    """A suite of interleaved answers that is measured.
+
+    baselines: folder of accepted baselines, whose answers the candidate's battle; None where there
+        are none to battle.
+    """
+
+    growers = ANSWERING
+    unit = "answer"
+    measures: Mapping[str, AnswerMeasure]
+
+    def __init__(
+        self,
+        suite: Suite,
+        dataset: Dataset,
+        assignments: Assignments,
+        measures: Mapping[str, AnswerMeasure],
+        model_pool: ModelPool,
+        baselines: Path | None = None,
+    ) -> None:
+        super().__init__(suite, dataset, assignments, measures, model_pool)
+        self._baselines = baselines
+        self._opponents: dict[str, CaseOpponents] = {}
+
+    @cached_property
+    def data(self) -> AnswerData:
+        """The answers; models are bound when the first case needs them."""
+        runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
+        plan = self.suite.answer_plan
+        assert plan is not None
+        models = AnswerModels(self._model_pool.store, **runners)
+        return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
+
+    def reach(self, case: Case) -> list[list[object]]:
+        """Whether a case needs verdicts, and on which accepted answers."""
+        if not self.measures[case.key.metric].judged:
+            return [["answers"]]
+        opponents = self._opponents_of(case)
+        sides = [opponents.accepted, opponents.anchor]
+        answers = [None if side is None else dict(side.answers) for side in sides]
+        return [["answers"], ["battles", digest_json(answers)]]
+
+    def steps(self, case: Case) -> int:
+        """How many results a case needs of each sample, as far as that is known before."""
+        battles = 2 if self.suite.battle_rules.order == "both" else 1
+        return 1 + battles * self.measures[case.key.metric].judged
+
+    def read(self, case: Case, samples: Sequence[Sample]) -> None:
+        """Compute what a case needs of the samples and the store lacks.
+
+        Raises what models and store raise.
+        """
+        measure = self.measures[case.key.metric]
+        measure.read(case, samples, self.data, self._opponents_of(case))
+
+    def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
+        """Answer all questions, before the judge is asked."""
+        by_id = {sample.id: sample for _, samples in wanted for sample in samples}
+        self.data.answers(list(by_id.values()))
+
+    def lock_name(self, cell: Cell) -> str:
+        """The name of the lock on a shard's answers, the same in all processes of the run."""
+        return digest_json([self._made_by, *cell])
+
+    @cached_property
+    def _made_by(self) -> str:
+        """Digest of what the answers depend on: plan, models and data set."""
+        identities = [remember(bound) for bound in self.data.models.bound]
+        plan = self.data.plan
+        prompts = [str(plan), plan.system, plan.image, plan.edit]
+        return digest_json([prompts, identities, self.suite.name, dict(self.dataset.identity)])
+
+    def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:  # noqa: ARG002 - see above
+        """None: an answer is no chain."""
+        return None
+
+    def _measured(self, case: Case, most: int | None) -> Measured:
+        measure = self.measures[case.key.metric]
+        data = self.data if most is None else self.data.narrowed(most)
+        model = self.model_record()["identity"]
+        return measure.measure(case, data, self._opponents_of(case), model)
+
+    def _opponents_of(self, case: Case) -> CaseOpponents:
+        """The accepted answers of a case; none from a file that cannot be used."""
+        if self._baselines is None:
+            return CaseOpponents()
+        if str(case.key) not in self._opponents:
+            key = case.key
+            accepted = usable_baseline(baseline_path(self._baselines, key), key)
+            anchor = usable_baseline(anchor_path(self._baselines, key), key)
+            self._opponents[str(key)] = CaseOpponents(_answers_of(accepted), _answers_of(anchor))
+        return self._opponents[str(case.key)]
+
+    def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+        measure, plan = self.measures[case.key.metric], self.data.plan
+        identity = {
+            "version": IDENTITY_VERSION,
+            "suite": f"{self.suite.name}/{self.suite.table.version}",
+            "metric": measure.identity,
+            "samples": sample_digest(samples, [self.data.starts(samples)]),
+            "data": self._data_identity(),
+            "answer": str(plan),
+            "under test": self.assignments.under_test,
+        }
+        if "writer" in self.assignments.roles:
+            identity["system prompt"] = short_prompt(plan.system)
+            identity["image prompt"] = short_prompt(plan.image)
+        if "editor" in self.assignments.roles:
+            identity["edit prompt"] = short_prompt(plan.edit)
+        if measure.judged:
+            identity["battles"] = str(self.data.rules)
+        return identity | self._fixed_roles((JUDGE,) if measure.judged else ())
+
+
+def _answers_of(baseline: Baseline | None) -> Opponents | None:
+    if baseline is None or not baseline.answers:
+        return None
+    return Opponents(baseline.answers, baseline.model.get("identity", ""))

@@ -1,0 +1,161 @@
+"""The measuring of a suite of chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
+from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.measures import ChainExcerpt, Measure, Measured
+from pytest_cepbench.suites.measures.base import plans_of, readers_of
+from pytest_cepbench.suites.measures.sanity_checks import same_answers
+from pytest_cepbench.suites.roles import GROWERS
+from pytest_cepbench.suites.sample_data import Cell
+from pytest_cepbench.suites.suite_run import (
+    IDENTITY_VERSION,
+    SuiteRun,
+    sample_digest,
+    short_prompt,
+)
+
+
+class ChainRun(SuiteRun):
+    """A suite of chains that is measured; what was read of its chains is kept."""
+
+    growers = GROWERS
+    measures: Mapping[str, Measure]
+
+    @property
+    def data(self) -> ChainData:
+        """The chains."""
+        return self.chain_data
+
+    @cached_property
+    def chain_data(self) -> ChainData:
+        """The chains that the metrics read; models are bound when the first case needs them."""
+        describer, generator = (
+            self.runner(role) if role in self.assignments.roles else None for role in GROWERS
+        )
+        models = ChainModels(describer, generator, self._model_pool.store)
+        replay = self.assignments.replay
+        if replay is not None:
+            replay.check((self.dataset.whole or self.dataset).samples)
+        return ChainData(self.dataset, self.suite.plans, models, self.runner, replay)
+
+    def reach(self, case: Case) -> list[list[object]]:
+        """The features that a case reads of each sample's chains, as built-in types."""
+        return [
+            [required.plan.start, list(required.generations), required.reader]
+            for required in self.measures[case.key.metric].required_features(case)
+        ]
+
+    def starts(self, cases: Iterable[Case]) -> list[Modality]:
+        """The starts of the chains that cases read."""
+        plans = (
+            plan
+            for case in cases
+            for plan in plans_of(self.measures[case.key.metric].required_features(case))
+        )
+        return list(dict.fromkeys(plan.start for plan in plans))
+
+    def steps(self, case: Case) -> int:
+        """How many results a case needs of each sample: of growing its chains, and reading them."""
+        required = self.measures[case.key.metric].required_features(case)
+        read = [len(features.generations) for features in required if features.reader is not None]
+        grown = {plan.start: plan.generations for plan in plans_of(required)}
+        return sum(read) + sum(grown.values())
+
+    def read(self, case: Case, samples: Sequence[Sample]) -> None:
+        """Compute what a case needs of the samples and the store lacks.
+
+        Raises what growing and reading chains raise.
+        """
+        self.measures[case.key.metric].read(case, samples, self.chain_data)
+
+    def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
+        """Grow the chains that cases read, a generation of all of them before the next."""
+        for start in self.starts(case for case, _ in wanted):
+            own = (samples for case, samples in wanted if start in self.starts([case]))
+            by_id = {sample.id: sample for samples in own for sample in samples}
+            self.chain_data.grow(start, list(by_id.values()))
+
+    def lock_name(self, cell: Cell) -> str:
+        """The name of the lock on a shard's chains, the same in all processes of the run."""
+        return digest_json([self._chains, *cell])
+
+    @cached_property
+    def _chains(self) -> str:
+        """Digest of what the chains depend on: plans, models and data set."""
+        growers = [self.runner(role).bound for role in GROWERS if role in self.assignments.roles]
+        plans = [
+            [_chain(p), p.describe, p.generate, str(p.caption_rules)]
+            for p in self.suite.plans.values()
+        ]
+        identities = [remember(bound) for bound in growers] or [self.assignments.subject]
+        return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
+
+    def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
+        """A sample of a measured case for the reader; None where no single chain has its score."""
+        if not self.chain_data.named(sample_id):
+            return None
+        return self.measures[case.key.metric].show(case, sample_id, self.chain_data)
+
+    def _measured(self, case: Case, most: int | None) -> Measured:
+        measure = self.measures[case.key.metric]
+        chain_data = self.chain_data if most is None else self.chain_data.narrowed(most)
+        measured = measure.measure(case, chain_data)
+        return replace(
+            measured,
+            notes=(*measured.notes, *self._cut_prompts(case, measure, measured)),
+            warnings=(*measured.warnings, *self._same_answers(case, measure, measured)),
+        )
+
+    def _cut_prompts(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
+        plans = plans_of(measure.required_features(case))
+        notes = [self.chain_data.cut_prompts(plan, measured.samples) for plan in plans]
+        return [note for note in dict.fromkeys(notes) if note]
+
+    def _same_answers(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
+        sentences: dict[str, None] = {}
+        for plan in plans_of(measure.required_features(case)):
+            chains = self.chain_data.chains(plan.start, measured.samples).values()
+            sentences |= dict.fromkeys(same_answers(plan, chains))
+        return list(sentences)
+
+    def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+        measure = self.measures[case.key.metric]
+        required = measure.required_features(case)
+        plans, readers = plans_of(required), readers_of(required)
+        starts = [self.chain_data.starts(plan.start, samples) for plan in plans]
+        return {
+            "version": IDENTITY_VERSION,
+            "suite": f"{self.suite.name}/{self.suite.table.version}",
+            "metric": measure.identity,
+            "samples": sample_digest(samples, starts),
+            "data": self._data_identity(),
+            "chain": "; ".join(_chain(plan) for plan in plans),
+            "describe prompt": short_prompt(plans[0].describe),
+            "generate prompt": short_prompt(plans[0].generate),
+            "descriptions": str(plans[0].caption_rules),
+            "under test": self.assignments.under_test,
+            **self._fixed_roles(readers),
+        }
+
+
+def _chain(plan: ChainPlan) -> str:
+    return f"{plan.start}-first, {plan.generations} generations, seed {plan.seed}"
+
+
+def require_chains(run: SuiteRun, what: str) -> ChainRun:
+    """The run of a suite of chains. what: needs one, for people. Raises SuiteError for others."""
+    if isinstance(run, ChainRun):
+        return run
+    msg = f"suite {run.suite.name!r} asks for interleaved answers, and {what} works on chains"
+    raise SuiteError(msg)

@@ -1,0 +1,383 @@
+"""Metrics of interleaved answers: win rates of their battles, and what can be counted in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pytest_cepbench.chains.answers.answering import SampleAnswer
+from pytest_cepbench.chains.answers.battles import PairOutcome
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.gate.measurement import EVEN
+from pytest_cepbench.suites.answer_data import AnswerData, Opponents
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.measures.base import (
+    CaseMeasure,
+    CaseScores,
+    Measured,
+    MetricTable,
+    Parts,
+    Pool,
+    by_category,
+    everyone,
+)
+
+JUDGE = "judge"
+
+Against = Literal["accepted", "gold"]
+
+_NAMED = 3
+
+
+class WinRateTable(MetricTable, frozen=True, kw_only=True):
+    """win_rate: how often an answer is better than the one that it battles."""
+
+
+class LackTable(MetricTable, frozen=True, kw_only=True):
+    """no_image, no_text: answers that lack images or texts, in any step or in all of them."""
+
+    of: Literal["any", "all"] = "any"
+
+
+class AnswerFailuresTable(MetricTable, frozen=True, kw_only=True):
+    """failures: the share of answers that are missing, and of images that are missing in others."""
+
+
+class StepGapTable(MetricTable, frozen=True, kw_only=True):
+    """step_gap: by how many steps answers differ from the reference answer's number."""
+
+
+class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
+    """judge_failures: the share of verdicts that the judge did not give."""
+
+
+ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
+    "win_rate": WinRateTable,
+    "no_image": LackTable,
+    "no_text": LackTable,
+    "failures": AnswerFailuresTable,
+    "step_gap": StepGapTable,
+    "judge_failures": JudgeFailuresTable,
+}
+"""Kind of metric -> its settings, in suites that ask for interleaved answers."""
+
+
+@dataclass(frozen=True)
+class CaseOpponents:
+    """The accepted answers that a case's answers battle; None where nothing was accepted.
+
+    accepted: of the last baseline. anchor: of the anchor, where it is another one.
+    """
+
+    accepted: Opponents | None = None
+    anchor: Opponents | None = None
+
+
+class AnswerMeasure(CaseMeasure, Protocol):
+    """One metric of interleaved answers, with its settings."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether battles are fought for it, so that it needs a judge."""
+
+    def read(
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
+        """Have everything made that the case needs of these samples and the store does not hold."""
+
+    def measure(
+        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> Measured:
+        """The scores of a case. model: identity of the model under test."""
+
+
+@dataclass(frozen=True)
+class WinRateMeasure:
+    """The mean score of battles against accepted answers, or against reference answers.
+
+    A sample scores 1 where its answer is better in every order that is asked, 0 where it is worse,
+    one half for a tie, for equal answers, and where the judge gives no verdict. A missing answer
+    loses; two missing ones are a tie.
+    """
+
+    name: str
+    against: Against
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    judged: bool = True
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "win rate" if self.against == "accepted" else "win rate against reference answers"
+
+    @property
+    def span(self) -> float:
+        """Accepted answers score one half against themselves, so no more can be lost."""
+        return EVEN if self.against == "accepted" else 1.0
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"win_rate/1 against {self.against}"
+
+    def read(
+        self, _: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
+        """The answers and the verdicts."""
+        data.answers(samples)
+        if self.against == "gold":
+            data.gold_battles(samples)
+            return
+        for side in (opponents.accepted, opponents.anchor):
+            if side is not None and not data.missing_opponents(samples, side):
+                data.battles(samples, side)
+
+    def measure(
+        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> Measured:
+        """A score per sample."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        answers = data.answers(samples)
+        if all(own.answer is None for own in answers.values()):
+            failure = next(iter(answers.values())).failure
+            detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
+            msg = f"not one of {len(answers)} questions was answered{detail}"
+            raise MeasurementError(msg)
+        outcomes = [_outcome(own) for own in answers.values()]
+        if self.against == "gold":
+            fought = data.gold_battles(samples)
+            scores = {name: outcome.score for name, outcome in fought.items()}
+            return Measured(
+                _by_part(parts, scores), samples, outcomes, notes=_notes(fought.values())
+            )
+        fought, obstacles = self._fight(samples, data, opponents.accepted, model, "baseline")
+        since, more = self._fight(samples, data, opponents.anchor, model, "anchor")
+        anchor_scores = {name: since[name].score for name in since}
+        scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
+        return Measured(
+            _by_part(parts, scores),
+            samples,
+            outcomes,
+            answers={s.id: answers[s.id].digest for s in samples},
+            anchor_scores=_by_part(parts, anchor_scores) if anchor_scores else {},
+            obstacles=(*obstacles, *more),
+            notes=_notes(fought.values()),
+        )
+
+    def _fight(
+        self,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: Opponents | None,
+        model: str,
+        name: str,
+    ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
+        """The battles against the answers of one baseline, and why they could not be fought."""
+        if opponents is None:
+            return {}, ()
+        if opponents.identity == model:
+            # The same weights and settings: other digests would be another machine's arithmetic.
+            return {sample.id: PairOutcome() for sample in samples}, ()
+        missing = data.missing_opponents(samples, opponents)
+        if missing:
+            shown = ", ".join(missing[:_NAMED])
+            obstacle = (
+                f"answers: {len(missing)} of {len(samples)} answers of the {name} are not in the "
+                f"store ({shown}): use the store of the run that accepted them (--cep-store, "
+                "--cep-shared), or bring them with `cepbench answers import`"
+            )
+            return {}, (obstacle,)
+        fought = data.battles(samples, opponents)
+        return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
+
+
+def _notes(outcomes: Iterable[PairOutcome]) -> tuple[str, ...]:
+    fought = [outcome for outcome in outcomes if outcome.verdicts]
+    if not fought:
+        return ()
+    verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
+    failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
+    given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
+    first = sum(winner in ("A", "Tie(A)") for winner in given) / max(1, len(given))
+    notes = [f"{len(verdicts)} verdicts, {first:.0%} of them for the answer that was shown first"]
+    if failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
+        notes.append(
+            f"the judge gave no verdict {failures.total()} times ({kinds}), each counts as a tie"
+        )
+    return tuple(notes)
+
+
+@dataclass(frozen=True)
+class CountMeasure:
+    """A number that is counted in each answer; see `AnswerMeasure`.
+
+    count: of an answer.
+    missing: for a sample that has no answer.
+    shares: whether the numbers are shares, in [0, 1].
+    """
+
+    name: str
+    label: str
+    identity: str
+    count: Callable[[SampleAnswer], float]
+    missing: float
+    shares: bool
+    span: float | None
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = False
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    judged: bool = False
+
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+        """The answers."""
+        data.answers(samples)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+        """A number per sample."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        answers = data.answers(samples)
+        scores = {
+            name: self.missing if own.answer is None else self.count(own)
+            for name, own in answers.items()
+        }
+        lost = Counter(failure.kind for own in answers.values() for failure in own.lost_images)
+        cut = sum(own.cut for own in answers.values())
+        notes = []
+        if lost:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in lost.most_common())
+            notes.append(f"{lost.total()} images of answers failed: {kinds}")
+        if cut:
+            notes.append(
+                f"{cut} steps beyond the {data.plan.most} that an answer may have were cut"
+            )
+        return Measured(
+            _by_part(parts, scores),
+            samples,
+            [_outcome(own) for own in answers.values()],
+            shares=self.shares,
+            notes=tuple(notes),
+        )
+
+
+@dataclass(frozen=True)
+class JudgeFailuresMeasure:
+    """The share of verdicts that the judge did not give, over the battles of a win rate."""
+
+    name: str
+    against: Against
+    pool: Pool
+    parts: Parts
+    label: str = "judge's failures"
+    identity: str = "judge_failures/1"
+    higher_is_better: bool = False
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+    judged: bool = True
+
+    def read(
+        self, _: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
+        """The verdicts."""
+        self._fought(samples, data, opponents)
+
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents, _: str) -> Measured:
+        """A share per sample."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        fought = self._fought(samples, data, opponents)
+        shares = {
+            s.id: len(fought[s.id].failures) / max(1, len(fought[s.id].verdicts)) for s in samples
+        }
+        outcomes = [_outcome(own) for own in data.answers(samples).values()]
+        return Measured(_by_part(parts, shares), samples, outcomes, shares=True)
+
+    def _fought(
+        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> dict[str, PairOutcome]:
+        if self.against == "gold":
+            return data.gold_battles(samples)
+        accepted = opponents.accepted
+        if accepted is None or data.missing_opponents(samples, accepted):
+            return {sample.id: PairOutcome() for sample in samples}
+        fought = data.battles(samples, accepted)
+        return {s.id: fought.get(s.id, PairOutcome()) for s in samples}
+
+
+def _outcome(own: SampleAnswer) -> CaseScores:
+    return CaseScores(own.sample.id, own.failure, own.blamed)
+
+
+def _by_part(
+    parts: Mapping[str, Sequence[Sample]], scores: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    return {name: {s.id: scores[s.id] for s in samples} for name, samples in parts.items()}
+
+
+def _lack(kind: str, of: str) -> Callable[[SampleAnswer], float]:
+    def lacks(own: SampleAnswer) -> float:
+        assert own.answer is not None
+        steps = own.answer.steps
+        lacking = [not (step.text if kind == "no_text" else step.image) for step in steps]
+        return float(any(lacking) if of == "any" else all(lacking))
+
+    return lacks
+
+
+def _lost(own: SampleAnswer) -> float:
+    assert own.answer is not None
+    return len(own.lost_images) / len(own.answer.steps)
+
+
+def _gap(own: SampleAnswer) -> float:
+    assert own.answer is not None
+    gold = len(own.sample.gold)
+    return abs(len(own.answer.steps) - gold) / gold if gold else 0.0
+
+
+def make_answer_measures(
+    tables: Mapping[str, MetricTable], suite: str, against: Against
+) -> dict[str, AnswerMeasure]:
+    """The measures of a suite of answers by name, in the order of its file. Raises SuiteError."""
+    return {name: _make(name, table, suite, against) for name, table in tables.items()}
+
+
+def _make(name: str, table: MetricTable, suite: str, against: Against) -> AnswerMeasure:
+    pool = table.pool or "categories"
+    if isinstance(table, WinRateTable):
+        return WinRateMeasure(name, against, pool, table.parts or "all")
+    parts = table.parts or "overall"
+    if isinstance(table, JudgeFailuresTable):
+        return JudgeFailuresMeasure(name, against, pool, parts)
+    if isinstance(table, LackTable):
+        kind = table.kind or name
+        lacks = "images" if kind == "no_image" else "texts"
+        steps = "a step" if table.of == "any" else "every step"
+        return CountMeasure(
+            name, f"answers without {lacks} in {steps}", f"{kind}/1 of {table.of}",
+            _lack(kind, table.of), 1.0, shares=True, span=1.0, pool=pool, parts=parts,
+        )  # fmt: skip
+    if isinstance(table, AnswerFailuresTable):
+        return CountMeasure(
+            name, "failure rate", "answer-failures/1",
+            _lost, 1.0, shares=True, span=1.0, pool=pool, parts=parts,
+        )  # fmt: skip
+    if isinstance(table, StepGapTable):
+        return CountMeasure(
+            name, "gap in steps", "step_gap/1",
+            _gap, 1.0, shares=False, span=None, pool=pool, parts=parts,
+        )  # fmt: skip
+    msg = f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}"
+    raise SuiteError(msg)
