@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
@@ -15,10 +18,15 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_question,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import DamagedInputsError, StoreError
+from pytest_cepbench.errors import DamagedInputsError, MeasurementError, StoreError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.sample_data import SampleData
+
+V = TypeVar("V")
+
+LoadedStep = tuple[str, ImageArtifact | None]
+"""A step's text, empty where it has none, and its image."""
 
 _MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
 
@@ -113,13 +121,44 @@ class AnswerData(SampleData):
         """
         sides = {s.id: opponents.answers[s.id] for s in samples if s.id in opponents.answers}
         able = [sample for sample in samples if sample.id in sides]
+        return self._repaired(able, lambda: self._battles(able, sides))
+
+    def per_answer(
+        self,
+        key: Hashable,
+        samples: Sequence[Sample],
+        read: Callable[[Sample, Sequence[LoadedStep]], V],
+    ) -> dict[str, V]:
+        """The result of `read` on each answer with its images, by sample id; kept under the key.
+
+        Samples without an answer are left out. Raises StoreError where images keep getting lost.
+        """
+        known: dict[str, V] = self._known.setdefault(key, {})
+
+        def read_all() -> None:
+            for own in self.answers(samples).values():
+                if own.answer is not None and own.sample.id not in known:
+                    known[own.sample.id] = read(own.sample, self._load(own.answer))
+
+        self._repaired(samples, read_all)
+        return {sample.id: known[sample.id] for sample in samples if sample.id in known}
+
+    def _load(self, answer: Answer) -> list[LoadedStep]:
+        """Texts and images of an answer. Raises DamagedInputsError."""
+        images = {digest: self.store.get_image(digest) for digest in answer.images}
+        if None in images.values():
+            raise DamagedInputsError([0])
+        return [(s.text, None if s.image is None else images[s.image]) for s in answer.steps]
+
+    def _repaired(self, samples: Sequence[Sample], use: Callable[[], V]) -> V:
+        """The result of `use`; where it meets damaged images their answers are made again."""
         for _ in range(_MOST_REPAIRS):
             try:
-                return self._battles(able, sides)
+                return use()
             except DamagedInputsError:
-                lost = [own for own in self.answers(able).values() if own.answer is not None]
-                whole = get_answers(self.store, (own.digest for own in lost))
-                for own in lost:
+                made = [own for own in self.answers(samples).values() if own.answer is not None]
+                whole = get_answers(self.store, (own.digest for own in made))
+                for own in made:
                     if own.digest not in whole:
                         self.store.forget(own.keys, why="an image of the answer is damaged or gone")
                         del self._answers[own.sample.id]
@@ -138,6 +177,9 @@ class AnswerData(SampleData):
             pairs = []
             for sample in missing:
                 own, other = answers[sample.id].answer, stored.get(sides[sample.id])
+                if other is None and sides[sample.id]:
+                    msg = f"{sample.id}: its accepted answer was lost while it was to be judged"
+                    raise MeasurementError(msg)
                 pairs.append(
                     AnswerPair(
                         sample.id,
@@ -155,7 +197,12 @@ class AnswerData(SampleData):
     def gold_battles(self, samples: Sequence[Sample]) -> dict[str, PairOutcome]:
         """The outcome of each sample's battle against its reference answer, by id."""
         known: dict[str, PairOutcome] = self._known.setdefault("gold", {})
-        for shard in self.shards([s for s in samples if s.id not in known]).values():
+        missing = [sample for sample in samples if sample.id not in known]
+        self._repaired(missing, lambda: self._add_gold_battles(missing, known))
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def _add_gold_battles(self, samples: Sequence[Sample], known: dict[str, PairOutcome]) -> None:
+        for shard in self.shards(samples).values():
             answers = self.answers(shard)
             pairs = []
             for sample in shard:
@@ -171,7 +218,6 @@ class AnswerData(SampleData):
             judged = self._judge(pairs)
             known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
             self.store.image_cache.clear()
-        return {sample.id: known[sample.id] for sample in samples}
 
     def _judge(self, pairs: Sequence[AnswerPair]) -> list[PairOutcome]:
         return judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []

@@ -10,9 +10,17 @@ from typing import Literal, Protocol
 from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import PairOutcome
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.datasets.shapes.arena import (
+    TRUTH_VERSION,
+    Solution,
+    Truth,
+    read_question,
+    score_answer,
+    solve,
+)
+from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.gate.measurement import EVEN
-from pytest_cepbench.suites.answer_data import AnswerData, Opponents
+from pytest_cepbench.suites.answer_data import AnswerData, LoadedStep, Opponents
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.base import (
     CaseMeasure,
@@ -50,6 +58,21 @@ class StepGapTable(MetricTable, frozen=True, kw_only=True):
     """step_gap: by how many steps answers differ from the reference answer's number."""
 
 
+class TruthTable(MetricTable, frozen=True, kw_only=True):
+    """truth: how far answers meet the criteria of a world whose truth is known."""
+
+    criterion: Literal[
+        "total",
+        "correctness",
+        "coherency",
+        "consistency",
+        "quality",
+        "preference",
+        "completeness",
+        "richness",
+    ] = "total"
+
+
 class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
     """judge_failures: the share of verdicts that the judge did not give."""
 
@@ -60,6 +83,7 @@ ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
     "no_text": LackTable,
     "failures": AnswerFailuresTable,
     "step_gap": StepGapTable,
+    "truth": TruthTable,
     "judge_failures": JudgeFailuresTable,
 }
 """Kind of metric -> its settings, in suites that ask for interleaved answers."""
@@ -272,6 +296,60 @@ class CountMeasure:
 
 
 @dataclass(frozen=True)
+class TruthMeasure:
+    """The truth of answers in the arena of shapes: one of its criteria, or their weighted sum."""
+
+    name: str
+    criterion: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+    judged: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "truth" if self.criterion == "total" else self.criterion
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"{TRUTH_VERSION} {self.criterion}"
+
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+        """The answers and their truth."""
+        self._scores(samples, data)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+        """A score per sample; 0 for one without an answer."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        scores = dict.fromkeys((s.id for s in samples), 0.0) | self._scores(samples, data)
+        outcomes = [_outcome(own) for own in data.answers(samples).values()]
+        return Measured(_by_part(parts, scores), samples, outcomes)
+
+    def _scores(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, float]:
+        def read(sample: Sample, steps: Sequence[LoadedStep]) -> Truth:
+            return score_answer(_solve(sample), steps)
+
+        truths = data.per_answer("truth", samples, read)
+        return {name: float(getattr(truth, self.criterion)) for name, truth in truths.items()}
+
+
+def _solve(sample: Sample) -> Solution:
+    """The right answer to a sample's question. Raises MeasurementError for one of no such world."""
+    pieces = [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
+    try:
+        return solve(read_question(pieces))
+    except DatasetError as error:
+        msg = f"{sample.id}: truth is known of the arena of shapes alone: {error}"
+        raise MeasurementError(msg) from error
+
+
+@dataclass(frozen=True)
 class JudgeFailuresMeasure:
     """The share of verdicts that the judge did not give, over the battles of a win rate."""
 
@@ -359,6 +437,8 @@ def _make(name: str, table: MetricTable, suite: str, against: Against) -> Answer
     if isinstance(table, WinRateTable):
         return WinRateMeasure(name, against, pool, table.parts or "all")
     parts = table.parts or "overall"
+    if isinstance(table, TruthTable):
+        return TruthMeasure(name, table.criterion, pool, parts)
     if isinstance(table, JudgeFailuresTable):
         return JudgeFailuresMeasure(name, against, pool, parts)
     if isinstance(table, LackTable):
