@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -238,6 +238,11 @@ class Store:
     def note(self, name: str, value: str) -> None:
         """Remember something small that may change; it is lost when the index is rebuilt."""
         write_notes(self.index, [(name, value)])
+
+    def note_all(self, values: Mapping[str, str]) -> None:
+        """Remember several such values, by name."""
+        if values:
+            write_notes(self.index, values.items())
 
     def notes(self, names: Iterable[str]) -> dict[str, str]:
         """The values last noted under these names, where there are any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -125,21 +125,40 @@ class AnswerData(SampleData):
 
     def per_answer(
         self,
-        key: Hashable,
+        name: str,
         samples: Sequence[Sample],
-        read: Callable[[Sample, Sequence[LoadedStep]], V],
-    ) -> dict[str, V]:
-        """The result of `read` on each answer with its images, by sample id; kept under the key.
+        read: Callable[[Sample, Sequence[LoadedStep]], Sequence[float]],
+    ) -> dict[str, tuple[float, ...]]:
+        """The numbers that `read` gives of each answer with its images, by sample id.
 
+        name: of the definition, with its version: what was read under it is noted in the store.
         Samples without an answer are left out. Raises StoreError where images keep getting lost.
         """
-        known: dict[str, V] = self._known.setdefault(key, {})
+        known: dict[str, tuple[float, ...]] = self._known.setdefault(name, {})
 
         def read_all() -> None:
-            for own in self.answers(samples).values():
-                if own.answer is not None and own.sample.id not in known:
-                    known[own.sample.id] = read(own.sample, self._load(own.answer))
+            own = [self._answers[s.id] for s in samples if s.id not in known]
+            questions = self.starts(samples)
+            notes = {
+                answer.sample.id: f"{name} {questions[answer.sample.id]} {answer.digest}"
+                for answer in own
+                if answer.answer is not None
+            }
+            noted = self.store.notes(notes.values())
+            new: dict[str, str] = {}
+            for answer in own:
+                note = notes.get(answer.sample.id)
+                if note is None or answer.answer is None:
+                    continue
+                if note in noted:
+                    numbers = tuple(float(number) for number in noted[note].split())
+                else:
+                    numbers = tuple(read(answer.sample, self._load(answer.answer)))
+                    new[note] = " ".join(map(repr, numbers))
+                known[answer.sample.id] = numbers
+            self.store.note_all(new)
 
+        self.answers(samples)
         self._repaired(samples, read_all)
         return {sample.id: known[sample.id] for sample in samples if sample.id in known}
 

@@ -18,9 +18,3 @@ def test_mappings(cep_case, cep_gate):
 def test_tasks(cep_case, cep_gate):
     """No task is met less often than accepted, at the first drawing or over all of them."""
     cep_gate(cep_case)
-
-
-@pytest.mark.cep(suite="arena.toml")
-def test_arena(cep_case, cep_gate):
-    """No more battles are lost against the accepted answers, and truth is no farther away."""
-    cep_gate(cep_case)

@@ -11,9 +11,9 @@ from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import PairOutcome
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import (
+    CRITERIA,
     TRUTH_VERSION,
     Solution,
-    Truth,
     read_question,
     score_answer,
     solve,
@@ -332,11 +332,13 @@ class TruthMeasure:
         return Measured(_by_part(parts, scores), samples, outcomes)
 
     def _scores(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, float]:
-        def read(sample: Sample, steps: Sequence[LoadedStep]) -> Truth:
-            return score_answer(_solve(sample), steps)
+        def read(sample: Sample, steps: Sequence[LoadedStep]) -> Sequence[float]:
+            truth = score_answer(_solve(sample), steps)
+            return [truth.total, *(getattr(truth, criterion) for criterion in CRITERIA)]
 
-        truths = data.per_answer("truth", samples, read)
-        return {name: float(getattr(truth, self.criterion)) for name, truth in truths.items()}
+        place = ("total", *CRITERIA).index(self.criterion)
+        truths = data.per_answer(TRUTH_VERSION, samples, read)
+        return {name: numbers[place] for name, numbers in truths.items()}
 
 
 def _solve(sample: Sample) -> Solution:
