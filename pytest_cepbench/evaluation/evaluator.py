@@ -26,7 +26,7 @@ from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
-from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.model_options import RoleAssignment, possible_roles
 from pytest_cepbench.suites.shards import ShardQueue
 
 if TYPE_CHECKING:
@@ -194,6 +194,20 @@ class Evaluator:
             known = {**assignments.spare, **assignments.roles}
         assignment = known.get(role) or assigned_role(self.suites.choices, role)
         return self.models.runner(assignment).model
+
+    def bind_named(self, name: str) -> BoundRole:
+        """A model that the user named, bound in its role, or the first that it can play.
+
+        Raises what binding it in its role raises, where it can be bound in no other either.
+        """
+        first: CepError | None = None
+        for assignment in possible_roles(self.suites.choices, name):
+            try:
+                return self.models.runner(assignment).bound
+            except CepError as error:
+                first = first or error
+        assert first is not None  # there is at least its own role
+        raise first
 
     def hash_file(self, path: Path) -> str:
         """SHA-256 of a file's bytes, remembered by the store."""

@@ -299,9 +299,9 @@ def _is_suite(path: Path) -> bool:
 def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: bool) -> GateResult:
     settings = evaluator.settings
     # A mistake in an option is to cost a second, not a night.
-    for assignment in evaluator.suites.choices.assigned.values():
+    for name, assignment in evaluator.suites.choices.assigned.items():
         if assignment.spec.scheme != PRESET:  # which model a preset is, each suite says
-            evaluator.models.runner(assignment)
+            evaluator.bind_named(name)
     recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
     cases: dict[str, tuple[Path, Case | PooledCase]] = {}
     skipped: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -143,6 +143,22 @@ class RoleChoices:
                     role, self.model_spec, "--model", force=self.role is not None
                 )
         return assigned
+
+
+def possible_roles(choices: RoleChoices, name: str) -> list[RoleAssignment]:
+    """The assignment of a role, and where `--model` alone names it the other roles it could have.
+
+    Which of them it plays each suite decides: one of answers has other roles than one of chains.
+    """
+    assignment = choices.assigned[name]
+    model = choices.model_spec
+    if model is None or assignment.source != "--model" or assignment.force:
+        return [assignment]
+    others = detect(model).roles if model.scheme != PRESET else ()
+    return [
+        assignment,
+        *(replace(assignment, role=role) for role in others if role not in choices.assigned),
+    ]
 
 
 def assigned_role(choices: RoleChoices, role: RoleName) -> RoleAssignment:

@@ -85,10 +85,10 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
         assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
     ):
         spec = str(assignments[name].spec)
-        bound = _bound_here(settings, evaluator, assignments[name])
+        bound = _bound_here(settings, evaluator, name, assignments[name])
         if name in gated_roles:
             full, short = _identities(bound)
-            label = f"model under test, {name}: "
+            label = f"model under test, {name if bound is None else bound.role}: "
             yield HeaderLine(f"{label}{spec}{full}", f"{label}{short_name(spec)}{short}")
         else:
             yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")
@@ -101,7 +101,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
 
 
 def _bound_here(
-    settings: RunSettings, evaluator: Evaluator, assignment: RoleAssignment
+    settings: RunSettings, evaluator: Evaluator, name: str, assignment: RoleAssignment
 ) -> BoundRole | None:
     """None for a preset, whose model each suite names, and in a listing of a run on a cluster."""
     from pytest_cepbench.models.registry import PRESET
@@ -109,7 +109,7 @@ def _bound_here(
     on_cluster = settings.listing and settings.engine == "ray"
     if on_cluster or assignment.spec.scheme == PRESET:
         return None
-    return evaluator.models.runner(assignment).bound
+    return evaluator.bind_named(name)
 
 
 def _identities(bound: BoundRole | None) -> tuple[str, str]:
