@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_whole(arguments: Namespace) -> bool:
     """Recover half-written baselines of the command; True where all are whole."""
-    if arguments.command not in ("accept", "prune", "calibrate"):
+    rejudged = arguments.command == "arena" and arguments.action == "rejudge"
+    if arguments.command not in ("accept", "prune", "calibrate") and not rejudged:
         return True
     from pytest_cepbench.cli.output import NOT_DONE, complain, tell
     from pytest_cepbench.errors import WriteError

@@ -17,10 +17,9 @@ from pytest_cepbench.cli.arguments import (
     several,
     shared,
 )
-from pytest_cepbench.models import ROLE_NAMES
 
-_ROLES = tuple(role for role in ROLE_NAMES if role != "judge")
-"""The roles that these commands can give a model; judges come from the suite alone."""
+_ROLES = ("describer", "generator", "encoder", "detector")
+"""The roles of chains, to which these commands can give a model."""
 
 _DEFAULT = "default: %(default)s"
 
@@ -317,7 +316,47 @@ _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
 )
 
+_ANSWERS_ACTIONS = (
+    Command(
+        "export",
+        "write a suite's accepted answers into one file beside its baselines, for others to battle",
+        _DAMAGED,
+        [
+            _SUITE,
+            option(
+                "--out",
+                metavar="FILE",
+                type=Path,
+                help="the file; default: answers.zip beside the suite's baselines",
+            ),
+            *_BASELINES,
+            *_STORE,
+        ],
+    ),
+    Command(
+        "import",
+        "take over answers that were exported",
+        _DAMAGED,
+        [
+            option("bundles", metavar="FILE", type=Path, nargs="+", help="what export wrote"),
+            *_STORE,
+        ],
+    ),
+)
+
 _ARENA_ACTIONS = (
+    Command(
+        "rejudge",
+        "let a suite's accepted answers be judged by another judge from now on",
+        _REFUSED,
+        [
+            _SUITE,
+            option("--judge", metavar="SPEC", help="the judge; default: the suite's own"),
+            _DRY_RUN,
+            *_BASELINES,
+            *_STORE,
+        ],
+    ),
     Command(
         "leaderboard",
         "rank the models of each file of verdicts, by win rates and by a model of pairs",
@@ -409,6 +448,12 @@ _COMMANDS = (
         "rank the models of several runs of a suite, by paired differences",
         _UNWRITTEN,
         _LEADERBOARD,
+    ),
+    Command(
+        "answers",
+        "export and import the answers that were accepted",
+        _DAMAGED,
+        commands=_ANSWERS_ACTIONS,
     ),
     Command(
         "arena",

@@ -11,6 +11,8 @@ from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.gate.baseline import Baseline, anchor_path, baseline_path, usable_baseline
+from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
+from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.definition import Suite
@@ -118,8 +120,24 @@ class AnswerRun(SuiteRun):
             key = case.key
             accepted = usable_baseline(baseline_path(self._baselines, key), key)
             anchor = usable_baseline(anchor_path(self._baselines, key), key)
-            self._opponents[str(key)] = CaseOpponents(_answers_of(accepted), _answers_of(anchor))
+            opponents = CaseOpponents(_answers_of(accepted), _answers_of(anchor))
+            self._import_answers(opponents)
+            self._opponents[str(key)] = opponents
         return self._opponents[str(case.key)]
+
+    def _import_answers(self, opponents: CaseOpponents) -> None:
+        """Take over accepted answers that the store lacks from the bundle beside the baselines.
+
+        Raises StoreError for a bundle that cannot be used.
+        """
+        assert self._baselines is not None
+        bundle = self._baselines / self.suite.name / BUNDLE
+        sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
+        wanted = {digest for side in sides for digest in side.answers.values()} - {""}
+        store = self._model_pool.store
+        missing = wanted - get_answers(store, wanted).keys() if wanted else set()
+        if missing and bundle.exists():
+            import_bundle(bundle, store, missing)
 
     def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         measure, plan = self.measures[case.key.metric], self.data.plan

@@ -73,7 +73,7 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
     the suite does not have.
     """
-    named = _named(suite, choices)
+    named = named_models(suite, choices)
     specs = {name: _expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
@@ -86,14 +86,14 @@ def assign_answer_models(
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
     choices = replace(choices, preferred=_TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
-    named = _named(suite, choices)
+    named = named_models(suite, choices)
     needed: list[str] = [*_answering(suite, named, choices)]
     if any(measure.judged for measure in measures.values()):
         needed.append(JUDGE)
     return _assign(suite, choices, named, needed), measures
 
 
-def _named(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
+def named_models(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
     """The models that the user or the suite names, by the name of the role."""
     source = f"suite {suite.name}"
     return {

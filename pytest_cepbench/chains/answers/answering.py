@@ -230,7 +230,8 @@ def _compose(
                 for k, (text, _) in enumerate(draft.parts)
             )
         )
-    put_answers(models.store, [d.own.answer for d in drafts if d.own.answer is not None])
+    made = [draft.own.answer for draft in drafts if draft.own.answer is not None]
+    put_answers(models.store, made, {"model": models.writer.bound.short_fingerprint})
 
 
 def _drawn(draft: _Draft) -> list[int]:
