@@ -153,7 +153,7 @@ def test_threads_read_what_takes_half_a_millisecond_each(
     seconds: Sequence[float], alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that asks reads until the mean is above it; then the threads read the rest."""
-    clock = [0.0]
+    clock = [100.0]
     readers = []
 
     def read(item: int) -> int:
