@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -137,7 +137,7 @@ def _step(place: str, part: RecordedPart, files: ImageFiles) -> RecordedStep:
 def write_answers(
     folder: Path,
     model: str,
-    answers: Iterable[tuple[Sample, Sequence[StepContent] | Failure]],
+    answers: Iterable[tuple[Sample, Iterable[StepContent] | Failure]],
     ending: Ending = ".json",
 ) -> Path:
     """Write answers as the authors' scripts read them; returns the new folder `MODEL_output`.
@@ -181,7 +181,7 @@ def write_answers(
 
 
 def _write_answer(
-    folder: Path, sample: Sample, answer: Sequence[StepContent] | Failure, ending: Ending
+    folder: Path, sample: Sample, answer: Iterable[StepContent] | Failure, ending: Ending
 ) -> None:
     record: dict[str, Any] = {"total_uid": sample.id}
     try:

@@ -26,7 +26,7 @@ class ImageFiles:
         Raises DatasetError for a name or a link that leads out of the folder, and for a folder that
         cannot be listed.
         """
-        reason = unsafe(name) or _not_utf8(name)
+        reason = unsafe(name)
         if reason is not None:
             msg = f"{place}: image {reason}"
             raise DatasetError(msg)
@@ -82,11 +82,3 @@ class ImageFiles:
     def _leads_to_file(self, place: str, link: Path) -> bool:
         self.refuse_outside(place, link)
         return link.is_file()
-
-
-def _not_utf8(name: str) -> str | None:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return f"{name!r} is no file name: it is not UTF-8"
-    return None

@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.opening.answer_files import read_answers
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswer, RecordedAnswers
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.opening.files import png, put_answer
+from tests.datasets.opening.files import Step, png, put_answer
 
 UID = "0301096"
 
@@ -48,7 +48,10 @@ def content(answers: RecordedAnswers, uid: str = UID) -> Any:
 def test_either_ending(tmp_path: Path, ending: str) -> None:
     """The same JSON under both, as the authors' pipelines write it, with or without its id."""
     folder = model_folder(tmp_path)
-    steps = [{"text": "He sat.", "image": f"{UID}-o-0.jpg"}, {"text": "The end.", "image": None}]
+    steps: list[Step] = [
+        {"text": "He sat.", "image": f"{UID}-o-0.jpg"},
+        {"text": "The end.", "image": None},
+    ]
     put_answer(folder, UID, steps, ending)
     put_answer(folder, "0101001", steps, ending, total_uid=None)
     (folder / f"{UID}-o-0.jpg").write_bytes(png(70))
@@ -116,7 +119,7 @@ def test_failures_are_counted_by_kind(tmp_path: Path) -> None:
 def test_markers_and_white_space_are_no_text(tmp_path: Path) -> None:
     """A step without text and image is no step, wherever it stands."""
     folder = model_folder(tmp_path)
-    steps = [
+    steps: list[Step] = [
         {"text": " \n", "image": None},
         {"text": " A fox. <image>", "image": None},
         {"text": "<image>", "image": ""},
@@ -139,7 +142,10 @@ def test_an_answer_without_steps_is_a_failure(tmp_path: Path, steps: list[Any]) 
 
 def test_forty_steps_are_cut_to_ten(tmp_path: Path) -> None:
     """And how many were cut is kept; empty ones before them do not count."""
-    steps = [{"text": "", "image": None}, *({"text": f"{k}", "image": None} for k in range(40))]
+    steps: list[Step] = [
+        {"text": "", "image": None},
+        *({"text": f"{k}", "image": None} for k in range(40)),
+    ]
     put_answer(model_folder(tmp_path), UID, steps)
     answer = read_answers(tmp_path / "SEED-X_output").answer(sample())
 
