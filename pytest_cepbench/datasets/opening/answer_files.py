@@ -77,7 +77,8 @@ def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
                 f"{path.name!r}; keep one of them"
             )
             raise DatasetError(msg)
-        files.refuse_outside(LAYOUT, path)
+        if path.is_symlink():
+            files.refuse_outside(LAYOUT, path)
         paths[question] = path
     if not paths:
         msg = f"{str(folder)!r} holds no answer (a file like 0101001.json or 0101001.jsonl)"

@@ -26,11 +26,12 @@ class ImageFiles:
         Raises DatasetError for a name or a link that leads out of the folder, and for a folder that
         cannot be listed.
         """
-        reason = unsafe(name)
+        relative = PurePosixPath(name)
+        reason = unsafe(name) or (None if relative.name else f"{name!r} is no file name")
         if reason is not None:
             msg = f"{place}: image {reason}"
             raise DatasetError(msg)
-        path = self._root / PurePosixPath(name)
+        path = self._root / relative
         if path.parent not in self._listed:
             self._listed[path.parent] = self._list(place, path.parent)
         linked = self._listed[path.parent].get(path.name)

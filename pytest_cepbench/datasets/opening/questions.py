@@ -55,6 +55,7 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
         raise DatasetError(msg)
     table = _table(path, f"{split}_data.jsonl")
     files = ImageFiles(table.parent)
+    files.refuse_outside("OpenING", table)
     samples: list[Sample] = []
     missing: list[str] = []
     named = 0
@@ -77,7 +78,12 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
         raise DatasetError(msg)
     return Dataset(
         name="opening",
-        identity={"loader": "opening", "version": VERSION, "split": split, "partial": partial},
+        identity={
+            "loader": "opening",
+            "version": VERSION,
+            "split": split,
+            "partial": bool(partial),
+        },
         samples=tuple(sorted(samples, key=lambda sample: sample.id)),
     )
 

@@ -87,7 +87,7 @@ def parse_record(place: str, value: Any) -> Record:
         msg = f'{place}: {_CONVERSATIONS} is expected to be [{{"input": ...}}, {{"output": ...}}]'
         raise DatasetError(msg)
     question, answer = (
-        _parts(f"{place}, {_CONVERSATIONS}", side, conversation)
+        _parts(place, side, conversation)
         for side, conversation in zip(("input", "output"), conversations, strict=True)
     )
     return Record(place, uid, fields, question, answer)

@@ -236,6 +236,7 @@ def test_files_that_are_no_record(tmp_path: Path, text: str, message: str) -> No
         (["x"], {}, r'output 1: a step is {"image": \.\.\., "text": \.\.\.}, got \'x\''),
         ([{"text": "", "image": ".."}], {}, r"image '\.\.' leads out of the folder"),
         ([{"text": "", "image": "x/"}], {}, "image '' is no file name"),
+        ([{"text": "", "image": "x/."}], {}, r"image '\.' is no file name"),
         ([{"text": "", "image": "a\0.jpg"}], {}, r"image 'a\\x00\.jpg' is no file name"),
         ([{"text": "", "image": "\ud800"}], {}, "it is not UTF-8"),
     ],

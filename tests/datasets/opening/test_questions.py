@@ -222,6 +222,8 @@ def test_refused_records(tmp_path: Path, record: Any, message: str) -> None:
         "../secret.jpg",
         "images/../../x.jpg",
         "C:\\x.jpg",
+        ".",
+        "./",
         "",
         " ",
         "a\0b.jpg",
@@ -250,6 +252,13 @@ def link_to_a_folder_outside(images: Path, outside: Path) -> None:
     images.symlink_to(outside / "moved")
 
 
+def link_of_the_questions(images: Path, outside: Path) -> None:
+    """The file of the split is a link."""
+    table = images.parents[1] / "test_data.jsonl"
+    table.rename(outside / "moved.jsonl")
+    table.symlink_to(outside / "moved.jsonl")
+
+
 def link_of_all_images(images: Path, outside: Path) -> None:
     """`images` itself is a link."""
     images.parent.rename(outside / "moved")
@@ -257,7 +266,13 @@ def link_of_all_images(images: Path, outside: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "replace", [link_to_a_file_outside, link_to_a_folder_outside, link_of_all_images]
+    "replace",
+    [
+        link_to_a_file_outside,
+        link_to_a_folder_outside,
+        link_of_all_images,
+        link_of_the_questions,
+    ],
 )
 def test_links_out_of_the_folder(tmp_path: Path, replace: Callable[[Path, Path], None]) -> None:
     """They are not followed; the folder itself may be reached by a link, and links stay inside."""
@@ -272,7 +287,7 @@ def test_links_out_of_the_folder(tmp_path: Path, replace: Callable[[Path, Path],
     outside.mkdir()
     (outside / "x.jpg").write_bytes(png(1))
     replace(images, outside)
-    with pytest.raises(DatasetError, match=r"line 1: .* is a link out of .*: put the file itself"):
+    with pytest.raises(DatasetError, match=r": .* is a link out of .*: put the file itself"):
         load_opening(tmp_path / "link")
 
 
