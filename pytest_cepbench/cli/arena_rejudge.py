@@ -35,8 +35,12 @@ def rejudge(arguments: Namespace) -> int:
     """
     try:
         suite = load_suite(suite_file(arguments.suite))
-        roles = {} if arguments.judge is None else {JUDGE: arguments.judge}
-        named = named_models(suite, RoleChoices(roles=roles))
+        choices = (
+            RoleChoices()
+            if arguments.judge is None
+            else RoleChoices(roles={"judge": arguments.judge})
+        )
+        named = named_models(suite, choices)
         if suite.answer_plan is None or JUDGE not in named:
             msg = f"suite {suite.name!r} has no judge: name one with --judge=SPEC"
             raise SpecError(msg)

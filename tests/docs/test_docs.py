@@ -15,6 +15,7 @@ import pytest
 import pytest_cepbench
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.chains import ChainPlan, Modality
+from pytest_cepbench.datasets.replay import ANSWER_LAYOUTS, LAYOUTS
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
@@ -68,7 +69,11 @@ _PARAMETERS = (
 _EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams"}
 
 # Of preset: and replay:, which are no models by themselves.
-_SCHEME_PARAMETERS = {"model", "layout"}
+_SCHEME_PARAMETERS = {
+    *("model", "layout"),
+    *(name for layout in LAYOUTS.values() for name in layout.params),
+    *(name for layout in ANSWER_LAYOUTS.values() for name in layout.params),
+}
 
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
