@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.gate.baseline import Baseline, anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
@@ -27,6 +29,10 @@ from pytest_cepbench.suites.suite_run import (
     SuiteRun,
     sample_digest,
     short_prompt,
+)
+
+_JUDGES_ITSELF = (
+    "the judge has the weights of the model under test: judges prefer answers of their own kind"
 )
 
 
@@ -60,7 +66,11 @@ class AnswerRun(SuiteRun):
         runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
         plan = self.suite.answer_plan
         assert plan is not None
-        models = AnswerModels(self._model_pool.store, **runners)
+        recorded = self.assignments.replay
+        assert not isinstance(recorded, Replay)  # these are refused as they are opened
+        if recorded is not None:
+            recorded.check((self.dataset.whole or self.dataset).samples)
+        models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
         return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
 
     def reach(self, case: Case) -> list[list[object]]:
@@ -97,7 +107,8 @@ class AnswerRun(SuiteRun):
     @cached_property
     def _made_by(self) -> str:
         """Digest of what the answers depend on: plan, models and data set."""
-        identities = [remember(bound) for bound in self.data.models.bound]
+        models = self.data.models.bound
+        identities = [remember(bound) for bound in models] or [self.assignments.subject]
         plan = self.data.plan
         prompts = [str(plan), plan.system, plan.image, plan.edit]
         return digest_json([prompts, identities, self.suite.name, dict(self.dataset.identity)])
@@ -110,7 +121,17 @@ class AnswerRun(SuiteRun):
         measure = self.measures[case.key.metric]
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
-        return measure.measure(case, data, self._opponents_of(case), model)
+        measured = measure.measure(case, data, self._opponents_of(case), model)
+        if not measure.judged or not self._judges_itself:
+            return measured
+        return replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
+
+    @cached_property
+    def _judges_itself(self) -> bool:
+        """Whether judge and model under test have the same weights."""
+        tested = [role for role in self.assignments.gated if role in self.assignments.roles]
+        prints = {self.runner(role).bound.fingerprint for role in tested}
+        return self.runner(JUDGE).bound.fingerprint in prints
 
     def _opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers of a case; none from a file that cannot be used."""

@@ -24,6 +24,7 @@ __all__ = [
     "Layout",
     "Replay",
     "Start",
+    "choose_layout",
     "open_answers",
     "open_replay",
 ]
@@ -52,7 +53,7 @@ def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> R
     DatasetError when there is nothing, when the layout is not known or not clear, or when the files
     are not as it has them.
     """
-    name = _choose(target, layout)
+    name = choose_layout(target, layout)
     if name in ANSWER_LAYOUTS:
         msg = (
             f"replay:{target}: layout {name} is of answers, and this suite has [chain]: answers "
@@ -70,7 +71,7 @@ def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> 
     params: the layout's own (`partial` of OpenING).
     Raises as `open_replay`, with answers and chains exchanged.
     """
-    name = _choose(target, layout)
+    name = choose_layout(target, layout)
     if name in LAYOUTS:
         msg = (
             f"replay:{target}: layout {name} is of chains, and this suite has [answer]: chains are "
@@ -80,8 +81,11 @@ def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> 
     return _read(target, ANSWER_LAYOUTS[name], params)
 
 
-def _choose(target: str, layout: str | None) -> str:
-    """The layout's name: the given one, else that which the path looks like."""
+def choose_layout(target: str, layout: str | None) -> str:
+    """The layout's name: the given one, else that which the path looks like.
+
+    Raises SpecError and DatasetError as `open_replay`.
+    """
     path = Path(target)
     if not path.exists():
         msg = f"replay:{target}: there is no such file or folder"
