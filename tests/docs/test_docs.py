@@ -17,6 +17,16 @@ from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.replay import ANSWER_LAYOUTS, LAYOUTS
 from pytest_cepbench.datasets.shapes import Degradation
+from pytest_cepbench.datasets.shapes.arena import (
+    CRITERIA,
+    TASKS,
+    TRUTH_VERSION,
+    VOCABULARY,
+    WEIGHTS,
+    AnswerDegradation,
+    WriterDegradation,
+)
+from pytest_cepbench.datasets.shapes.arena import grammar as arena_grammar
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
@@ -29,6 +39,7 @@ from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
 from pytest_cepbench.models.registry import SCHEMES
+from pytest_cepbench.models.rule_based import JudgeKnobs
 from pytest_cepbench.models.unified.unified_model import UnifiedParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
@@ -46,6 +57,7 @@ from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, co
 
 REFERENCE = DOCS / "reference.md"
 MODELS = DOCS / "models.md"
+SUITES = DOCS / "suites.md"
 API_MODELS = DOCS / "api-models.md"
 
 _PARAMETERS = (
@@ -63,6 +75,8 @@ _PARAMETERS = (
     ChatParams,
     ImageParams,
     Degradation,
+    AnswerDegradation,
+    JudgeKnobs,
 )
 
 # Of the examples' own models and of the placeholders that stand for a parameter.
@@ -174,6 +188,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
         ("The rule-based models: `shapes:`", 0, Degradation),
+        ("The rule-based models: `shapes:`", 2, JudgeKnobs),
         ("Parameters", 0, ServerParams),
         ("Parameters", 1, ChatParams),
         ("Parameters", 2, ImageParams),
@@ -279,10 +294,55 @@ def test_suite_keys_are_documented() -> None:
     }
     assert [(column([row], 0)[0], column([row], 1)[0]) for row in options] == [
         (loader, name)
-        for loader in ("shapes", "shapes-tasks", "folder", "mme", "mmgenbench", "sdp", "geneval")
+        for loader in (
+            "shapes",
+            "shapes-tasks",
+            "shapes-arena",
+            "folder",
+            "mme",
+            "mmgenbench",
+            "sdp",
+            "geneval",
+        )
         for name in inspect.signature(LOADERS[loader]).parameters
         if name != "path"
     ]
+
+
+def test_knobs_of_answers_are_documented_with_their_roles() -> None:
+    """Those that interleaver and writer have besides the knobs of every scene."""
+    rows = tables(MODELS, "The rule-based models: `shapes:`")[1]
+    writers, all_knobs = (
+        [field.name for field in dataclasses.fields(kind)]
+        for kind in (WriterDegradation, AnswerDegradation)
+    )
+    own = [name for name in all_knobs if name not in Degradation.__dataclass_fields__]
+
+    assert [(column([row])[0], row[1], row[2]) for row in rows] == [
+        (name, "0", "both" if name in writers else "interleaver") for name in own
+    ]
+
+
+def test_the_arena_is_documented_as_it_is() -> None:
+    """Its categories, its criteria with their weights, its grammar, and the names of both."""
+    (categories,) = tables(SUITES, "The arena of shapes")
+    (criteria,) = tables(SUITES, "Truth")
+    page = SUITES.read_text(encoding="utf-8")
+    lines = [line.split() for line in page.splitlines()]
+    rules = [
+        line.split()
+        for line in (arena_grammar.__doc__ or "").splitlines()
+        if line.startswith("    ")
+    ]
+
+    assert column(categories) == list(TASKS)
+    assert [(row[0], float(row[1])) for row in criteria] == list(
+        zip(CRITERIA, WEIGHTS, strict=True)
+    )
+    assert rules
+    assert [rule for rule in rules if rule not in lines] == []
+    assert f"`{TRUTH_VERSION}`" in page
+    assert f"{len(VOCABULARY)} words" in page
 
 
 def test_baseline_fields_are_documented() -> None:

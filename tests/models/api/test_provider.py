@@ -99,7 +99,7 @@ def test_binding_needs_neither_server_nor_key() -> None:
         ("openai:m?revision=1&size=big", "generator", "size must be WIDTHxHEIGHT"),
         ("openai:m?revision=1&height=9", "generator", "height and width go together"),
         ("openai:m?revision=1&response_format=url", "generator", "never fetched"),
-        ("shapes:", "judge", "the shapes world has no judge"),
+        ("shapes:", "editor", "the shapes world has no editor"),
     ],
 )
 def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, message: str) -> None:
