@@ -363,6 +363,31 @@ _ARENA_ACTIONS: tuple[tuple[str, str, list[_Option]], ...] = (
 )
 """(action, what it does, its options) of `cepbench arena`."""
 
+_JUDGE_CARD = [
+    _option("verdicts", metavar="FILE", type=Path, help="verdicts of the judge"),
+    _option(
+        "--people",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="verdicts of people on the same battles, in either order of the answers",
+    ),
+    _several(
+        "--seen",
+        metavar="MODEL",
+        help="a model that was known while the judge was made (several allowed)",
+    ),
+    _several(
+        "--repeat",
+        metavar="FILE",
+        type=Path,
+        help="verdicts of the same judge, asked again (several allowed)",
+    ),
+    _option(
+        "--out", metavar="DIR", type=Path, default=Path(".cepbench/judge-cards"), help=_DEFAULT
+    ),
+]
+
 _EXIT_CODES = "exit code: 0, 1 where {}, 2 for a mistake in what was asked"
 
 _UNMEASURED = _EXIT_CODES.format("something could not be measured")
@@ -398,6 +423,12 @@ _COMMANDS: tuple[tuple[str, str, str, list[_Option]], ...] = (
         "rank the models of several runs of a suite, by paired differences",
         _UNWRITTEN,
         _LEADERBOARD,
+    ),
+    (
+        "judge-card",
+        "measure a judge on battles that people judged: agreement, order effect, bias",
+        _UNWRITTEN,
+        _JUDGE_CARD,
     ),
 )
 """(command, what it does, exit codes, options) of all that have no commands of their own."""
