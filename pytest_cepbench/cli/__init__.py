@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.command_line = shlex.join(["cepbench", *words])
     try:
         # Each command is a module of its name, imported when it is called for.
-        command = f"{__name__}.{arguments.command}"
+        command = f"{__name__}.{arguments.command.replace('-', '_')}"
         return int(import_module(command).run(arguments)) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
         from pytest_cepbench.cli.output import INTERRUPTED, complain

@@ -417,6 +417,29 @@ _ARENA_ACTIONS = (
 
 _STUDIED = "how far the numbers of a suite move when something else than the model changes"
 
+_JUDGE_CARD = [
+    option("verdicts", metavar="FILE", type=Path, help="verdicts of the judge"),
+    option(
+        "--people",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="verdicts of people on the same battles, in either order of the answers",
+    ),
+    several(
+        "--seen",
+        metavar="MODEL",
+        help="a model that was known while the judge was made (several allowed)",
+    ),
+    several(
+        "--repeat",
+        metavar="FILE",
+        type=Path,
+        help="verdicts of the same judge, asked again (several allowed)",
+    ),
+    option("--out", metavar="DIR", type=Path, default=Path(".cepbench/judge-cards"), help=_DEFAULT),
+]
+
 _COMMANDS = (
     Command(
         "study",
@@ -448,6 +471,12 @@ _COMMANDS = (
         "rank the models of several runs of a suite, by paired differences",
         _UNWRITTEN,
         _LEADERBOARD,
+    ),
+    Command(
+        "judge-card",
+        "measure a judge on battles that people judged: agreement, order effect, bias",
+        _UNWRITTEN,
+        _JUDGE_CARD,
     ),
     Command(
         "answers",

@@ -59,6 +59,10 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "detectors.classes_detector:BOXES"},
         "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
     ),
+    "judge": (
+        {"transformers": "judges.transformers_judge:ADAPTER"},
+        "judges nothing. Give an image-text-to-text model of transformers",
+    ),
     "writer": ({}, "writes no answers here yet"),
     "editor": ({}, "edits no images here yet"),
     "interleaver": ({}, "answers in texts alone"),
@@ -89,15 +93,8 @@ def _detect(spec: ModelSpec) -> DetectedModel:
 
 def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `registry.bind`."""
-    if role == "judge":
-        msg = (
-            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can "
-            "serve a checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own "
-            "(python:)"
-        )
-        raise RoleError(msg)
     checkpoint = inspect_checkpoint(spec)
-    if role not in checkpoint.roles and not context.force:
+    if not _plays(checkpoint, role) and not context.force:
         raise RoleError(_wrong_role(spec, role, checkpoint))
     complete_checkpoint(spec, checkpoint)
     unified = is_unified(checkpoint.roles)
@@ -108,6 +105,11 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
 
         return bind_unified(role, spec, checkpoint, context)
     return _adapter(spec, role, checkpoint).bind(role, spec, checkpoint, context)
+
+
+def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
+    """A model that describes can judge too, where it is named as the judge."""
+    return ("describer" if role == "judge" else role) in checkpoint.roles
 
 
 def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:

@@ -119,6 +119,21 @@ class TransformersParams(CheckpointParams):
         return {"backend": self.backend, "attn_implementation": self.attn_implementation}
 
 
+@dataclass(frozen=True)
+class ImageTextParams(TransformersParams):
+    """Parameters of every transformers checkpoint that reads images and texts, with those of
+    `TransformersParams`.
+
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
+    """
+
+    variant: str | None = None
+    trust_remote_code: bool = False
+    allow_unused: bool = False
+
+
 P = TypeVar("P", bound=Placement)
 
 

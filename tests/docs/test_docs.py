@@ -29,7 +29,12 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.datasets.shapes.arena import grammar as arena_grammar
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
+from pytest_cepbench.models.api.endpoint import (
+    ChatParams,
+    ImageParams,
+    JudgeParams,
+    ServerParams,
+)
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
@@ -38,6 +43,8 @@ from pytest_cepbench.models.encoders.transformers_encoder import TransformersEnc
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import JudgeKnobs
 from pytest_cepbench.models.unified.unified_model import UnifiedParams
@@ -59,6 +66,7 @@ REFERENCE = DOCS / "reference.md"
 MODELS = DOCS / "models.md"
 SUITES = DOCS / "suites.md"
 API_MODELS = DOCS / "api-models.md"
+JUDGES = DOCS / "judges.md"
 
 _PARAMETERS = (
     DescriberParams,
@@ -74,6 +82,8 @@ _PARAMETERS = (
     ServerParams,
     ChatParams,
     ImageParams,
+    JudgeParams,
+    LocalJudgeParams,
     Degradation,
     AnswerDegradation,
     JudgeKnobs,
@@ -95,6 +105,7 @@ _FOREIGN_OPTIONS = {
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
+    "--people", "--seen", "--repeat",  # of cepbench judge-card
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",
@@ -203,6 +214,26 @@ def test_parameters_are_documented_with_their_defaults(
     defaults = {field.name: _default(field.default) for field in fields}
 
     assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
+
+
+def test_parameters_of_judges_are_documented() -> None:
+    """All of a local judge on the page on judges, and of a served one what others do not have."""
+    (local,) = tables(JUDGES, "Local checkpoints")
+    (served,) = tables(API_MODELS, "Judges")
+    shared = {field.name for field in dataclasses.fields(ChatParams)}
+
+    for rows, kind, elsewhere in ((local, LocalJudgeParams, set()), (served, JudgeParams, shared)):
+        fields = [field for field in dataclasses.fields(kind) if field.name not in elsewhere]
+        defaults = {field.name: _default(field.default) for field in fields}
+        assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
+
+
+def test_prompts_of_judges_are_documented() -> None:
+    """The table has every prompt, with the wording of its ties."""
+    (rows,) = tables(JUDGES, "Prompts")
+    phrases = {name: prompt.phrases["Tie(A)"] for name, prompt in JUDGE_PROMPTS.items()}
+
+    assert dict(zip(column(rows), column(rows, 2), strict=True)) == phrases
 
 
 def _default(value: object) -> str:

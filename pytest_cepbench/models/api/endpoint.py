@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.errors import ModelError, SpecError, unknown_name
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
+from pytest_cepbench.models.judges.judge_prompt import DEFAULT_PROMPT, check_prompt
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
 
@@ -86,7 +87,7 @@ class ServerParams:
 
 @dataclass(frozen=True)
 class ChatParams:
-    """Parameters of a describer's or a judge's request; each can change the answer.
+    """Parameters of a chat request; each can change the answer.
 
     temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
     max_tokens: longest answer; None leaves it to the server.
@@ -127,6 +128,26 @@ class ChatParams:
     def seeds(self) -> bool:
         """True where the seed of a step is sent."""
         return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
+
+
+@dataclass(frozen=True)
+class JudgeParams(ChatParams):
+    """Parameters of a judge's request, with those of `ChatParams`.
+
+    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
+    Raises ValueError for a value outside its range.
+    """
+
+    prompt: str = DEFAULT_PROMPT
+    max_pixels: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_prompt(self.prompt)
+        if self.max_pixels is not None and self.max_pixels < 1:
+            msg = f"max_pixels must be at least 1, got {self.max_pixels}"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True)

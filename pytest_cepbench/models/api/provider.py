@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib import util
@@ -14,15 +15,18 @@ from pytest_cepbench.models.api.client import ApiClient, provenance_warnings
 from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
+    JudgeParams,
     ServerParams,
     find_endpoint,
     parse_parts,
     shown_url,
 )
+from pytest_cepbench.models.api.judge import ApiJudge
 from pytest_cepbench.models.api.redaction import refuse_secrets
-from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator, ApiJudge
+from pytest_cepbench.models.api.roles import ApiDescriber, ApiGenerator
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
@@ -30,6 +34,9 @@ from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 ADAPTER = "openai-api/1"
 
 _ROLES = SCHEMES["openai"].roles
+
+_REQUESTS: Mapping[str, type[Any]] = {"generator": ImageParams, "judge": JudgeParams}
+"""Parameters of a request by role; those of a chat for all others."""
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
@@ -67,11 +74,11 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         raise RoleError(msg)
     require_client(spec)
-    kind: type[Any] = ImageParams if role == "generator" else ChatParams
+    kind = _REQUESTS.get(role, ChatParams)
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
     decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
     if role == "judge":
-        decisive["prompt"] = PROMPT
+        decisive["prompt"] = JUDGE_PROMPTS[request.prompt].version
     files = CoveredFiles(
         server.weights or what,
         context.hash_file,

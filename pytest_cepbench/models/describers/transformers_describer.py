@@ -20,8 +20,8 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import (
     Adapter,
+    ImageTextParams,
     LoadPlan,
-    TransformersParams,
     check_at_least,
 )
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, seeded
@@ -48,12 +48,9 @@ _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 
 @dataclass(frozen=True)
-class DescriberParams(TransformersParams):
-    """Parameters of a describer's spec, with those of `TransformersParams`.
+class DescriberParams(ImageTextParams):
+    """Parameters of a describer's spec, with those of `ImageTextParams`.
 
-    variant: weights variant, such as fp16.
-    trust_remote_code: run the checkpoint's Python files.
-    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
     system_prompt: goes before the prompt, for a checkpoint with a chat template.
     prompt_template: for a checkpoint without a chat template: the text that goes with the image,
         `{prompt}` standing for the suite's prompt. None gives the image alone (a captioner).
@@ -65,9 +62,6 @@ class DescriberParams(TransformersParams):
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
 
-    variant: str | None = None
-    trust_remote_code: bool = False
-    allow_unused: bool = False
     system_prompt: str | None = None
     prompt_template: str | None = None
     max_new_tokens: int | None = None
