@@ -21,8 +21,8 @@ empty scenes:
 A text that names no object and does not say that there is none has no scene, like one that is
 missing; neither has an image that shows no object and is no drawing of an empty scene.
 
-The names and the order of the criteria are those of OpenING's appendix on the evaluation by GPT;
-the formulas are our own.
+The criteria and their order are those of OpenING, appendix C.3, "Key Evaluation Criteria"; the
+formulas are our own.
 """
 
 from __future__ import annotations
