@@ -92,7 +92,6 @@ class _ShapesRole:
 
 _ARENA = {"arena": ARENA_VERSION}
 
-
 _ROLES: dict[RoleName, _ShapesRole] = {
     "describer": _ShapesRole(Degradation, ShapesDescriber),
     "generator": _ShapesRole(Degradation, ShapesGenerator, always_seeded=True),
