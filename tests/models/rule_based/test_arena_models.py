@@ -22,9 +22,8 @@ from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     degraded_answer,
     load_shapes_arena,
-    read_question,
     score_answer,
-    solve,
+    solve_sample,
 )
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import (
@@ -84,7 +83,7 @@ def truths(samples: Sequence[Sample], answers: Sequence[Answer]) -> list[float]:
     """The weighted sum of each answer's scores."""
     return [
         score_answer(
-            solve(read_question([p if isinstance(p, str) else p.load() for p in sample.question])),
+            solve_sample(sample),
             [
                 (step.text, None if step.image is None else ImageArtifact(np.asarray(step.image)))
                 for step in answer
@@ -178,10 +177,8 @@ def test_a_question_of_another_world_is_a_failure_of_its_own(role: RoleName) -> 
 
 def rated(spec: str, winner: Winner, number: int = 400) -> Counter[str]:
     """Verdicts of a judge over many seeds on a battle whose exact verdict is the given one."""
-    question = asked(next(s for s in SAMPLES if s.categories == ("restore",)))
-    solution = solve(
-        read_question([p if isinstance(p, str) else ImageArtifact.from_pil(p) for p in question])
-    )
+    sample = next(s for s in SAMPLES if s.categories == ("restore",))
+    question, solution = asked(sample), solve_sample(sample)
     right = [AnswerStep(caption(scene), render(scene, 3).pixels) for scene in solution.scenes]
     # One misspelled text costs quality alone, less than the margin.
     nearly = [AnswerStep(f"{right[0].text} !", right[0].image), *right[1:]]
@@ -387,9 +384,7 @@ def test_degraded_pictures_are_read_by_the_describer() -> None:
     """What an interleaver draws is of the one world: a describer says what it shows."""
     describer = load("shapes:", "describer")
     (answer,) = answer_all("shapes:?recolor=.5", [SAMPLES[0]])
-    solution = solve(
-        read_question([p if isinstance(p, str) else p.load() for p in SAMPLES[0].question])
-    )
+    solution = solve_sample(SAMPLES[0])
     seed = zlib.crc32(f" {SAMPLES[0].id}".encode())
     expected = degraded_answer(solution, AnswerDegradation(recolor=0.5), seed)
     for step, (_, image) in zip(answer, expected, strict=True):

@@ -10,9 +10,6 @@ from pytest_cepbench.datasets.shapes.arena import (
     TASKS,
     ArenaQuestion,
     ArenaStep,
-    Solution,
-    read_question,
-    solve,
 )
 from pytest_cepbench.datasets.shapes.arena.grammar import Task
 from pytest_cepbench.datasets.shapes.arena.tasks import FAMILIES
@@ -31,11 +28,6 @@ QUESTIONS = st.builds(draw_question, st.sampled_from(TASKS), SEEDS)
 def question_pieces(sample: Sample) -> list[str | ImageArtifact]:
     """The texts and loaded images of a sample's question."""
     return [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
-
-
-def solution_of(sample: Sample) -> Solution:
-    """The solution of a sample's question, read from its text and pixels."""
-    return solve(read_question(question_pieces(sample)))
 
 
 def gold_steps(sample: Sample) -> list[ArenaStep]:

@@ -27,9 +27,10 @@ from pytest_cepbench.datasets.shapes.arena import (
     read_question,
     score_answer,
     solve,
+    solve_sample,
 )
 from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
-from tests.datasets.shapes.arena.strategies import QUESTIONS, draw_question, solution_of
+from tests.datasets.shapes.arena.strategies import QUESTIONS, draw_question
 from tests.datasets.shapes.strategies import SEEDS, scenes
 
 PROBABILITIES = st.floats(0, 1)
@@ -74,7 +75,7 @@ def truth_of(solution: Solution, steps: list[ArenaStep]) -> float:
 def test_without_knobs_every_sample_is_answered_right() -> None:
     """A perfect interleaver has the whole truth in every category, whatever its seed."""
     for number, sample in enumerate(load_shapes_arena(8).samples):
-        solution = solution_of(sample)
+        solution = solve_sample(sample)
         answer = degraded_answer(solution, AnswerDegradation(), seed=number)
         assert truth_of(solution, answer) == pytest.approx(1.0), sample.id
 
@@ -172,7 +173,7 @@ def test_drift_makes_answers_that_err_consistently_wrong() -> None:
 @pytest.mark.parametrize("knob", [*KNOB_NAMES, "no_image", "no_text", "stop", "surplus"])
 def test_more_of_a_knob_is_less_truth(knob: str) -> None:
     """The mean over all tasks falls strictly with each knob by itself."""
-    solutions = [solution_of(sample) for sample in load_shapes_arena(3).samples]
+    solutions = [solve_sample(sample) for sample in load_shapes_arena(3).samples]
     means = [
         fmean(
             truth_of(solution, degraded_answer(solution, AnswerDegradation(**{knob: value}), seed))

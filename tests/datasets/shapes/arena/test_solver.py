@@ -14,12 +14,13 @@ from pytest_cepbench.datasets.shapes.arena import (
     load_shapes_arena,
     read_question,
     solve,
+    solve_sample,
 )
 from pytest_cepbench.datasets.shapes.arena.grammar import Request
 from pytest_cepbench.datasets.shapes.arena.solver import IMAGES, choose, nearest_choice
 from pytest_cepbench.datasets.shapes.scene import COLORS, SIZES
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.shapes.arena.strategies import QUESTIONS, solution_of
+from tests.datasets.shapes.arena.strategies import QUESTIONS
 from tests.datasets.shapes.strategies import SEEDS, scenes
 
 REQUESTS = st.builds(
@@ -45,7 +46,7 @@ def right_captions(text: str, *pictures: str) -> list[str]:
 def test_the_solution_of_a_question_is_its_gold_answer(task: str) -> None:
     """Text and pixels are enough: what the data set knows beyond them is not needed."""
     for sample in load_shapes_arena(40).in_category(task):
-        assert [caption(scene) for scene in solution_of(sample).scenes] == [
+        assert [caption(scene) for scene in solve_sample(sample).scenes] == [
             step.text for step in sample.gold
         ]
 
@@ -179,6 +180,8 @@ def test_solutions_have_steps_and_no_step_repeats_another(question: ArenaQuestio
          "puts a shape where one is"),
         (f"remove one shape per step : {RED} , then bring back what was removed two steps before",
          [RED], "brings back what was removed two steps before, and removes one shape"),
+        ("take one shape away per step , top left first , until none is left", [""],
+         "takes shapes away from an image that shows none"),
         ("continue with the next step", [RED, RED], "do not show one shape on its way"),
         ("continue with the next step", [RED, BLUE], "do not show one shape on its way"),
         ("continue with the next step",
@@ -192,3 +195,16 @@ def test_questions_without_an_answer_are_refused(
     """What does not fit together is named."""
     with pytest.raises(DatasetError, match=message):
         solved(text, *pictures)
+
+
+@given(QUESTIONS, st.lists(scenes(), max_size=2))
+def test_a_question_with_any_images_is_answered_or_refused(
+    question: ArenaQuestion, pictures: list[Scene]
+) -> None:
+    """Images of another question: there is an answer of one step at least, or a reason."""
+    try:
+        solution = solve(ArenaQuestion(question.instruction, tuple(pictures)))
+    except DatasetError:
+        return
+    assert solution.scenes
+    assert len(solution.scenes_after(Scene())) == len(solution.scenes)

@@ -22,9 +22,10 @@ from pytest_cepbench.datasets.shapes.arena import (
     read_question,
     score_answer,
     solve,
+    solve_sample,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import choose
-from tests.datasets.shapes.arena.strategies import QUESTIONS, gold_steps, solution_of
+from tests.datasets.shapes.arena.strategies import QUESTIONS, gold_steps
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes
 
 RED, BLUE, GREEN = (
@@ -68,7 +69,7 @@ def scores(truth: Truth) -> dict[str, float]:
 def test_gold_answers_are_the_whole_truth() -> None:
     """Every sample's reference answer scores 1 by each criterion."""
     for sample in load_shapes_arena(8).samples:
-        truth = score_answer(solution_of(sample), gold_steps(sample))
+        truth = score_answer(solve_sample(sample), gold_steps(sample))
         assert scores(truth) == PERFECT
         assert truth.total == pytest.approx(1.0)
 
@@ -131,13 +132,13 @@ def test_the_weights_are_those_of_the_criteria() -> None:
         ),
         pytest.param(
             [("a cat", render(Scene(), 0)), ("a dog", render(Scene(), 0))],
-            {"correctness": 0, "quality": 1 / 2, "richness": 1 / 2},
+            {"correctness": 0, "coherency": 0, "quality": 1 / 2, "richness": 1 / 4},
             id="texts that are no captions",
         ),
         pytest.param(
             [(caption(scene), ImageArtifact(np.zeros((64, 64, 3), np.uint8)))
              for scene in TWO_STEPS.scenes],
-            {"correctness": 1 / 2, "coherency": 0, "quality": 1 / 2, "richness": 3 / 4},
+            {"correctness": 1 / 2, "coherency": 0, "quality": 1 / 2, "richness": 1 / 2},
             id="black images",
         ),
         pytest.param([], dict.fromkeys(CRITERIA, 0.0), id="no steps"),
@@ -147,6 +148,24 @@ def test_what_faults_cost(steps: list[ArenaStep], lost: dict[str, float]) -> Non
     """Each fault lowers the criteria that it touches, and no other."""
     expected = {name: round(score, 9) for name, score in (PERFECT | lost).items()}
     assert scores(score_answer(TWO_STEPS, steps)) == expected
+
+
+@pytest.mark.parametrize("text", ["a cat", "nothing", "one shape : red circle"])
+@pytest.mark.parametrize("level", [0, 255])
+def test_what_says_and_shows_nothing_is_no_empty_scene(text: str, level: int) -> None:
+    """Where no shape is left, the caption and the drawing of that are right, and garbage is not."""
+    last = solve(
+        read_question(
+            [
+                render(parse_caption(RED), 0),
+                "take one shape away per step , top left first , until none is left",
+            ]
+        )
+    )
+    garbage = ImageArtifact(np.full((64, 64, 3), level, np.uint8))
+    assert score_answer(last, [("no shapes", render(Scene(), 0))]).total == pytest.approx(1.0)
+    truth = score_answer(last, [(text, garbage)])
+    assert (truth.correctness, truth.coherency, truth.quality) == (0.0, 0.0, 0.0)
 
 
 def test_an_object_that_jumps_inside_its_place_is_not_consistent() -> None:
@@ -160,9 +179,9 @@ def test_an_object_that_jumps_inside_its_place_is_not_consistent() -> None:
         for seed in range(100)
     ]
     assert {truth.correctness for truth in truths} == {1.0}
-    # Two places drawn at random in a square of two pixels are within one pixel of each other in
-    # pi - 8/3 + 1/2 of all cases, which is the chance of the one object that is kept.
-    assert np.mean([truth.consistency for truth in truths]) == pytest.approx(0.48, abs=0.15)
+    # One object is kept. Its two places, drawn at random in a square of two pixels, are within one
+    # pixel of each other with probability pi / 4 - 1 / 3 + 1 / 32.
+    assert np.mean([truth.consistency for truth in truths]) == pytest.approx(0.483, abs=0.15)
 
 
 @given(QUESTIONS, SEEDS)
