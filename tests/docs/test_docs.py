@@ -341,6 +341,7 @@ def test_suite_keys_are_documented() -> None:
             "mmgenbench",
             "sdp",
             "geneval",
+            "opening",
         )
         for name in inspect.signature(LOADERS[loader]).parameters
         if name != "path"
