@@ -327,7 +327,27 @@ _ANSWERS_ACTIONS = (
                 "--out",
                 metavar="FILE",
                 type=Path,
-                help="the file; default: answers.zip beside the suite's baselines",
+                help="the file; default: answers.zip beside the suite's baselines. Of the layout "
+                "opening a folder; default: .cepbench/answers",
+            ),
+            option(
+                "--layout",
+                choices=("bundle", "opening"),
+                default="bundle",
+                help=f"one file, or a folder as OpenING's scripts read it; {_DEFAULT}",
+            ),
+            option(
+                "--name",
+                metavar="MODEL",
+                default="accepted",
+                help=f"name of the model, of the layout opening; {_DEFAULT}",
+            ),
+            option(
+                "--data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where the questions lie, of the layout opening",
             ),
             *_BASELINES,
             *_STORE,
