@@ -169,8 +169,21 @@ class JudgeCard:
         """What the judge shows of a true win rate, and its standard error; see `shown_win_rate`."""
         return shown_win_rate(true, self.first_right, self.second_right)
 
+    @property
+    def one_side(self) -> str | None:
+        """Which answer it leaned to in all battles, "first" or "second"; None where it varies."""
+        a, tie_a, tie_b, b = np.sum(self.confusion, axis=0).tolist()
+        if not a + tie_a:
+            return "second"
+        return None if tie_b + b else "first"
+
     def sentence(self) -> str:
         """The card in a line."""
+        if self.one_side is not None:
+            return (
+                f"this judge leaned to the {self.one_side} answer in all {self.battles} battles: "
+                "it sees nothing of a true drop"
+            )
         if self.visible_drop <= 0:
             return (
                 f"this judge agrees with people at {self.accuracy:.2f}, no better than a coin: it "

@@ -37,10 +37,11 @@ _PHRASE = re.compile(
 
 _BRACKETS = re.compile(r"\[\[\s{0,8}(?:([AB])|([AB])>{1,2}[AB]|[^\[\]]{0,20})\s{0,8}\]\]")
 
-# The second form has no closing bracket where the answer was cut off.
+# Without "better" the bracket has to end: "Tie (A and B are equal)" leans to neither.
 _TIE = re.compile(
     r"\btie\b[\s:,-]{0,8}(?:"
-    r"\(\s{0,8}(?P<inside>[ab])(?:\s{1,8}is)?(?:\s{1,8}better)?\s{0,8}(?:\)|\.{3}|$)"
+    r"\(\s{0,8}(?P<inside>[ab])"
+    r"(?:\s{1,8}(?:is\s{1,8})?better\b|(?:\s{1,8}is)?\s{0,8}(?:\)|\.{3}|$))"
     r"|(?P<better>[ab])\s{1,8}(?:is\s{1,8})?better\b"
     r"|(?-i:(?P<alone>[AB]))(?=[\s.!)\]]{0,8}$)"
     r")",

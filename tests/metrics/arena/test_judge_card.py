@@ -13,6 +13,7 @@ from pytest_cepbench.metrics.arena import (
     WINNERS,
     JudgedBattle,
     Share,
+    Winner,
     judge_card,
     match_battles,
     mirror,
@@ -105,6 +106,20 @@ def test_a_coin_sees_nothing() -> None:
     assert card.visible_drop < 0
     assert card.sample_factor is None
     assert "sees nothing of a true drop" in card.sentence()
+
+
+@pytest.mark.parametrize(("winner", "side"), [("A", "first"), ("Tie(B)", "second")])
+def test_a_judge_that_always_says_the_same_sees_nothing(winner: Winner, side: str) -> None:
+    """However often people happen to agree, it says nothing of the models."""
+    judge = [JudgedBattle(b.question, b.first, b.second, winner) for b in PEOPLE]
+    card = judge_card(judge, PEOPLE)
+
+    assert card.one_side == side
+    assert card.sentence().startswith(f"this judge leaned to the {side} answer in all 1200 battles")
+    assert card.order is None
+    assert card.score_correlation is None
+    shown, _ = card.shown_win_rate(0.45)
+    assert shown == pytest.approx(0.5)
 
 
 @given(st.floats(0, 1), st.integers(1, 999), st.integers(1, 999))

@@ -82,6 +82,19 @@ def test_likelihoods_are_those_of_the_plain_model(load: Load, name: str) -> None
     assert reply.value == WINNERS[int(np.argmax(means))]
 
 
+def test_images_are_read_once_for_all_four_phrases(load: Load) -> None:
+    """They are most of a battle's tokens, and most of its time."""
+    judge, battles = load("llava"), make_battles()
+    read: list[int] = []
+    tower = judge._loaded.model.model.vision_tower
+    tower.register_forward_hook(lambda _module, inputs, output: read.append(len(output[0])))
+
+    judge.judge(battles, [0] * 8)
+
+    pieces = [p for b in battles for part in (b.question, b.first, b.second) for p in part]
+    assert sum(read) == sum(not isinstance(piece, str) for piece in pieces)
+
+
 def test_texts_after_images_are_judged_as_before_them(load: Load) -> None:
     """Qwen2-VL keeps the positions of its last images; battles without images must not see them."""
     texts = [Battle(["what ?"], ["red"], ["blue"]), Battle(["be brief"], ["a"], ["a small circle"])]
