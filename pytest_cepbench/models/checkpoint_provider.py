@@ -59,12 +59,18 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "detectors.classes_detector:BOXES"},
         "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
     ),
-    "writer": ({}, "writes no answers here yet"),
+    "writer": (
+        {"transformers": "writers.transformers_writer:ADAPTER"},
+        "writes nothing. Give an image-text-to-text model of transformers",
+    ),
     "editor": ({}, "edits no images here yet"),
     "interleaver": ({}, "answers in texts alone"),
 }
 """The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
 is imported alone, so that a describer binds where diffusers is not installed."""
+
+_OF_UNIFIED = (*UNIFIED_ROLES, "writer")
+"""Roles that a unified model plays with one load."""
 
 _DETECTORS = {
     "owlv2": "detectors.owl_detector:ADAPTER",
@@ -103,7 +109,7 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     unified = is_unified(checkpoint.roles)
     # A describer that the user forces to draw may be unified by rules that are not known here.
     drawing = role == "generator" and "describer" in checkpoint.roles
-    if role in UNIFIED_ROLES and (unified or drawing):
+    if (unified and role in _OF_UNIFIED) or drawing:
         from pytest_cepbench.models.unified.unified_model import bind_unified
 
         return bind_unified(role, spec, checkpoint, context)

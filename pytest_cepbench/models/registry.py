@@ -103,7 +103,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "",
             "checkpoints/step-8000",
             "a checkpoint: a folder, or the id of one on the Hugging Face hub",
-            ("describer", "generator", "encoder", "detector"),
+            ("describer", "generator", "encoder", "detector", "writer"),
             f"{_HERE}.checkpoint_provider",
         ),
         Scheme(
@@ -125,7 +125,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "openai",
             "openai:MODEL?base_url=URL&weights=FOLDER",
             "a model behind an OpenAI-compatible server",
-            ("describer", "generator", "judge"),
+            ("describer", "generator", "judge", "writer"),
             f"{_HERE}.api.provider",
             served=True,
         ),

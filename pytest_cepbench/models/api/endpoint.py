@@ -86,11 +86,13 @@ class ServerParams:
 
 @dataclass(frozen=True)
 class ChatParams:
-    """Parameters of a describer's or a judge's request; each can change the answer.
+    """Parameters of a request for a text; each can change the answer.
 
     temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
     max_tokens: longest answer; None leaves it to the server.
-    system_prompt: goes first. Of a judge: in the place of its own. detail: of images, low or high.
+    system_prompt: goes first. Of a judge: in the place of its own. Of a writer: before that of the
+        suite, in one message.
+    detail: of images, low or high.
     image_format: in which images are sent, losslessly: png, which every server reads, or webp,
         which is encoded in half the time.
     send_seed: auto (where tokens are sampled), true or false.
@@ -127,6 +129,15 @@ class ChatParams:
     def seeds(self) -> bool:
         """True where the seed of a step is sent."""
         return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
+
+
+@dataclass(frozen=True)
+class WriterParams(ChatParams):
+    """Parameters of a writer's request: those of `ChatParams`, with room for an answer of ten
+    steps.
+    """
+
+    max_tokens: int | None = 2048
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib import util
@@ -15,12 +16,19 @@ from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
     ServerParams,
+    WriterParams,
     find_endpoint,
     parse_parts,
     shown_url,
 )
 from pytest_cepbench.models.api.redaction import refuse_secrets
-from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator, ApiJudge
+from pytest_cepbench.models.api.roles import (
+    PROMPT,
+    ApiDescriber,
+    ApiGenerator,
+    ApiJudge,
+    ApiWriter,
+)
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.model_spec import ModelSpec
@@ -30,6 +38,13 @@ from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 ADAPTER = "openai-api/1"
 
 _ROLES = SCHEMES["openai"].roles
+
+_CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
+    "describer": (ChatParams, ApiDescriber),
+    "judge": (ChatParams, ApiJudge),
+    "writer": (WriterParams, ApiWriter),
+}
+"""Roles by chat completions: the parameters of a request, and the model."""
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
@@ -67,7 +82,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         raise RoleError(msg)
     require_client(spec)
-    kind: type[Any] = ImageParams if role == "generator" else ChatParams
+    kind: type[Any] = ImageParams if role == "generator" else _CHATS[role][0]
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
     decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
     if role == "judge":
@@ -102,7 +117,7 @@ def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -
     client.check()
     if role == "generator":
         return ApiGenerator(client, spec.target, request)
-    return (ApiJudge if role == "judge" else ApiDescriber)(client, spec.target, request)
+    return _CHATS[role][1](client, spec.target, request)
 
 
 def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:

@@ -1,4 +1,4 @@
-"""Describers, generators and judges over the API: requests are made of inputs, and answers read.
+"""Describers, writers, generators and judges over the API: requests are made of inputs, and answers read.
 
 The criteria of the judge, their order and the four verdicts are those of OpenING (its GPT judge);
 the words are this project's. An answer counts where it names exactly one verdict. OpenING's
@@ -22,7 +22,7 @@ from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams
 from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_image
-from pytest_cepbench.models.protocols import Battle, Piece, Reply
+from pytest_cepbench.models.protocols import Battle, Piece, Question, Reply
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,37 @@ class ApiDescriber:
         return ApiRequest("chat", body, read_chat, _chat_params(self.params, seed))
 
 
+@dataclass(frozen=True)
+class ApiWriter:
+    """A writer behind a server; fields as of `ApiDescriber`."""
+
+    client: ApiClient
+    model: str
+    params: ChatParams
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[Reply]:
+        """One reply for each question: its text, or the failure it amounts to.
+
+        Raises ModelError where the server answers no request at all.
+        """
+        return self.client.send_all(
+            [
+                self._request(question, prompt, seed)
+                for question, seed in zip(questions, seeds, strict=True)
+            ]
+        )
+
+    def _request(self, question: Question, prompt: str, seed: int) -> ApiRequest:
+        def body() -> dict[str, Any]:
+            system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
+            content = _content_parts(question, self.params)
+            return {"model": self.model, "messages": _messages(content, _encodable(system))}
+
+        return ApiRequest("chat", body, read_chat, _chat_params(self.params, seed))
+
+
 def _messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
     turns = [{"role": "user", "content": content}]
     return turns if not system else [{"role": "system", "content": system}, *turns]
@@ -84,6 +115,13 @@ def _encodable(text: str) -> str:
 
 def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": _encodable(text)}
+
+
+def _content_parts(pieces: Sequence[Piece], params: ChatParams) -> list[dict[str, Any]]:
+    return [
+        _text_part(piece) if isinstance(piece, str) else _image_part(piece, params)
+        for piece in pieces
+    ]
 
 
 def _image_part(image: Image.Image, params: ChatParams) -> dict[str, Any]:
@@ -198,11 +236,7 @@ class ApiJudge:
         return ApiRequest("chat", body, _read_verdict, _chat_params(self.params, seed))
 
     def _parts(self, heading: str, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-        parts = [
-            _text_part(piece) if isinstance(piece, str) else _image_part(piece, self.params)
-            for piece in pieces
-        ]
-        return [_text_part(heading), *parts]
+        return [_text_part(heading), *_content_parts(pieces, self.params)]
 
 
 def read_winner(text: str) -> Winner | Failure:

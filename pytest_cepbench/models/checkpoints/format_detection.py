@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pytest_cepbench.models.protocols import UNIFIED_ROLES
+from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.registry import DetectedModel
 
 CheckpointKind = Literal[
@@ -54,6 +54,9 @@ _IMAGE_TO_TEXT_TYPES = {
     "blip", "blip-2", "florence2", "fuyu", "git", "idefics", "kosmos-2", "mllama",
     "pix2struct", "qwen_vl", "udop", "vision-encoder-decoder",
 }  # fmt: skip
+
+# Those of them that know captions alone: they would write on after a question, or never see it.
+_CAPTIONERS = {"blip", "git", "pix2struct", "vision-encoder-decoder"}
 
 _WRITES_TEXT = (
     "ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForVision2Seq", "ForChat",
@@ -190,15 +193,20 @@ def _detect_multimodal(
         return DetectedModel(what, (), because)
     if architecture.endswith(_WRITES_TEXT):
         if model_type in _UNIFIED_TYPES and "vq_config" in config:
-            return DetectedModel(what, UNIFIED_ROLES, "reads images, writes text and draws")
-        return DetectedModel(what, ("describer",), "reads images and writes text")
+            roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer")
+            return DetectedModel(what, roles, "reads images, writes text and draws")
+        return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
     both = "vision_config" in config and "text_config" in config
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
     if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
         return DetectedModel(what, ("encoder",), "embeds images")
     if not architecture and model_type in _IMAGE_TO_TEXT_TYPES:
-        return DetectedModel(what, ("describer",), "reads images and writes text")
+        return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
     return DetectedModel(what, (), "reads images, but no rule recognises what it gives")
+
+
+def _text_roles(model_type: str) -> tuple[RoleName, ...]:
+    return ("describer",) if model_type in _CAPTIONERS else ("describer", "writer")
 
 
 def _looks_like_vision(config: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
-"""Unified models: a describer and a generator that are one checkpoint, bound apart and loaded once.
+"""Unified models: a describer, a writer and a generator that are one checkpoint, loaded once.
 
-Describing is the describers' own code. Drawing goes by families, since transformers has no one way
-for it: Janus and Emu3, and by rule what keeps to the common interface.
+Describing and writing are the code of these roles. Drawing goes by families, since transformers
+has no one way for it: Janus and Emu3, and by rule what keeps to the common interface.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.describers.generation import stored_settings
 from pytest_cepbench.models.describers.transformers_describer import ADAPTER as DESCRIBER
 from pytest_cepbench.models.describers.transformers_describer import (
     DescriberParams,
     TransformersDescriber,
-    stored_settings,
 )
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.load_plan import check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.protocols import BindContext, BoundRole, ImageLike, RoleName
+from pytest_cepbench.models.protocols import (
+    BindContext,
+    BoundRole,
+    ImageLike,
+    Question,
+    RoleName,
+)
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.unified.image_decoder import (
@@ -36,6 +42,15 @@ from pytest_cepbench.models.unified.image_decoder import (
     ImageDecoder,
     JanusDecoder,
     PipelineDecoder,
+)
+from pytest_cepbench.models.writers.transformers_writer import ADAPTER as WRITER
+from pytest_cepbench.models.writers.transformers_writer import (
+    TransformersWriter,
+    WriterParams,
+    by_kind,
+    special_tokens,
+    unified_writer,
+    writer_settings,
 )
 
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -181,38 +196,46 @@ _DECODERS: dict[str, Callable[[Checkpoint, LoadedDescriber, Mapping[str, Any]], 
 def bind_unified(
     role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
 ) -> BoundRole:
-    """Bind a transformers checkpoint as describer or generator of one load, without importing
-    torch.
+    """Bind a transformers checkpoint as describer, writer or generator of one load, without
+    importing torch.
 
-    Both roles of one spec name the same load in `shares`. Raises SpecError for unknown, wrong or
-    contradictory parameters of either role, MissingDependencyError where a library is not
-    installed.
+    All roles of one spec name the same load in `shares`. Raises SpecError for unknown, wrong or
+    contradictory parameters of any role, MissingDependencyError where a library is not installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
-    describing, drawing = split_params(spec, family, checkpoint.what)
+    texts, drawing = split_params(spec, family, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
-    plain = DESCRIBER.bind("describer", describing, checkpoint, context)
-    bound = replace(
-        plain,
-        adapter=ADAPTER,
-        load=lambda: _load(plain, checkpoint, family, settings),
-        shares=f"{plain.fingerprint} {spec.text}",
-    )
+    plain = DESCRIBER.bind("describer", texts, checkpoint, context)
+
+    def of_one_load(bound: BoundRole) -> BoundRole:
+        return replace(
+            bound,
+            adapter=ADAPTER,
+            load=lambda: _load(plain, texts, checkpoint, family, settings),
+            shares=f"{plain.fingerprint} {spec.text}",
+        )
+
     if role == "describer":
-        return bound
-    shared = {name: plain.params[name] for name in ("dtype", "attn_implementation")}
+        return of_one_load(plain)
+    if role == "writer":
+        return of_one_load(WRITER.bind("writer", texts, checkpoint, context))
+    named = {name: plain.params[name] for name in ("dtype", "attn_implementation")}
     return replace(
-        bound,
+        of_one_load(plain),
         role=role,
-        params=shared | settings,
+        params=named | settings,
         seeded=drawing.image_do_sample,
         batch_size=drawing.image_batch_size,
-        grows=bound.device != "cpu" and "image_batch_size" not in spec.params,
+        grows=plain.device != "cpu" and "image_batch_size" not in spec.params,
     )
 
 
 def _load(
-    bound: BoundRole, checkpoint: Checkpoint, family: str, settings: Mapping[str, Any]
+    bound: BoundRole,
+    texts: ModelSpec,
+    checkpoint: Checkpoint,
+    family: str,
+    settings: Mapping[str, Any],
 ) -> UnifiedModel:
     from transformers import AutoImageProcessor
 
@@ -226,11 +249,14 @@ def _load(
         # otherwise.
         finish = AutoImageProcessor.from_pretrained(checkpoint.path, backend="pil")
         decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
-    return UnifiedModel(describer, decoder, finish, settings["prompt_template"])
+    params = parse_params(texts, WriterParams, checkpoint.what)
+    own = writer_settings(checkpoint, params)
+    writer = unified_writer(checkpoint, loaded, params, own, by_size=decoder.by_size)
+    return UnifiedModel(describer, writer, decoder, finish, settings["prompt_template"])
 
 
 class UnifiedModel:
-    """A loaded unified model: describes as its describer does, draws by its decoder.
+    """A loaded unified model: describes and writes as its parts do, draws by its decoder.
 
     finish: the image processor that turns pixel values into pictures. template: the text before an
     image, with {prompt}; None leaves it to the family.
@@ -239,16 +265,17 @@ class UnifiedModel:
     def __init__(
         self,
         describer: TransformersDescriber,
+        writer: TransformersWriter,
         decoder: ImageDecoder,
         finish: Any,
         template: str | None = None,
     ) -> None:
         self._describer = describer
+        self._writer = writer
         self._decoder = decoder
         self._finish = finish
         self._template = template
-        special = [token for token in describer.loaded.tokenizer.all_special_tokens if token]
-        self._special = re.compile("|".join(map(re.escape, special)) or r"(?!)")
+        self._special = special_tokens(describer.loaded)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -260,17 +287,18 @@ class UnifiedModel:
         """Describe each image; see `TransformersDescriber`."""
         if not self._decoder.by_size:
             return self._describer.describe(images, prompt, seeds)
-        by_size: dict[tuple[int, int], list[int]] = {}
-        for index, image in enumerate(images):
-            by_size.setdefault(image.size, []).append(index)
-        texts = [""] * len(images)
-        for indices in by_size.values():
-            descriptions = self._describer.describe(
+        return by_kind(
+            [image.size for image in images],
+            lambda indices: self._describer.describe(
                 [images[i] for i in indices], prompt, [seeds[i] for i in indices]
-            )
-            for index, text in zip(indices, descriptions, strict=True):
-                texts[index] = text
-        return texts
+            ),
+        )
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure]:
+        """Answer each question; see `TransformersWriter`."""
+        return self._writer.write(questions, prompt, seeds)
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text: an image, or a "nan-image" failure where the model's scores are NaN.
