@@ -64,13 +64,16 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "writes nothing. Give an image-text-to-text model of transformers",
     ),
     "editor": ({}, "edits no images here yet"),
-    "interleaver": ({}, "answers in texts alone"),
+    "interleaver": (
+        {"transformers": "interleavers.emu3_interleaver:ADAPTER"},
+        "cannot be an interleaver. Give an Emu3 or a Janus, or a writer and a generator",
+    ),
 }
 """The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
 is imported alone, so that a describer binds where diffusers is not installed."""
 
-_OF_UNIFIED = (*UNIFIED_ROLES, "writer")
-"""Roles that a unified model plays with one load."""
+_OF_UNIFIED = (*UNIFIED_ROLES, "writer", "interleaver")
+"""Roles of a unified model that it plays with one load."""
 
 _DETECTORS = {
     "owlv2": "detectors.owl_detector:ADAPTER",
@@ -134,7 +137,8 @@ def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter
 def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
     is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
     if checkpoint.roles:
-        able = " and ".join(checkpoint.roles)
+        *others, last = checkpoint.roles
+        able = f"{', '.join(others)} or {last}" if others else last
         option = f"--{checkpoint.roles[0]}"
         return f"{is_what}, so it can be the {able}, not the {role}. Give it as {option}"
     return (

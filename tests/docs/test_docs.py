@@ -27,8 +27,9 @@ from pytest_cepbench.models.encoders.transformers_encoder import TransformersEnc
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
+from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverParams
 from pytest_cepbench.models.registry import SCHEMES
-from pytest_cepbench.models.unified.unified_model import UnifiedParams
+from pytest_cepbench.models.unified.drawing import UnifiedParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -51,6 +52,7 @@ _PARAMETERS = (
     DescriberParams,
     GeneratorParams,
     UnifiedParams,
+    InterleaverParams,
     TransformersEncoderParams,
     EncoderParams,
     TimmEncoderParams,
@@ -161,6 +163,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Describers", 0, DescriberParams),
         ("Generators", 0, GeneratorParams),
         ("Unified models", 0, UnifiedParams),
+        ("Interleavers", 0, InterleaverParams),
         ("Encoders", 0, TransformersEncoderParams),
         ("Encoders", 1, EncoderParams),
         ("Encoders", 2, TimmEncoderParams),

@@ -42,7 +42,7 @@ def test_a_wrong_role_is_refused_with_the_right_one(
     """The message must say what the model is, what it can be, and which option to give it to."""
     spec = parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA)))
     with pytest.raises(
-        RoleError, match=f"can be the describer and writer, not the {role}.*--describer"
+        RoleError, match=f"can be the describer or writer, not the {role}.*--describer"
     ):
         bind(spec, role, context)
 

@@ -193,7 +193,7 @@ def _detect_multimodal(
         return DetectedModel(what, (), because)
     if architecture.endswith(_WRITES_TEXT):
         if model_type in _UNIFIED_TYPES and "vq_config" in config:
-            roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer")
+            roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer", "interleaver")
             return DetectedModel(what, roles, "reads images, writes text and draws")
         return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
     both = "vision_config" in config and "text_config" in config

@@ -13,11 +13,11 @@ from pytest_cepbench.models.load_plan import LoadPlan, TransformersParams, check
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
-SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
+_SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
 
 _GENERATION = (
     "max_new_tokens", "min_new_tokens", "num_beams", "repetition_penalty", "length_penalty",
-    "no_repeat_ngram_size", *SAMPLING,
+    "no_repeat_ngram_size",
 )  # fmt: skip
 
 _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
@@ -64,7 +64,7 @@ class TextParams(TransformersParams):
         if self.do_sample and self.temperature == 0:
             msg = "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
             raise ValueError(msg)
-        sampling = [n for n in SAMPLING if getattr(self, n) is not None]
+        sampling = [n for n in _SAMPLING if getattr(self, n) is not None]
         if self.temperature == 0:
             sampling.remove("temperature")
         if sampling and not self.do_sample:
@@ -112,6 +112,16 @@ class GenerationParams(TextParams):
 P = TypeVar("P", bound=GenerationParams)
 
 
+def sampling_settings(params: TextParams, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether tokens are sampled, and if so, how: by the spec, the checkpoint, transformers."""
+    settings: dict[str, Any] = {"do_sample": params.do_sample}
+    if params.do_sample:
+        for name, default in _SAMPLING.items():
+            choices = (getattr(params, name), stored.get(name), default)
+            settings[name] = next(choice for choice in choices if choice is not None)
+    return settings
+
+
 def generation_settings(
     params: GenerationParams, stored: Mapping[str, Any], *, chat: bool, longest: int
 ) -> dict[str, Any]:
@@ -124,17 +134,13 @@ def generation_settings(
     Its max_length counts for a captioner, whose text begins with one start token; where there is a
     chat template, max_length is the size of the context.
     """
-    settings: dict[str, Any] = {"do_sample": params.do_sample}
+    settings = sampling_settings(params, stored)
     for name in _GENERATION:
-        if name in SAMPLING and not params.do_sample:
-            continue
         value = getattr(params, name)
         if value is None:
             value = stored.get(name)
         if value is not None:
             settings[name] = value
-    if params.do_sample:
-        settings = SAMPLING | settings
     length = stored.get("max_length")
     settings.setdefault("max_new_tokens", longest if chat or not length else max(1, length - 1))
     return settings

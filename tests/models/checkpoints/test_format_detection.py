@@ -189,7 +189,7 @@ def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None
     detection = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
     text = {MODEL: [f"{family}ForCausalLM"], "model_type": f"{family.lower()}_text_model"}
 
-    assert detection.roles == ("describer", "generator", "writer")
+    assert detection.roles == ("describer", "generator", "writer", "interleaver")
     assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
 
 

@@ -104,8 +104,8 @@ def test_a_unified_model_plays_its_roles_and_no_other(
     for folder in folders.values():
         detection = detect(parse_spec(str(folder)))
         assert detection.unified
-        assert detection.roles == ("describer", "generator", "writer")
-        with pytest.raises(RoleError, match="describer and generator and writer, not the encoder"):
+        assert detection.roles == ("describer", "generator", "writer", "interleaver")
+        with pytest.raises(RoleError, match="generator, writer or interleaver, not the encoder"):
             bind_text(str(folder), "encoder")
 
 
@@ -114,7 +114,7 @@ def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     script = (
         "import sys\n"
         "from tests.models.binding import bind_text\n"
-        "for role in ('describer', 'generator', 'writer'):\n"
+        "for role in ('describer', 'generator', 'writer', 'interleaver'):\n"
         f"    bind_text({str(folders['emu3'])!r}, role)\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
