@@ -63,7 +63,10 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "writers.transformers_writer:ADAPTER"},
         "writes nothing. Give an image-text-to-text model of transformers",
     ),
-    "editor": ({}, "edits no images here yet"),
+    "editor": (
+        {"diffusers": "editors.diffusers_editor:ADAPTER"},
+        "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
+    ),
     "interleaver": (
         {"transformers": "interleavers.emu3_interleaver:ADAPTER"},
         "cannot be an interleaver. Give an Emu3 or a Janus, or a writer and a generator",

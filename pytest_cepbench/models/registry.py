@@ -103,7 +103,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "",
             "checkpoints/step-8000",
             "a checkpoint: a folder, or the id of one on the Hugging Face hub",
-            ("describer", "generator", "encoder", "detector", "writer", "interleaver"),
+            ("describer", "generator", "encoder", "detector", "writer", "editor", "interleaver"),
             f"{_HERE}.checkpoint_provider",
         ),
         Scheme(

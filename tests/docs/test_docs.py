@@ -21,6 +21,7 @@ from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
+from pytest_cepbench.models.editors.diffusers_editor import EditorParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
@@ -51,6 +52,7 @@ API_MODELS = DOCS / "api-models.md"
 _PARAMETERS = (
     DescriberParams,
     GeneratorParams,
+    EditorParams,
     UnifiedParams,
     InterleaverParams,
     TransformersEncoderParams,
@@ -162,6 +164,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
     [
         ("Describers", 0, DescriberParams),
         ("Generators", 0, GeneratorParams),
+        ("Editors", 1, EditorParams),
         ("Unified models", 0, UnifiedParams),
         ("Interleavers", 0, InterleaverParams),
         ("Encoders", 0, TransformersEncoderParams),

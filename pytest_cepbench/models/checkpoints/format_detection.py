@@ -19,13 +19,12 @@ CheckpointKind = Literal[
 
 # Pipelines that have a text encoder and yet need, or make, something else than text and an image.
 _OTHER_PIPELINES = {
-    "Img2Img": "needs an image beside the text",
-    "Depth2Img": "needs an image beside the text",
-    "Image2Image": "needs an image beside the text",
+    "Depth2Img": "needs a depth beside the text",
     "Inpaint": "fills in an image that it is given",
     "Fill": "fills in an image that it is given",
-    "Edit": "edits an image that it is given",
-    "Pix2Pix": "edits an image that it is given",
+    "DiffEdit": "needs a mask beside the text",
+    "LEdits": "needs the inversion of an image beside the text",
+    "ChronoEdit": "makes video",
     "Upscal": "enlarges an image that it is given",
     "SuperResolution": "enlarges an image that it is given",
     "Variation": "varies an image that it is given",
@@ -43,6 +42,17 @@ _OTHER_PIPELINES = {
     "Music": "makes audio",
     "ShapE": "makes three-dimensional shapes",
 }
+
+_EDITING = ("Img2Img", "Image2Image", "Edit", "Pix2Pix")
+"""In the names of pipelines that take an image and a text and give an image."""
+
+_REDRAWING = {
+    "Flux2KleinPipeline", "Flux2Pipeline", "FluxKontextPipeline", "FluxPipeline",
+    "Kandinsky3Pipeline", "KolorsPipeline", "LatentConsistencyModelPipeline", "QwenImagePipeline",
+    "StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline",
+    "ZImagePipeline",
+}  # fmt: skip
+"""Text-to-image pipelines that start from an image too, or whose components do in another class."""
 
 _VISION_KEYS = (
     "vision_config", "vision_tower", "mm_vision_tower", "visual", "vq_config", "image_token_id",
@@ -124,6 +134,10 @@ def _detect_pipeline(config: Mapping[str, Any]) -> DetectedModel:
         if isinstance(value, list) and value[:1] != [None]
     ):
         return DetectedModel(name, (), "has no text encoder, so it cannot draw a text")
+    if any(word in name for word in _EDITING):
+        return DetectedModel(name, ("editor",), "changes an image as a text says")
+    if name in _REDRAWING:
+        return DetectedModel(name, ("generator", "editor"), "draws texts, also over an image")
     return DetectedModel(name, ("generator",), "draws texts")
 
 

@@ -26,6 +26,7 @@ from pytest_cepbench.models.describers.generation import (
 )
 from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
+from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.interleavers.answer_grammar import (
     Allowed,
     AnswerAutomaton,
@@ -45,7 +46,7 @@ from pytest_cepbench.models.unified.image_decoder import (
     only,
     to_image,
 )
-from pytest_cepbench.models.writers.transformers_writer import by_kind, special_tokens
+from pytest_cepbench.models.writers.transformers_writer import special_tokens
 
 if TYPE_CHECKING:
     import torch

@@ -24,6 +24,7 @@ from pytest_cepbench.models.describers.transformers_describer import (
     TransformersDescriber,
 )
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.interleavers.emu3_interleaver import ADAPTER as ONE_SEQUENCE
 from pytest_cepbench.models.interleavers.prompts import PROMPTS
 from pytest_cepbench.models.interleavers.two_stage_interleaver import TwoStageInterleaver
@@ -51,7 +52,6 @@ from pytest_cepbench.models.writers.transformers_writer import ADAPTER as WRITER
 from pytest_cepbench.models.writers.transformers_writer import (
     TransformersWriter,
     WriterParams,
-    by_kind,
     special_tokens,
     unified_writer,
     writer_settings,

@@ -10,9 +10,9 @@ some have none, and others pad what is missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from PIL import Image
 
@@ -33,6 +33,7 @@ from pytest_cepbench.models.describers.transformers_loader import (
     generation_config,
     load_describer,
 )
+from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Question
 
@@ -41,8 +42,6 @@ DEFAULT_MAX_NEW_TOKENS = 2048
 single step of them up to 1,082. Applies where neither the spec nor the checkpoint says how long."""
 
 _FITTING = "fitting"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -196,17 +195,6 @@ def special_tokens(loaded: LoadedDescriber) -> re.Pattern[str]:
         tokens |= {token} if isinstance(token, str) and token else set()
     # The longest first, where one token begins another.
     return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")
-
-
-def by_kind(kinds: Sequence[Hashable], answer: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
-    """The results of `answer` in order, which is called with the indices of one kind at a time."""
-    groups: dict[Hashable, list[int]] = {}
-    for index, kind in enumerate(kinds):
-        groups.setdefault(kind, []).append(index)
-    results: dict[int, T] = {}
-    for indices in groups.values():
-        results.update(zip(indices, answer(indices), strict=True))
-    return [results[index] for index in range(len(kinds))]
 
 
 def unified_writer(

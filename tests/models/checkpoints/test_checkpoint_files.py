@@ -77,7 +77,7 @@ def test_missing_shards_are_named(tmp_path: Path) -> None:
 def test_faults_of_a_pipelines_components_are_found(tmp_path: Path) -> None:
     """Each component that is a model must have its weights; a component may not be absent."""
     folder = write_pipeline(tmp_path / "p")
-    assert inspect(folder).roles == ("generator",)
+    assert inspect(folder).roles == ("generator", "editor")
     (folder / "unet" / "diffusion_pytorch_model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="unet: no weights"):
         inspect(folder)

@@ -145,10 +145,15 @@ def test_models_of_other_kinds_get_no_role_and_a_reason(
 @pytest.mark.parametrize(
     ("name", "roles"),
     [
-        ("StableDiffusionPipeline", ("generator",)),
-        ("FluxPipeline", ("generator",)),
+        ("StableDiffusionPipeline", ("generator", "editor")),
+        ("FluxPipeline", ("generator", "editor")),
+        ("PixArtSigmaPipeline", ("generator",)),
         ("SomethingNewPipeline", ("generator",)),
-        ("StableDiffusionImg2ImgPipeline", ()),
+        ("StableDiffusionImg2ImgPipeline", ("editor",)),
+        ("StableDiffusionInstructPix2PixPipeline", ("editor",)),
+        ("QwenImageEditPlusPipeline", ("editor",)),
+        ("QwenImageEditInpaintPipeline", ()),
+        ("StableDiffusionDiffEditPipeline", ()),
         ("StableDiffusionXLInpaintPipeline", ()),
         ("TextToVideoSDPipeline", ()),
         ("AudioLDMPipeline", ()),
@@ -158,7 +163,7 @@ def test_models_of_other_kinds_get_no_role_and_a_reason(
 def test_model_index_tells_text_to_image_from_the_rest(
     tmp_path: Path, name: str, roles: tuple[str, ...]
 ) -> None:
-    """A pipeline that reads text and gives an image is a generator; one that wants more is not."""
+    """One that reads a text draws, one that reads an image too edits; others want more."""
     folder = write_pipeline(tmp_path / "p", STABLE_DIFFUSION | {"_class_name": name})
     detection = detection_of(folder)
     assert (detection.kind, detection.what, detection.roles) == ("diffusers", name, roles)
