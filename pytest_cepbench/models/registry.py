@@ -125,7 +125,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "openai",
             "openai:MODEL?base_url=URL&weights=FOLDER",
             "a model behind an OpenAI-compatible server",
-            ("describer", "generator", "judge", "writer"),
+            ("describer", "generator", "judge", "writer", "interleaver"),
             f"{_HERE}.api.provider",
             served=True,
         ),

@@ -18,6 +18,7 @@ from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.models.api import endpoint
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
@@ -65,6 +66,7 @@ _PARAMETERS = (
     ServerParams,
     ChatParams,
     ImageParams,
+    endpoint.InterleaverParams,
     Degradation,
 )
 

@@ -140,6 +140,32 @@ class WriterParams(ChatParams):
     max_tokens: int | None = 2048
 
 
+_MODALITIES = ("text,image", "image,text")
+
+
+@dataclass(frozen=True)
+class InterleaverParams(ChatParams):
+    """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
+    goes in the place of the built-in one, and the server says how long an answer may be.
+
+    modalities: kinds of content that are asked for; None sends nothing.
+    price_image: of one image; it is no part of a request.
+    Raises ValueError for a value outside its range.
+    """
+
+    max_tokens: int | None = None
+    modalities: str | None = "text,image"
+    price_image: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self, ("price_image",), least=0.0)
+        if self.modalities not in (None, *_MODALITIES):
+            known = " or ".join(_MODALITIES)
+            msg = f"modalities must be {known} or none, got {self.modalities!r}"
+            raise ValueError(msg)
+
+
 @dataclass(frozen=True)
 class ImageParams:
     """Parameters of a generator's request; each but the price can change the image.

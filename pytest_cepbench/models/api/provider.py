@@ -15,12 +15,14 @@ from pytest_cepbench.models.api.client import ApiClient, provenance_warnings
 from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
+    InterleaverParams,
     ServerParams,
     WriterParams,
     find_endpoint,
     parse_parts,
     shown_url,
 )
+from pytest_cepbench.models.api.interleaver import ApiInterleaver
 from pytest_cepbench.models.api.redaction import refuse_secrets
 from pytest_cepbench.models.api.roles import (
     PROMPT,
@@ -31,6 +33,7 @@ from pytest_cepbench.models.api.roles import (
 )
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.interleavers.prompts import PROMPTS
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
@@ -43,8 +46,12 @@ _CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
     "describer": (ChatParams, ApiDescriber),
     "judge": (ChatParams, ApiJudge),
     "writer": (WriterParams, ApiWriter),
+    "interleaver": (InterleaverParams, ApiInterleaver),
 }
 """Roles by chat completions: the parameters of a request, and the model."""
+
+_PROMPTS: Mapping[RoleName, str] = {"judge": PROMPT, "interleaver": PROMPTS}
+"""Names of the built-in texts of a role."""
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
@@ -85,8 +92,8 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
     kind: type[Any] = ImageParams if role == "generator" else _CHATS[role][0]
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
     decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
-    if role == "judge":
-        decisive["prompt"] = PROMPT
+    if role in _PROMPTS:
+        decisive["prompt"] = _PROMPTS[role]
     files = CoveredFiles(
         server.weights or what,
         context.hash_file,

@@ -54,9 +54,12 @@ class ApiDescriber:
             content = [_image_part(image, self.params)]
             if prompt:
                 content.append(_text_part(prompt))
-            return {"model": self.model, "messages": _messages(content, self.params.system_prompt)}
+            return {
+                "model": self.model,
+                "messages": chat_messages(content, self.params.system_prompt),
+            }
 
-        return ApiRequest("chat", body, read_chat, _chat_params(self.params, seed))
+        return ApiRequest("chat", body, read_chat, chat_params(self.params, seed))
 
 
 @dataclass(frozen=True)
@@ -84,18 +87,20 @@ class ApiWriter:
     def _request(self, question: Question, prompt: str, seed: int) -> ApiRequest:
         def body() -> dict[str, Any]:
             system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
-            content = _content_parts(question, self.params)
-            return {"model": self.model, "messages": _messages(content, _encodable(system))}
+            content = content_parts(question, self.params)
+            return {"model": self.model, "messages": chat_messages(content, _encodable(system))}
 
-        return ApiRequest("chat", body, read_chat, _chat_params(self.params, seed))
+        return ApiRequest("chat", body, read_chat, chat_params(self.params, seed))
 
 
-def _messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+def chat_messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+    """A conversation of one message, after the system prompt where there is one."""
     turns = [{"role": "user", "content": content}]
     return turns if not system else [{"role": "system", "content": system}, *turns]
 
 
-def _chat_params(params: ChatParams, seed: int) -> Mapping[str, Any]:
+def chat_params(params: ChatParams, seed: int) -> Mapping[str, Any]:
+    """The parameters of a chat completion that are sent."""
     return _without_none(
         temperature=params.temperature,
         top_p=params.top_p,
@@ -117,7 +122,8 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": _encodable(text)}
 
 
-def _content_parts(pieces: Sequence[Piece], params: ChatParams) -> list[dict[str, Any]]:
+def content_parts(pieces: Sequence[Piece], params: ChatParams) -> list[dict[str, Any]]:
+    """Texts and images as the parts of a message."""
     return [
         _text_part(piece) if isinstance(piece, str) else _image_part(piece, params)
         for piece in pieces
@@ -231,12 +237,12 @@ class ApiJudge:
             ]
             own = self.params.system_prompt
             system = SYSTEM if own is None else own
-            return {"model": self.model, "messages": _messages(content, system)}
+            return {"model": self.model, "messages": chat_messages(content, system)}
 
-        return ApiRequest("chat", body, _read_verdict, _chat_params(self.params, seed))
+        return ApiRequest("chat", body, _read_verdict, chat_params(self.params, seed))
 
     def _parts(self, heading: str, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-        return [_text_part(heading), *_content_parts(pieces, self.params)]
+        return [_text_part(heading), *content_parts(pieces, self.params)]
 
 
 def read_winner(text: str) -> Winner | Failure:

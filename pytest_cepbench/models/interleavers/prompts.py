@@ -5,6 +5,12 @@ from __future__ import annotations
 PROMPTS = "interleaver-prompts/1"
 """Names the texts of this module; part of every key, and raised when any of them changes."""
 
+INTERLEAVE = (
+    "Answer with texts and images, in the order in which they are read. An answer may have several "
+    "steps: give each its text, and then the image that belongs to it."
+)
+"""The system prompt of a chat model that answers with texts and images."""
+
 SO_FAR = "The answer so far:"
 """Goes between the question and the steps that are made."""
 
