@@ -63,12 +63,24 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "judges.transformers_judge:ADAPTER"},
         "judges nothing. Give an image-text-to-text model of transformers",
     ),
-    "writer": ({}, "writes no answers here yet"),
-    "editor": ({}, "edits no images here yet"),
-    "interleaver": ({}, "answers in texts alone"),
+    "writer": (
+        {"transformers": "writers.transformers_writer:ADAPTER"},
+        "writes nothing. Give an image-text-to-text model of transformers",
+    ),
+    "editor": (
+        {"diffusers": "editors.diffusers_editor:ADAPTER"},
+        "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
+    ),
+    "interleaver": (
+        {"transformers": "interleavers.emu3_interleaver:ADAPTER"},
+        "cannot be an interleaver. Give an Emu3 or a Janus, or a writer and a generator",
+    ),
 }
 """The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
 is imported alone, so that a describer binds where diffusers is not installed."""
+
+_OF_UNIFIED = (*UNIFIED_ROLES, "writer", "interleaver")
+"""Roles of a unified model that it plays with one load."""
 
 _DETECTORS = {
     "owlv2": "detectors.owl_detector:ADAPTER",
@@ -100,7 +112,7 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     unified = is_unified(checkpoint.roles)
     # A describer that the user forces to draw may be unified by rules that are not known here.
     drawing = role == "generator" and "describer" in checkpoint.roles
-    if role in UNIFIED_ROLES and (unified or drawing):
+    if (unified and role in _OF_UNIFIED) or drawing:
         from pytest_cepbench.models.unified.unified_model import bind_unified
 
         return bind_unified(role, spec, checkpoint, context)
@@ -130,7 +142,8 @@ def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter
 def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
     is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
     if checkpoint.roles:
-        able = " and ".join(checkpoint.roles)
+        *others, last = checkpoint.roles
+        able = f"{', '.join(others)} or {last}" if others else last
         option = f"--{checkpoint.roles[0]}"
         return f"{is_what}, so it can be the {able}, not the {role}. Give it as {option}"
     return (

@@ -30,6 +30,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.datasets.shapes.arena import grammar as arena_grammar
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.models.api import endpoint
 from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
@@ -38,17 +39,19 @@ from pytest_cepbench.models.api.endpoint import (
 )
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
+from pytest_cepbench.models.editors.diffusers_editor import EditorParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
+from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import JudgeKnobs
-from pytest_cepbench.models.unified.unified_model import UnifiedParams
+from pytest_cepbench.models.unified.drawing import UnifiedParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -72,7 +75,9 @@ JUDGES = DOCS / "judges.md"
 _PARAMETERS = (
     DescriberParams,
     GeneratorParams,
+    EditorParams,
     UnifiedParams,
+    InterleaverParams,
     TransformersEncoderParams,
     EncoderParams,
     TimmEncoderParams,
@@ -85,6 +90,7 @@ _PARAMETERS = (
     ImageParams,
     JudgeParams,
     LocalJudgeParams,
+    endpoint.InterleaverParams,
     Degradation,
     AnswerDegradation,
     JudgeKnobs,
@@ -191,7 +197,9 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
     [
         ("Describers", 0, DescriberParams),
         ("Generators", 0, GeneratorParams),
+        ("Editors", 1, EditorParams),
         ("Unified models", 0, UnifiedParams),
+        ("Interleavers", 0, InterleaverParams),
         ("Encoders", 0, TransformersEncoderParams),
         ("Encoders", 1, EncoderParams),
         ("Encoders", 2, TimmEncoderParams),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PIL import Image
 
 from pytest_cepbench.models.api.endpoint import ChatParams
+from pytest_cepbench.models.protocols import Piece
 
 
 def make_messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
@@ -57,3 +58,11 @@ def image_part(image: Image.Image, params: ChatParams) -> dict[str, Any]:
     if params.detail is not None:
         image_url["detail"] = params.detail
     return {"type": "image_url", "image_url": image_url}
+
+
+def content_parts(pieces: Sequence[Piece], params: ChatParams) -> list[dict[str, Any]]:
+    """Texts and images as the parts of a message."""
+    return [
+        text_part(piece) if isinstance(piece, str) else image_part(piece, params)
+        for piece in pieces
+    ]

@@ -1,4 +1,4 @@
-"""Describers and generators over the API: requests are made of inputs, and answers read."""
+"""Describers, writers and generators over the API: requests made of inputs, and answers read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams
 from pytest_cepbench.models.api.messages import (
     chat_settings,
+    content_parts,
     encodable,
     image_part,
     make_messages,
@@ -20,7 +21,7 @@ from pytest_cepbench.models.api.messages import (
     without_none,
 )
 from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_image
-from pytest_cepbench.models.protocols import Reply
+from pytest_cepbench.models.protocols import Question, Reply
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,37 @@ class ApiDescriber:
                 "model": self.model,
                 "messages": make_messages(content, self.params.system_prompt),
             }
+
+        return ApiRequest("chat", body, read_chat, chat_settings(self.params, seed))
+
+
+@dataclass(frozen=True)
+class ApiWriter:
+    """A writer behind a server; fields as of `ApiDescriber`."""
+
+    client: ApiClient
+    model: str
+    params: ChatParams
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[Reply]:
+        """One reply for each question: its text, or the failure it amounts to.
+
+        Raises ModelError where the server answers no request at all.
+        """
+        return self.client.send_all(
+            [
+                self._request(question, prompt, seed)
+                for question, seed in zip(questions, seeds, strict=True)
+            ]
+        )
+
+    def _request(self, question: Question, prompt: str, seed: int) -> ApiRequest:
+        def body() -> dict[str, Any]:
+            system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
+            content = content_parts(question, self.params)
+            return {"model": self.model, "messages": make_messages(content, encodable(system))}
 
         return ApiRequest("chat", body, read_chat, chat_settings(self.params, seed))
 

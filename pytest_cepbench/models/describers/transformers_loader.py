@@ -78,7 +78,7 @@ def load_describer(
         if not model.config.is_encoder_decoder:
             # Padded on the right, a decoder would write on after the padding.
             tokenizer.padding_side = "left"
-        generation_config = _generation_config(model, tokenizer, settings)
+        config = generation_config(model, tokenizer, settings)
     take_weights(plan.checkpoint, {"": model})
     return LoadedDescriber(
         model=model,
@@ -86,7 +86,7 @@ def load_describer(
         image_processor=image_processor,
         tokenizer=tokenizer,
         chat_template=_chat_template(processor, tokenizer) if chat else None,
-        generation_config=generation_config,
+        generation_config=config,
         embeddings=embedded_tokens(model),
         image_token=image_token(model.config),
         positions=_positions(model),
@@ -166,7 +166,8 @@ def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> N
         raise MissingDependencyError(msg) from error
 
 
-def _generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+    """The model's own generation configuration, with the settings in force."""
     config = copy.deepcopy(model.generation_config)
     if not settings["do_sample"]:
         # Left in place they change nothing, and transformers warns about each of them.

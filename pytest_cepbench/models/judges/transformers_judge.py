@@ -18,7 +18,8 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
-from pytest_cepbench.models.describers.transformers_describer import has_chat_template
+from pytest_cepbench.models.describers.generation import has_chat_template
+from pytest_cepbench.models.describers.text_model import chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.judges.judge_prompt import (
     DEFAULT_PROMPT,
@@ -32,7 +33,7 @@ from pytest_cepbench.models.judges.verdict_probabilities import (
     VerdictProbabilities,
 )
 from pytest_cepbench.models.load_plan import Adapter, ImageTextParams, LoadPlan, check_at_least
-from pytest_cepbench.models.protocols import Battle, FloatArray, Piece, Reply
+from pytest_cepbench.models.protocols import Battle, FloatArray, Reply
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 
 _TOLERANCE = {"float32": 1e-3}
@@ -186,8 +187,8 @@ class TransformersJudge:
             self._without_controls(piece) if isinstance(piece, str) else piece
             for piece in self._prompt.show(battle, params.max_pixels)
         ]
-        turns = [_turn("user", pieces)]
-        return [_turn("system", [system]), *turns] if system else turns
+        turns = [chat_turn("user", pieces)]
+        return [chat_turn("system", [system]), *turns] if system else turns
 
     def _without_controls(self, text: str) -> str:
         """The text with control tokens broken up: an answer must not end the judge's turn with its
@@ -245,7 +246,7 @@ class TransformersJudge:
             return
         image = Image.new("RGB", (8, 8))
         text: str = loaded.processor.apply_chat_template(
-            [_turn("user", ["before", image, "between", image, "after"])],
+            [chat_turn("user", ["before", image, "between", image, "after"])],
             chat_template=loaded.chat_template,
             add_generation_prompt=True,
         )
@@ -321,16 +322,6 @@ def _control_tokens(loaded: LoadedDescriber) -> re.Pattern[str]:
     tokens |= {getattr(loaded.processor, "image_token", None)}
     longest_first = sorted(filter(None, tokens), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-
-
-def _turn(role: str, pieces: Sequence[Piece]) -> dict[str, Any]:
-    content = [
-        {"type": "text", "text": piece}
-        if isinstance(piece, str)
-        else {"type": "image", "image": piece}
-        for piece in pieces
-    ]
-    return {"role": role, "content": content}
 
 
 def _has_image(conversation: Sequence[dict[str, Any]]) -> bool:

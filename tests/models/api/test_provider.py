@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.registry import check_installed, detect, weights_bytes
+from pytest_cepbench.models.registry import SCHEMES, check_installed, detect, weights_bytes
 from tests.models.api.fake_server import FakeServer
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
@@ -21,7 +21,7 @@ URL = "base_url=http://127.0.0.1:1/v1"
 
 def test_a_name_plays_what_an_api_offers() -> None:
     """Which of them, the user says: a name tells nothing."""
-    assert detect(parse_spec("openai:org/model:7b")).roles == ("describer", "generator", "judge")
+    assert detect(parse_spec("openai:org/model:7b")).roles == SCHEMES["openai"].roles
     assert not detect(parse_spec("openai:m")).unified
 
 
