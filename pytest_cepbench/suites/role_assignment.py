@@ -84,6 +84,11 @@ def assign_answer_models(
     suite: Suite, choices: RoleChoices
 ) -> tuple[Assignments, dict[str, AnswerMeasure]]:
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
+    if choices.replay is not None:
+        msg = (
+            f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
+        )
+        raise SuiteNotApplicableError(msg)
     choices = replace(choices, preferred=_TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
     named = _named(suite, choices)
