@@ -137,7 +137,9 @@ class AnswerData(SampleData):
         known: dict[str, tuple[float, ...]] = self._known.setdefault(name, {})
 
         def read_all() -> None:
-            own = [self._answers[s.id] for s in samples if s.id not in known]
+            # Those whose images were lost a moment ago are made again here.
+            answers = self.answers(samples)
+            own = [answers[s.id] for s in samples if s.id not in known]
             questions = self.starts(samples)
             notes = {
                 answer.sample.id: f"{name} {questions[answer.sample.id]} {answer.digest}"
@@ -158,7 +160,6 @@ class AnswerData(SampleData):
                 known[answer.sample.id] = numbers
             self.store.note_all(new)
 
-        self.answers(samples)
         self._repaired(samples, read_all)
         return {sample.id: known[sample.id] for sample in samples if sample.id in known}
 
