@@ -243,8 +243,9 @@ def test_a_warm_measurement_loads_no_image(tmp_path: Path, store: Store) -> None
     _accept(tmp_path, store)
     first = prepare(tmp_path, store, model=WORSE)
     measured = [first.measure("overall-win_rate"), first.measure("overall-truth")]
-    for path in (store.root / "images").rglob("*.png"):
-        path.write_bytes(b"no image")
+    answers = get_answers(store, first.answers().values()).values()
+    for digest in {digest for answer in answers for digest in answer.images}:
+        store.image_path(digest).write_bytes(b"no image")
     store.image_cache.clear()
     second = prepare(tmp_path, store, model=WORSE)
     assert [second.measure("overall-win_rate"), second.measure("overall-truth")] == measured
