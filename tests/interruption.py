@@ -12,7 +12,7 @@ CHANGES = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir")
 """Events of Python's audit hooks, beside `open` for writing a new file."""
 
 
-def in_child(act: Callable[[], None]) -> int:
+def in_child(act: Callable[[], object]) -> int:
     """How a process ends that does this: minus a signal, or its exit code; 1 for WriteError."""
     child = os.fork()
     if child == 0:

@@ -188,6 +188,8 @@ class RoleRunner:
             assert isinstance(model, Interleaver)
             questions, limits = zip(*inputs, strict=True)
             answers = model.interleave(questions, limits, seeds)
+            if len(answers) != len(limits):
+                return answers  # which is refused as it is for every role
             return [
                 admit_reply(answer, partial(admit_answer, most=limit.most))
                 for answer, limit in zip(answers, limits, strict=True)

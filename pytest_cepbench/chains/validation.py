@@ -31,7 +31,7 @@ def admit_text(value: object) -> str | Failure:
     if isinstance(value, Failure):
         return value
     if not isinstance(value, str):
-        msg = f"a describer returns str for each image, this one returned {type(value).__name__}"
+        msg = f"a describer or writer returns str for each input, got {type(value).__name__}"
         raise ModelError(msg)
     if not value.strip():
         return Failure("empty-text", "nothing but white space" if value else "no text at all")
@@ -64,7 +64,7 @@ def admit_image(value: object) -> ImageArtifact | Failure:
             image = ImageArtifact(_to_bytes(value))
         else:
             msg = (
-                f"a generator returns Pillow images or arrays, this one returned "
+                "a generator, editor or interleaver returns images as Pillow images or arrays, got "
                 f"{type(value).__name__}"
             )
             raise ModelError(msg)

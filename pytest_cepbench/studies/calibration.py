@@ -24,13 +24,15 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
-from pytest_cepbench.suites.chain_run import require_chains
+from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 
 Announce = Callable[[str], None]
 
 Scores = Mapping[str, Mapping[str, float]]
+
+_NEEDS_CHAINS = "calibrate and doctor"
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,10 @@ class Calibrated:
 def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibration:
     """Read the suite and its data, and bind the models.
 
-    Raises what `load_prepared_suite` and binding raise.
+    Raises what `load_prepared_suite` and binding raise, and SuiteError for a suite of answers.
     """
     own = load_prepared_suite(trial.suite, trial.choices, trial.data, trial.samples)
+    refuse_answers(own.suite, _NEEDS_CHAINS)
     first = own.suite.table.chain.seed
     seeded = [
         prepare_suite(
@@ -152,7 +155,7 @@ def calibrate(
     columns: list[list[Measurement | str]] = []
     for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):
         announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
-        run = require_chains(suite.run(model_pool), "cepbench calibrate")
+        run = require_chains(suite.run(model_pool), _NEEDS_CHAINS)
         columns.append([_measure(run, case) for case in prepared.own.cases])
     rows = zip(*columns, strict=True)
     return [

@@ -28,6 +28,7 @@ from pytest_cepbench.suites import (
     load_suite,
     prepare_suite,
 )
+from pytest_cepbench.suites.chain_run import refuse_answers
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
@@ -106,9 +107,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     where the study or the suite needs several of a sample.
     """
     loaded = load_suite(spec.suite)
-    if loaded.answer_plan is not None:
-        msg = f"suite {loaded.name!r} asks for interleaved answers, and a study is of chains"
-        raise SuiteError(msg)
+    refuse_answers(loaded, "a study")
     suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.table.chain.seeds)
     variants = tuple(_variants(spec, suite))

@@ -29,7 +29,7 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
     prepare_suite,
 )
-from pytest_cepbench.suites.chain_run import require_chains
+from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.roles import GROWERS
@@ -114,6 +114,7 @@ def prepare_remeasurement(
         choice.suite, choice.choices, choice.data, choice.samples, seeds=times
     )
     suite, dataset = before.suite, before.dataset
+    refuse_answers(suite, "--remeasure")
     _require_same_cases(choice, suite, before.cases)
     _require_same_seed(choice, suite)
     _require_same_samples(choice, before.cases, dataset)
@@ -181,7 +182,7 @@ def _measure(
     announce(
         f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.conditions}"
     )
-    run = require_chains(prepared.run(model_pool), "remeasuring")
+    run = require_chains(prepared.run(model_pool), "--remeasure")
     records = {}
     for case in prepared.cases:
         if case.key in before:

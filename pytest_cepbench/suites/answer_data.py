@@ -18,7 +18,7 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_question,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import DamagedInputsError, MeasurementError, StoreError
+from pytest_cepbench.errors import DamagedInputsError, DatasetError, StoreError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.sample_data import SampleData
@@ -116,8 +116,8 @@ class AnswerData(SampleData):
     def battles(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, PairOutcome]:
         """The outcome of each sample's battle against the opponents, by id.
 
-        Samples for which there is no opponent are left out. Raises as `judge_pairs`, and
-        StoreError where images keep getting lost.
+        Samples for which there is no opponent, or whose opposing answer the store has lost, are
+        left out. Raises as `judge_pairs`, and StoreError where images keep getting lost.
         """
         sides = {s.id: opponents.answers[s.id] for s in samples if s.id in opponents.answers}
         able = [sample for sample in samples if sample.id in sides]
@@ -137,7 +137,9 @@ class AnswerData(SampleData):
         known: dict[str, tuple[float, ...]] = self._known.setdefault(name, {})
 
         def read_all() -> None:
-            own = [self._answers[s.id] for s in samples if s.id not in known]
+            # Those whose images were lost a moment ago are made again here.
+            answers = self.answers(samples)
+            own = [answers[s.id] for s in samples if s.id not in known]
             questions = self.starts(samples)
             notes = {
                 answer.sample.id: f"{name} {questions[answer.sample.id]} {answer.digest}"
@@ -158,7 +160,6 @@ class AnswerData(SampleData):
                 known[answer.sample.id] = numbers
             self.store.note_all(new)
 
-        self.answers(samples)
         self._repaired(samples, read_all)
         return {sample.id: known[sample.id] for sample in samples if sample.id in known}
 
@@ -193,12 +194,12 @@ class AnswerData(SampleData):
             keys = {s.id: (s.id, answers[s.id].digest, sides[s.id]) for s in shard}
             missing = [sample for sample in shard if keys[sample.id] not in self._outcomes]
             stored = get_answers(self.store, {sides[s.id] for s in missing} - {""})
-            pairs = []
+            fought, pairs = [], []
             for sample in missing:
                 own, other = answers[sample.id].answer, stored.get(sides[sample.id])
                 if other is None and sides[sample.id]:
-                    msg = f"{sample.id}: its accepted answer was lost while it was to be judged"
-                    raise MeasurementError(msg)
+                    continue
+                fought.append(sample)
                 pairs.append(
                     AnswerPair(
                         sample.id,
@@ -208,13 +209,17 @@ class AnswerData(SampleData):
                     )
                 )
             judged = self._judge(pairs)
-            self._outcomes.update(zip((keys[s.id] for s in missing), judged, strict=True))
+            self._outcomes.update(zip((keys[s.id] for s in fought), judged, strict=True))
             self.store.image_cache.clear()
-            outcomes.update((s.id, self._outcomes[keys[s.id]]) for s in shard)
+            known = {s.id: self._outcomes.get(keys[s.id]) for s in shard}
+            outcomes |= {name: outcome for name, outcome in known.items() if outcome is not None}
         return outcomes
 
     def gold_battles(self, samples: Sequence[Sample]) -> dict[str, PairOutcome]:
-        """The outcome of each sample's battle against its reference answer, by id."""
+        """The outcome of each sample's battle against its reference answer, by id.
+
+        Raises DatasetError for a sample that has none, and as `battles`.
+        """
         known: dict[str, PairOutcome] = self._known.setdefault("gold", {})
         missing = [sample for sample in samples if sample.id not in known]
         self._repaired(missing, lambda: self._add_gold_battles(missing, known))
@@ -225,13 +230,16 @@ class AnswerData(SampleData):
             answers = self.answers(shard)
             pairs = []
             for sample in shard:
-                own = answers[sample.id].answer
+                own, gold = answers[sample.id].answer, refer_to_gold(sample, self.store)
+                if gold is None:
+                    msg = f"{sample.id}: has no reference answer to battle"
+                    raise DatasetError(msg)
                 pairs.append(
                     AnswerPair(
                         sample.id,
                         refer_to_question(sample, self.store),
                         None if own is None else refer_to_answer(own, sample.id),
-                        refer_to_gold(sample, self.store),
+                        gold,
                     )
                 )
             judged = self._judge(pairs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,12 @@ from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.gate.baseline import Baseline, anchor_path, baseline_path, usable_baseline
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
+from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
-from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.answer_measures import JUDGE, AnswerMeasure, CaseOpponents
 from pytest_cepbench.suites.measures.base import ChainExcerpt, Measured
@@ -93,7 +94,8 @@ class AnswerRun(SuiteRun):
         Raises what models and store raise.
         """
         measure = self.measures[case.key.metric]
-        measure.read(case, samples, self.data, self._opponents_of(case))
+        model = self.model_record()["identity"]
+        measure.read(case, samples, self.data, self._opponents_of(case), model)
 
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Answer all questions, before the judge is asked."""
@@ -134,17 +136,30 @@ class AnswerRun(SuiteRun):
         return self.runner(JUDGE).bound.fingerprint in prints
 
     def _opponents_of(self, case: Case) -> CaseOpponents:
-        """The accepted answers of a case; none from a file that cannot be used."""
-        if self._baselines is None:
+        """The accepted answers that a case's answers battle; none from a file that is unusable."""
+        win_rate = self.measures[case.key.metric].win_rate
+        if self._baselines is None or not win_rate:
             return CaseOpponents()
         if str(case.key) not in self._opponents:
-            key = case.key
-            accepted = usable_baseline(baseline_path(self._baselines, key), key)
-            anchor = usable_baseline(anchor_path(self._baselines, key), key)
-            opponents = CaseOpponents(_answers_of(accepted), _answers_of(anchor))
+            # A win rate may have no case of its own for this part of the suite.
+            keys = [CaseKey(case.key.suite, part, win_rate) for part in (case.key.part, OVERALL)]
+            opponents = CaseOpponents(
+                self._read_answers(keys, baseline_path), self._read_answers(keys, anchor_path)
+            )
             self._import_answers(opponents)
-            self._opponents[str(key)] = opponents
+            self._opponents[str(case.key)] = opponents
         return self._opponents[str(case.key)]
+
+    def _read_answers(
+        self, keys: Sequence[CaseKey], path_of: Callable[[Path, CaseKey], Path]
+    ) -> Opponents | None:
+        """The accepted answers in the first of the files that has any."""
+        assert self._baselines is not None
+        for key in keys:
+            baseline = usable_baseline(path_of(self._baselines, key), key)
+            if baseline is not None and baseline.answers:
+                return Opponents(baseline.answers, baseline.model.get("identity", ""))
+        return None
 
     def _import_answers(self, opponents: CaseOpponents) -> None:
         """Take over accepted answers that the store lacks from the bundle beside the baselines.
@@ -179,9 +194,3 @@ class AnswerRun(SuiteRun):
         if measure.judged:
             identity["battles"] = str(self.data.rules)
         return identity | self._fixed_roles((JUDGE,) if measure.judged else ())
-
-
-def _answers_of(baseline: Baseline | None) -> Opponents | None:
-    if baseline is None or not baseline.answers:
-        return None
-    return Opponents(baseline.answers, baseline.model.get("identity", ""))

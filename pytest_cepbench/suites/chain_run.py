@@ -14,6 +14,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.suites.measures.base import plans_of, readers_of
 from pytest_cepbench.suites.measures.sanity_checks import same_answers
@@ -156,8 +157,14 @@ def _chain(plan: ChainPlan) -> str:
 
 
 def require_chains(run: SuiteRun, what: str) -> ChainRun:
-    """The run of a suite of chains. what: needs one, for people. Raises SuiteError for others."""
-    if isinstance(run, ChainRun):
-        return run
-    msg = f"suite {run.suite.name!r} asks for interleaved answers, and {what} works on chains"
-    raise SuiteError(msg)
+    """The run of a suite of chains. Raises SuiteError as `refuse_answers`."""
+    refuse_answers(run.suite, what)
+    assert isinstance(run, ChainRun)
+    return run
+
+
+def refuse_answers(suite: Suite, what: str) -> None:
+    """Raise SuiteError for a suite that asks for interleaved answers. what: needs chains."""
+    if suite.answer_plan is not None:
+        msg = f"suite {suite.name!r} asks for interleaved answers: {what} can measure chains alone"
+        raise SuiteError(msg)

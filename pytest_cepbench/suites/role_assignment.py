@@ -74,6 +74,9 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
     the suite does not have.
     """
+    if isinstance(choices.recorded, RecordedAnswers):
+        msg = f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
+        raise SuiteNotApplicableError(msg)
     named = named_models(suite, choices)
     specs = {name: _expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
@@ -85,6 +88,11 @@ def assign_answer_models(
     suite: Suite, choices: RoleChoices
 ) -> tuple[Assignments, dict[str, AnswerMeasure]]:
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
+    if isinstance(choices.recorded, Replay):
+        msg = (
+            f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
+        )
+        raise SuiteNotApplicableError(msg)
     choices = replace(choices, preferred=_TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
     named = named_models(suite, choices)

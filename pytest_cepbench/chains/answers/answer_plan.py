@@ -7,6 +7,7 @@ from typing import Literal
 
 from pytest_cepbench.artifacts.answer import MOST_STEPS, STEP_END
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.models.protocols import StepLimit
 
 STEP_PLACEHOLDER, QUESTION_PLACEHOLDER = "{step}", "{question}"
@@ -39,9 +40,18 @@ class AnswerPlan:
     edit: str = STEP_PLACEHOLDER
 
     def limit(self, sample: Sample) -> StepLimit:
-        """How many steps the answer to a sample's question may have."""
+        """How many steps the answer to a sample's question may have.
+
+        Raises DatasetError where the reference answer's number is to be told and there is none.
+        """
         if self.steps == "free":
             return StepLimit(None, self.most)
+        if self.steps == "gold" and not sample.gold:
+            msg = (
+                f"{sample.id}: has no reference answer, whose number of steps is to be told: use "
+                'a data set that has them, or steps = "free" under [answer]'
+            )
+            raise DatasetError(msg)
         told = len(sample.gold) if self.steps == "gold" else self.steps
         return StepLimit(min(told, self.most), self.most)
 

@@ -120,7 +120,9 @@ def battle_key(
     first, second = pair.candidate, pair.opponent
     if not candidate_first:
         first, second = second, first
-    seed = derive_seed(rules.seed, pair.sample, 2 * again + candidate_first)
+    # Of the answers as they are shown, whichever is the candidate: it is the same verdict.
+    ascending = first.digest < second.digest
+    seed = derive_seed(rules.seed, pair.sample, 2 * again + ascending)
     parts = (("question", pair.question), ("first", first), ("second", second))
     inputs = [[part, kind, digest] for part, refs in parts for kind, digest in refs.inputs]
     return key_of(judge.bound, "", seed, inputs), seed

@@ -150,7 +150,7 @@ def _total_lines(
     """Of all suites: the models to load, where, and how long it takes."""
     needs = [need for forecast in forecasts for need in forecast.needs]
     if any(need.incomplete for need in needs):
-        yield "+: and what a detector finds in images that are yet to be looked at"
+        yield "+: and what follows from results that are yet to be made"
     busy = [need for need in needs if need.inputs or need.incomplete]
     if not busy:
         yield "everything is in the store: no model is loaded"

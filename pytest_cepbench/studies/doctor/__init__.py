@@ -50,7 +50,7 @@ def examine(
     """
     calibrations = calibrate(prepared, model_pool, announce)
     own = prepared.own
-    run = require_chains(own.run(model_pool), "cepbench doctor")
+    run = require_chains(own.run(model_pool), "the doctor")
     with TemporaryDirectory(prefix="cepbench-doctor-") as folder, Store(Path(folder)) as second:
         suite = MeasuredSuite(run, own.cases, tuple(calibrations), model_pool, second)
         checks = [

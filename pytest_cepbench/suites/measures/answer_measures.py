@@ -107,15 +107,27 @@ class AnswerMeasure(CaseMeasure, Protocol):
     def judged(self) -> bool:
         """Whether battles are fought for it, so that it needs a judge."""
 
+    @property
+    def win_rate(self) -> str:
+        """The metric whose accepted answers are battled for it; empty where none are."""
+
     def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+        self,
+        case: Case,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: CaseOpponents,
+        model: str,
     ) -> None:
-        """Have everything made that the case needs of these samples and the store does not hold."""
+        """Have everything made that the case needs of these samples and the store does not hold.
+
+        model: identity of the model under test.
+        """
 
     def measure(
         self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
     ) -> Measured:
-        """The scores of a case. model: identity of the model under test."""
+        """The scores of a case. model: as of `read`."""
 
 
 @dataclass(frozen=True)
@@ -151,17 +163,26 @@ class WinRateMeasure:
         """The definition."""
         return f"win_rate/1 against {self.against}"
 
+    @property
+    def win_rate(self) -> str:
+        """Its own name, where accepted answers are battled."""
+        return self.name if self.against == "accepted" else ""
+
     def read(
-        self, _: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+        self,
+        _: Case,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: CaseOpponents,
+        model: str,
     ) -> None:
         """The answers and the verdicts."""
         data.answers(samples)
         if self.against == "gold":
             data.gold_battles(samples)
             return
-        for side in (opponents.accepted, opponents.anchor):
-            if side is not None and not data.missing_opponents(samples, side):
-                data.battles(samples, side)
+        _fight(samples, data, opponents.accepted, model, "baseline")
+        _fight(samples, data, opponents.anchor, model, "anchor")
 
     def measure(
         self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
@@ -187,8 +208,8 @@ class WinRateMeasure:
                 notes=remarks.notes,
                 warnings=remarks.warnings,
             )
-        fought, obstacles = self._fight(samples, data, opponents.accepted, model, "baseline")
-        since, more = self._fight(samples, data, opponents.anchor, model, "anchor")
+        fought, obstacles = _fight(samples, data, opponents.accepted, model, "baseline")
+        since, more = _fight(samples, data, opponents.anchor, model, "anchor")
         anchor_scores = {name: since[name].score for name in since}
         scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
         remarks = _remarks_on_judge(fought.values())
@@ -203,31 +224,38 @@ class WinRateMeasure:
             warnings=remarks.warnings,
         )
 
-    def _fight(
-        self,
-        samples: Sequence[Sample],
-        data: AnswerData,
-        opponents: Opponents | None,
-        model: str,
-        name: str,
-    ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
-        """The battles against the answers of one baseline, and why they could not be fought."""
-        if opponents is None:
-            return {}, ()
-        if opponents.identity == model:
-            # The same weights and settings: other digests would be another machine's arithmetic.
-            return {sample.id: PairOutcome() for sample in samples}, ()
-        missing = data.missing_opponents(samples, opponents)
-        if missing:
-            shown = ", ".join(missing[:_NAMED])
-            obstacle = (
-                f"answers: {len(missing)} of {len(samples)} answers of the {name} are not in the "
-                f"store ({shown}): use the store of the run that accepted them (--cep-store, "
-                "--cep-shared), or bring them with `cepbench answers import`"
-            )
-            return {}, (obstacle,)
+
+def _fight(
+    samples: Sequence[Sample],
+    data: AnswerData,
+    opponents: Opponents | None,
+    model: str,
+    name: str,
+) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
+    """The battles against the answers of one baseline, and why they could not be fought.
+
+    model: identity of the model under test. name: of the baseline, for people.
+    """
+    if opponents is None:
+        return {}, ()
+    if opponents.identity == model:
+        # The same weights and settings: other digests would be another machine's arithmetic.
+        return {sample.id: PairOutcome() for sample in samples}, ()
+    fought: dict[str, PairOutcome] = {}
+    missing = data.missing_opponents(samples, opponents)
+    if not missing:
         fought = data.battles(samples, opponents)
-        return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
+        # Damaged images are noticed where the judge is to see them.
+        missing = [s.id for s in samples if s.id in opponents.answers and s.id not in fought]
+    if missing:
+        shown = ", ".join(missing[:_NAMED])
+        obstacle = (
+            f"answers: {len(missing)} of {len(samples)} answers of the {name} are not in the "
+            f"store ({shown}): use the store of the run that accepted them (--cep-store, "
+            "--cep-shared), or bring them with `cepbench answers import`"
+        )
+        return {}, (obstacle,)
+    return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
 
 
 _MOST_FIRST = 0.95
@@ -307,8 +335,11 @@ class CountMeasure:
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     judged: bool = False
+    win_rate: str = ""
 
-    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+    def read(
+        self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents, ___: str
+    ) -> None:
         """The answers."""
         data.answers(samples)
 
@@ -353,6 +384,7 @@ class TruthMeasure:
     per_sample: bool = True
     span: float | None = 1.0
     judged: bool = False
+    win_rate: str = ""
 
     @property
     def label(self) -> str:
@@ -364,7 +396,9 @@ class TruthMeasure:
         """The definition."""
         return f"{TRUTH_VERSION} {self.criterion}"
 
-    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+    def read(
+        self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents, ___: str
+    ) -> None:
         """The answers and their truth."""
         self._scores(samples, data)
 
@@ -398,10 +432,14 @@ def _solve(sample: Sample) -> Solution:
 
 @dataclass(frozen=True)
 class JudgeFailuresMeasure:
-    """The share of verdicts that the judge did not give, over the battles of a win rate."""
+    """The share of verdicts that the judge did not give, over the battles of a win rate.
+
+    win_rate: that metric; empty where reference answers are battled.
+    """
 
     name: str
     against: Against
+    win_rate: str
     pool: Pool
     parts: Parts
     label: str = "judge's failures"
@@ -413,32 +451,38 @@ class JudgeFailuresMeasure:
     judged: bool = True
 
     def read(
-        self, _: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+        self,
+        _: Case,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: CaseOpponents,
+        model: str,
     ) -> None:
         """The verdicts."""
-        self._fought(samples, data, opponents)
+        self._fought(samples, data, opponents, model)
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents, _: str) -> Measured:
-        """A share per sample."""
+    def measure(
+        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> Measured:
+        """A share per sample; 0 where no verdict was needed."""
         parts = by_category(case, data)
         samples = everyone(parts)
-        fought = self._fought(samples, data, opponents)
-        shares = {
-            s.id: len(fought[s.id].failures) / max(1, len(fought[s.id].verdicts)) for s in samples
+        fought, obstacles = self._fought(samples, data, opponents, model)
+        shares = dict.fromkeys((s.id for s in samples), 0.0) | {
+            name: len(outcome.failures) / max(1, len(outcome.verdicts))
+            for name, outcome in fought.items()
         }
         outcomes = [_outcome(own) for own in data.answers(samples).values()]
-        return Measured(_by_part(parts, shares), samples, outcomes, shares=True)
+        return Measured(
+            _by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles
+        )
 
     def _fought(
-        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> dict[str, PairOutcome]:
+        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
         if self.against == "gold":
-            return data.gold_battles(samples)
-        accepted = opponents.accepted
-        if accepted is None or data.missing_opponents(samples, accepted):
-            return {sample.id: PairOutcome() for sample in samples}
-        fought = data.battles(samples, accepted)
-        return {s.id: fought.get(s.id, PairOutcome()) for s in samples}
+            return data.gold_battles(samples), ()
+        return _fight(samples, data, opponents.accepted, model, "baseline")
 
 
 def _outcome(own: SampleAnswer) -> CaseScores:
@@ -469,17 +513,31 @@ def _lost(own: SampleAnswer) -> float:
 def _gap(own: SampleAnswer) -> float:
     assert own.answer is not None
     gold = len(own.sample.gold)
-    return abs(len(own.answer.steps) - gold) / gold if gold else 0.0
+    if not gold:
+        msg = f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
+        raise DatasetError(msg)
+    return abs(len(own.answer.steps) - gold) / gold
 
 
 def make_answer_measures(
     tables: Mapping[str, MetricTable], suite: str, against: Against
 ) -> dict[str, AnswerMeasure]:
     """The measures of a suite of answers by name, in the order of its file. Raises SuiteError."""
-    return {name: _make(name, table, suite, against) for name, table in tables.items()}
+    win_rates = [name for name, table in tables.items() if isinstance(table, WinRateTable)]
+    counting = [name for name, table in tables.items() if isinstance(table, JudgeFailuresTable)]
+    if against == "accepted" and counting and not win_rates:
+        msg = (
+            f"suite {suite!r}: {counting[0]} counts the verdicts of a win_rate: add "
+            "[metrics.win_rate]"
+        )
+        raise SuiteError(msg)
+    win_rate = win_rates[0] if against == "accepted" and win_rates else ""
+    return {name: _make(name, table, suite, against, win_rate) for name, table in tables.items()}
 
 
-def _make(name: str, table: MetricTable, suite: str, against: Against) -> AnswerMeasure:
+def _make(
+    name: str, table: MetricTable, suite: str, against: Against, win_rate: str
+) -> AnswerMeasure:
     pool = table.pool or "categories"
     if isinstance(table, WinRateTable):
         return WinRateMeasure(name, against, pool, table.parts or "all")
@@ -487,7 +545,7 @@ def _make(name: str, table: MetricTable, suite: str, against: Against) -> Answer
     if isinstance(table, TruthTable):
         return TruthMeasure(name, table.criterion, pool, parts)
     if isinstance(table, JudgeFailuresTable):
-        return JudgeFailuresMeasure(name, against, pool, parts)
+        return JudgeFailuresMeasure(name, against, win_rate, pool, parts)
     if isinstance(table, LackTable):
         kind = table.kind or name
         lacks = "images" if kind == "no_image" else "texts"

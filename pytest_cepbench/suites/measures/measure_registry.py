@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -171,8 +172,14 @@ def explain_mismatch(error: Exception, table: type) -> str:
 def _type_at(table: Any, path: str | None) -> Any:
     """The type at a path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it."""
     for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", path or ""):
-        table = get_type_hints(table)[key] if key else get_args(table)[-1]
+        table = _given(get_type_hints(table)[key] if key else get_args(table)[-1])
     return table
+
+
+def _given(hint: Any) -> Any:
+    """The type of what may be left out, where it is there."""
+    types = [part for part in get_args(hint) if part is not NoneType]
+    return types[0] if len(types) == 1 and NoneType in get_args(hint) else hint
 
 
 def _keys_of(table: Any) -> list[str]:

@@ -1,0 +1,1 @@
+"""Tests of interleaved answers and their battles."""

@@ -1,0 +1,399 @@
+"""Answers by one model and by a pipeline: steps, what is lost of them, and what is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, parts_of
+from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import DatasetError, ModelError
+from pytest_cepbench.models.protocols import AnswerStep, StepLimit
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.answers import get_answers
+from tests.artifacts.files import noise
+from tests.chains.answers.roles import (
+    SmallEditor,
+    SmallGenerator,
+    SmallInterleaver,
+    SmallWriter,
+    drawn,
+    picture,
+    pipeline,
+    question,
+    questions,
+    runner,
+)
+
+FREE = AnswerPlan()
+
+
+def _write(text: str) -> SmallWriter:
+    """A writer that gives everyone this text."""
+    return SmallWriter(lambda _, __: text)
+
+
+def _texts(own: SampleAnswer) -> list[str]:
+    assert own.answer is not None
+    return [step.text for step in own.answer.steps]
+
+
+def _with_image(own: SampleAnswer) -> list[bool]:
+    assert own.answer is not None
+    return [step.image is not None for step in own.answer.steps]
+
+
+def _answers(made: list[SampleAnswer]) -> dict[str, Answer | None]:
+    return {own.sample.id: own.answer for own in made}
+
+
+def _interleaver(store: Store, model: SmallInterleaver, **changes: Any) -> AnswerModels:
+    return AnswerModels(store, runner(store, "interleaver", model, **changes))
+
+
+# -- the texts of a writer -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "parts", "cut"),
+    [
+        ("one<IMG>two<IMG>", None, [("one", True), ("two", True)], 0),
+        (
+            "one <IMG> two <IMG> the end",
+            None,
+            [("one", True), ("two", True), ("the end", False)],
+            0,
+        ),
+        ("no marker", None, [("no marker", False)], 0),
+        (" <IMG>\n<IMG>one<IMG>", None, [("one", True)], 0),
+        ("one<IMG>two", 2, [("one", True), ("two", True)], 0),
+        ("one<IMG>two<IMG>three<IMG>", 2, [("one", True), ("two", True), ("three", False)], 0),
+        ("one<IMG>", 3, [("one", True)], 0),
+        ("<IMG>".join("abcdefghijkl"), None, [(letter, True) for letter in "abcdefghij"], 2),
+        ("<IMG>".join("abcdefghijkl"), 10, [(letter, True) for letter in "abcdefghij"], 2),
+        (" \n<IMG> ", None, [], 0),
+    ],
+)
+def test_a_text_becomes_steps(
+    text: str, told: int | None, parts: list[tuple[str, bool]], cut: int
+) -> None:
+    """Steps end at the marker; where a number was told, so many of them are to be drawn."""
+    assert parts_of(text, StepLimit(told, 10)) == (parts, cut)
+
+
+def test_every_step_that_ends_in_a_marker_is_drawn(store: Store) -> None:
+    """From its text alone; what stands after the last image is a step without one."""
+    writer, generator = _write("one <IMG> two <IMG> the end"), SmallGenerator()
+    (own,) = make_answers(FREE, [question(0)], pipeline(store, writer, generator))
+    assert _texts(own) == ["one", "two", "the end"]
+    assert _with_image(own) == [True, True, False]
+    assert generator.asked == ["one", "two"]
+    assert get_answers(store, [own.digest]) == {own.digest: own.answer}
+
+
+def test_the_reference_answers_number_is_told(store: Store) -> None:
+    """Before the question; so many steps have an image and the surplus keeps its text."""
+    writer = SmallWriter(lambda _, __: "one<IMG>two<IMG>three<IMG>")
+    plan = AnswerPlan(steps="gold")
+    (own,) = make_answers(plan, [question(0, gold=2)], pipeline(store, writer, SmallGenerator()))
+    assert writer.asked[0].startswith(
+        "The number of generated text-image pairs can be 2: |question"
+    )
+    assert _texts(own) == ["one", "two", "three"]
+    assert _with_image(own) == [True, True, False]
+
+
+def test_a_number_of_the_suite_is_told(store: Store) -> None:
+    """To a writer in words, to an interleaver as its limit; no number is, where it is free."""
+    writer, interleaver = SmallWriter(), SmallInterleaver()
+    for plan in (AnswerPlan(steps=4), FREE):
+        make_answers(plan, [question(0)], pipeline(store, writer, SmallGenerator()))
+        make_answers(plan, [question(0)], _interleaver(store, interleaver))
+    told, free = writer.asked
+    assert told == f"The number of generated text-image pairs can be 4: |{free}"
+    assert [limit for _, limit in interleaver.asked] == [StepLimit(4, 10), StepLimit(None, 10)]
+
+
+def test_a_reference_answer_of_more_steps_than_count_is_told_as_the_most() -> None:
+    """What would be cut is not asked for."""
+    plan = AnswerPlan(steps="gold", most=3)
+    assert plan.limit(question(0, gold=5)) == StepLimit(3, 3)
+
+
+def test_no_reference_answer_no_number(store: Store) -> None:
+    """A data set without reference answers cannot tell their steps: it is said, not made up."""
+    with pytest.raises(DatasetError, match="q00: has no reference answer"):
+        make_answers(
+            AnswerPlan(steps="gold"),
+            [question(0)],
+            pipeline(store, SmallWriter(), SmallGenerator()),
+        )
+
+
+def test_long_answers_are_cut_and_counted(store: Store) -> None:
+    """After ten steps, which alone are drawn."""
+    generator = SmallGenerator()
+    models = pipeline(store, _write("<IMG>".join("abcdefghijklm")), generator)
+    (own,) = make_answers(FREE, [question(0)], models)
+    assert (_texts(own), own.cut, len(generator.asked)) == (list("abcdefghij"), 3, 10)
+
+
+def test_a_text_without_steps_is_no_answer(store: Store) -> None:
+    """Nor is a refusal: the writer is to blame, and the other answers stand."""
+    texts = {"question 0": " <IMG> ", "question 1": Failure("refused", "no"), "question 2": "one"}
+    writer = SmallWriter(lambda pieces, _: texts[str(pieces[0])])
+    made = make_answers(FREE, questions(3), pipeline(store, writer, SmallGenerator()))
+    blank, refused, answered = made
+    assert (blank.blamed, blank.failure) == (
+        "writer",
+        Failure("empty-text", "the writer's text has no step"),
+    )
+    assert (refused.blamed, refused.failure) == ("writer", Failure("refused", "no"))
+    assert (blank.answer, refused.answer) == (None, None)
+    assert _texts(answered) == ["one"]
+
+
+def test_lost_images_are_counted_by_kind(store: Store) -> None:
+    """A step whose image failed keeps its text."""
+    black = np.zeros((6, 8, 3), np.uint8)
+    images = {"one": black, "two": Failure("refused", "no"), "three": noise(6, 8, seed=1)}
+    generator = SmallGenerator(lambda text, _: images[text])
+    models = pipeline(store, _write("one<IMG>two<IMG>three<IMG>"), generator)
+    (own,) = make_answers(FREE, [question(0)], models)
+    assert [failure.kind for failure in own.lost_images] == ["blank-image", "refused"]
+    assert all(failure.detail.startswith("generator: ") for failure in own.lost_images)
+    assert _texts(own) == ["one", "two", "three"]
+    assert _with_image(own) == [False, False, True]
+
+
+def test_prompts_of_the_parts(store: Store) -> None:
+    """The writer has the system prompt; step and question stand where the suite puts them, once."""
+    writer, generator = _write("a {question} of {step}<IMG>"), SmallGenerator()
+    plan = AnswerPlan(system="be brief", image="draw {step} ({question})")
+    make_answers(plan, [question(0)], pipeline(store, writer, generator))
+    assert writer.asked[0].startswith("be brief|question 0|")
+    assert generator.asked == ["draw a {question} of {step} (question 0)"]
+
+
+# -- what is asked once ----------------------------------------------------------------------------
+
+
+def test_a_new_generator_finds_every_text(store: Store) -> None:
+    """The writer's part is stored by itself, so attributing a drop costs drawings alone."""
+    writer = SmallWriter()
+    before = make_answers(FREE, questions(5), pipeline(store, writer, SmallGenerator()))
+    assert len(writer.asked) == 5
+    models = AnswerModels(
+        store,
+        writer=runner(store, "writer", writer),
+        generator=runner(
+            store, "generator", SmallGenerator(lambda *parts: picture(("new", *parts))),
+            fingerprint="weights-2",
+        ),
+    )  # fmt: skip
+    after = make_answers(FREE, questions(5), models)
+    assert len(writer.asked) == 5
+    assert [_texts(own) for own in after] == [_texts(own) for own in before]
+    assert all(a.digest != b.digest for a, b in zip(after, before, strict=True))
+
+
+def test_a_second_run_asks_nothing(store: Store) -> None:
+    """Neither writer, generator and editor nor an interleaver."""
+    models: list[Callable[[], tuple[AnswerModels, list[Any]]]] = [
+        lambda: _counted(store, SmallWriter(), SmallGenerator(), SmallEditor()),
+        lambda: _counted(store, SmallInterleaver()),
+    ]
+    for make in models:
+        first, asked = make()
+        made = make_answers(FREE, questions(3), first)
+        assert all(part.asked for part in asked)
+        second, asked = make()
+        assert _answers(make_answers(FREE, questions(3), second)) == _answers(made)
+        assert not any(part.asked for part in asked)
+
+
+def _counted(store: Store, *parts: Any) -> tuple[AnswerModels, list[Any]]:
+    if len(parts) == 1:
+        return _interleaver(store, parts[0]), list(parts)
+    writer, generator, editor = parts
+    # Questions without an image begin with a drawing, so the generator has work too.
+    return pipeline(store, writer, generator, editor), [writer, editor]
+
+
+@pytest.mark.parametrize("steps", ["free", "gold"])
+def test_batches_change_no_answer(tmp_path: Any, steps: Any) -> None:
+    """Of a pipeline with an editor, and of an interleaver: in batches of one and of eight."""
+    samples = [*questions(9, gold=2), *(question(k, gold=2, image=False) for k in range(9, 12))]
+    made = []
+    for size in (1, 8):
+        with Store(tmp_path / str(size)) as store:
+            parts = (SmallWriter(), SmallGenerator(), SmallEditor())
+            plan = AnswerPlan(steps=steps)
+            composed = make_answers(plan, samples, pipeline(store, *parts, batch_size=size))
+            alone = make_answers(
+                plan, samples, _interleaver(store, SmallInterleaver(), batch_size=size)
+            )
+            assert max(parts[0].batches) == size
+            made.append((_answers(composed), _answers(alone)))
+    assert made[0] == made[1]
+
+
+# -- editing ---------------------------------------------------------------------------------------
+
+
+def test_an_editor_changes_the_image_before(store: Store) -> None:
+    """The question's first image, then each step's own; texts as the suite words them."""
+    sample = Sample("q", ("c",), question=(drawn("first"), "and", drawn("second")))
+    editor, generator = SmallEditor(), SmallGenerator()
+    models = pipeline(store, _write("one<IMG>two<IMG>end"), generator, editor)
+    (own,) = make_answers(AnswerPlan(edit="change: {step}"), [sample], models)
+    assert own.answer is not None
+    first = drawn("first").load().digest
+    assert editor.asked == [(first, "change: one"), (own.answer.images[0], "change: two")]
+    assert generator.asked == []
+
+
+def test_where_there_is_no_image_the_first_is_drawn(store: Store) -> None:
+    """By the generator; the editor goes on from it, also over a step whose image was lost."""
+    generator = SmallGenerator()
+    editor = SmallEditor(
+        lambda image, text, seed: (
+            Failure("refused", "no") if text == "two" else picture((image, text, seed))
+        )
+    )
+    models = pipeline(store, _write("one<IMG>two<IMG>three<IMG>"), generator, editor)
+    (own,) = make_answers(FREE, [question(0, image=False)], models)
+    assert own.answer is not None
+    assert generator.asked == ["one"]
+    assert editor.asked == [(own.answer.images[0], "two"), (own.answer.images[0], "three")]
+    assert _with_image(own) == [True, False, True]
+    assert [failure.detail for failure in own.lost_images] == ["editor: no"]
+
+
+# -- one model for texts and images ----------------------------------------------------------------
+
+
+def test_an_interleavers_answer_is_stored_by_its_digest(store: Store) -> None:
+    """With the images that it has, and a text for every step."""
+    made = make_answers(FREE, questions(3), _interleaver(store, SmallInterleaver()))
+    assert get_answers(store, [own.digest for own in made]).keys() == {own.digest for own in made}
+    assert all(_with_image(own) == [True, True] for own in made)
+    assert len({own.digest for own in made}) == 3
+
+
+def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
+    """After as many steps as an answer may have."""
+    model = SmallInterleaver(
+        lambda _, limit, __: [AnswerStep(str(k)) for k in range(limit.most + 3)]
+    )
+    (own,) = make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
+    assert _texts(own) == ["0", "1", "2", "3"]
+
+
+def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> None:
+    """A step keeps its text without its image; nothing at all is a failure, blamed on the model."""
+    black = np.zeros((6, 8, 3), np.uint8)
+    nan = np.full((6, 8, 3), np.nan)
+    steps = {
+        "question 0": [AnswerStep("kept", black), AnswerStep(" "), AnswerStep(image=picture(1))],
+        "question 1": [AnswerStep("", nan)],
+        "question 2": [],
+        "question 3": Failure("refused", "no"),
+    }
+    model = SmallInterleaver(lambda pieces, _, __: steps[str(pieces[0])])
+    kept, lost, nothing, refused = make_answers(FREE, questions(4), _interleaver(store, model))
+    assert (_texts(kept), _with_image(kept)) == (["kept", ""], [False, True])
+    failures = [own.failure.kind for own in (lost, nothing, refused) if own.failure is not None]
+    assert failures == ["nan-image", "empty-text", "refused"]
+    assert {own.blamed for own in (lost, nothing, refused)} == {"interleaver"}
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("a text", "returns steps for each question"),
+        (7, "returns steps for each question"),
+        (["a text"], "are AnswerStep objects"),
+        ([("text", None)], "are AnswerStep objects"),
+        ([AnswerStep(b"bytes")], "are AnswerStep objects"),  # type: ignore[arg-type]
+        ([AnswerStep("text", "no image")], "as Pillow images or arrays"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_answer_is_the_models_mistake(store: Store, output: Any, message: str) -> None:
+    """An error that stops the run, not a failure of the question."""
+    model = SmallInterleaver(lambda _, __, ___: output)
+    with pytest.raises(ModelError, match=message):
+        make_answers(FREE, [question(0)], _interleaver(store, model))
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_one_answer_for_each_question(store: Store, count: int) -> None:
+    """An interleaver that returns fewer or more is wrong, as any role is."""
+
+    class Miscounting:
+        def interleave(self, _: Any, __: Any, ___: Any) -> Any:
+            return [[AnswerStep("text")]] * count
+
+    models = AnswerModels(store, runner(store, "interleaver", Miscounting()))
+    with pytest.raises(ModelError, match=f"returned {count} results for 1 inputs"):
+        make_answers(FREE, [question(0)], models)
+
+
+def test_a_question_is_needed(store: Store) -> None:
+    """A data set of images or texts alone asks for no answers."""
+    sample = Sample("s", ("c",), text="a text")
+    with pytest.raises(DatasetError, match="s: has no question"):
+        make_answers(FREE, [sample], _interleaver(store, SmallInterleaver()))
+
+
+# -- images that the store loses -------------------------------------------------------------------
+
+
+def _models(store: Store, kind: str) -> AnswerModels:
+    if kind == "interleaver":
+        return _interleaver(store, SmallInterleaver())
+    return pipeline(
+        store, SmallWriter(), SmallGenerator(), SmallEditor() if kind == "editor" else None
+    )
+
+
+@pytest.mark.parametrize("kind", ["interleaver", "generator", "editor"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_deleted_images_are_made_again(store: Store, kind: str, place: int) -> None:
+    """The same answer, whole again, and the others are left as they are."""
+    before = make_answers(FREE, questions(3), _models(store, kind))
+    assert before[1].answer is not None
+    store.image_path(before[1].answer.images[place]).unlink()
+    store.image_cache.clear()
+    after = make_answers(FREE, questions(3), _models(store, kind))
+    assert _answers(after) == _answers(before)
+    for own in after:
+        assert own.answer is not None
+        assert all(store.get_image(digest) is not None for digest in own.answer.images)
+
+
+def test_a_damaged_image_under_an_edit_is_made_again(store: Store) -> None:
+    """Where the next step is to be made of it: a new editor meets it before anything else does."""
+    sample = question(0, image=False)
+    parts = (SmallWriter(), SmallGenerator())
+    (before,) = make_answers(FREE, [sample], pipeline(store, *parts, SmallEditor()))
+    assert before.answer is not None
+    store.image_path(before.answer.images[0]).write_bytes(b"no image")
+    store.image_cache.clear()
+    models = AnswerModels(
+        store,
+        writer=runner(store, "writer", parts[0]),
+        generator=runner(store, "generator", parts[1]),
+        editor=runner(store, "editor", SmallEditor(), fingerprint="weights-2"),
+    )
+    (after,) = make_answers(FREE, [sample], models)
+    assert after.answer == before.answer
+    assert store.get_image(before.answer.images[0]) is not None
+    assert len(parts[0].asked) == 1
+    assert parts[1].asked == [parts[1].asked[0]] * 2

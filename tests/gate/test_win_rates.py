@@ -1,0 +1,206 @@
+"""The gate of win rates: a candidate's answers battle the accepted ones, which score one half."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.gate import (
+    Baseline,
+    CaseKey,
+    Measurement,
+    Policy,
+    Verdict,
+    dump_baseline,
+    judge,
+    load_baseline,
+)
+from tests.gate.build import NAMES, accepted, measured, text_of
+
+KEY = CaseKey("arena", "overall", "win_rate")
+
+POLICY = Policy(tolerance=0.05)
+
+N = 60
+
+OWN, OTHER = "answer of the candidate", "answer of the baseline"
+
+
+def _battles(
+    scores: float | Mapping[str, float], named: str = OWN, n: int = N, **changes: Any
+) -> Measurement:
+    """A candidate whose answers to n questions scored so much against the accepted ones.
+
+    scores: of all, or by sample.
+    named: each answer's digest begins so.
+    """
+    ids = [f"q{number:03}" for number in range(n)]
+    given_scores = scores if isinstance(scores, Mapping) else dict.fromkeys(ids, scores)
+    fields: dict[str, Any] = {
+        "key": KEY,
+        "label": "win rate",
+        "identity": {"suite": "arena/1", "judge": "shapes-judge/1 c0ff9ee5"},
+        "model": {"spec": "step-8000", "identity": "another"},
+        "answers": {name: f"{named} {name}" for name in ids},
+    }
+    return measured({"all": given_scores}, **(fields | changes))
+
+
+def _baseline(named: str = OTHER, n: int = N, **changes: Any) -> Baseline:
+    """The accepted model's answers."""
+    model = {"model": {"spec": "step-7000", "identity": "accepted"}}
+    return accepted(_battles(0.25, named, n, **(model | changes)))
+
+
+TEXT = text_of(_battles(0.25, n=2))
+
+
+# -- baselines of answers --------------------------------------------------------------------------
+
+
+def test_a_baseline_keeps_answers_and_not_the_scores_that_they_had() -> None:
+    """Against themselves they score one half; the text is made for reviewers."""
+    baseline = _baseline(n=2)
+    assert baseline.answers == {"q000": f"{OTHER} q000", "q001": f"{OTHER} q001"}
+    assert baseline.scores == {"all": {"q000": 0.5, "q001": 0.5}}
+    assert baseline.value == 0.5
+    assert TEXT.endswith(
+        '[answers]\n"q000" = "answer of the candidate q000"\n'
+        '"q001" = "answer of the candidate q001"\n\n[scores."all"]\n"q000" = 0.5\n"q001" = 0.5\n'
+    )
+    assert dump_baseline(load_baseline(TEXT, KEY, "x")) == TEXT
+
+
+@given(st.dictionaries(NAMES, NAMES, min_size=1, max_size=5))
+def test_every_answer_comes_back(answers: Mapping[str, str]) -> None:
+    """Also of samples with awkward names, and of those that have none (an empty digest)."""
+    measurement = _battles(dict.fromkeys(answers, 1.0), answers=answers)
+    assert accepted(measurement).answers == answers
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement"),
+    [
+        (r'"q001" = "answer[^\n]*\n', ""),
+        (r'"q001" = "answer', '"q002" = "answer'),
+        (r"\n\[scores", '"q002" = "an answer more"\n\n[scores'),
+        (r'"q000" = 0.5\n"q001" = 0.5', '"q000" = 0.25\n"q001" = 0.75'),
+    ],
+    ids=["one is missing", "of another sample", "one more", "other scores"],
+)
+def test_a_baseline_that_contradicts_itself_is_refused(pattern: str, replacement: str) -> None:
+    """Scores that are not one half, and answers of other samples: no such file was ever written."""
+    text = re.sub(pattern, lambda _: replacement, TEXT, count=1)
+    assert text != TEXT
+    with pytest.raises(BaselineError, match="does not hold one answer, and a score of one half"):
+        load_baseline(text, KEY, "x")
+
+
+# -- verdicts --------------------------------------------------------------------------------------
+
+
+def test_every_answer_better_is_improved_and_every_answer_worse_regressed() -> None:
+    """As far from one half as win rates go."""
+    assert judge(_battles(1.0), _baseline(), POLICY).verdict is Verdict.IMPROVED
+    assert judge(_battles(0.0), _baseline(), POLICY).verdict is Verdict.REGRESSED
+
+
+def test_ties_hold() -> None:
+    """Other answers that are as good."""
+    judgement = judge(_battles(0.5), _baseline(), POLICY)
+    assert (judgement.verdict, judgement.difference) == (Verdict.HELD, 0.0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 60])
+def test_equal_answers_of_another_model_hold(n: int) -> None:
+    """However few they are: nothing was left to a judge, so there is no doubt to be had."""
+    judgement = judge(_battles(0.5, OTHER, n), _baseline(n=n), POLICY)
+    assert judgement.verdict is Verdict.HELD
+    assert "every answer is the one that was accepted" in judgement.statements
+
+
+def test_few_ties_of_other_answers_do_not_hold() -> None:
+    """Three verdicts of a tie exclude no regression."""
+    assert judge(_battles(0.5, n=3), _baseline(n=3), POLICY).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"identity": {"suite": "arena/1", "judge": "another"}}, "judge: baseline shapes-judge/1"),
+        ({"answers": {}}, "answers: one of the two has no answers"),
+        ({"obstacles": ("answers: 3 of 60 are missing",)}, "answers: 3 of 60 are missing"),
+    ],
+    ids=["a changed judge", "no answers", "battles that were not fought"],
+)
+def test_what_cannot_be_compared_says_why(changes: dict[str, Any], reason: str) -> None:
+    """Never a pass, and never a verdict by battles that another judge decided."""
+    judgement = judge(_battles(1.0, **changes), _baseline(), POLICY)
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert any(reason in given_reason for given_reason in judgement.reasons)
+
+
+def test_other_questions_cannot_be_compared() -> None:
+    """Unless the common ones alone are to be."""
+    fewer, baseline = _battles(0.5, OTHER, 40), _baseline()
+    assert judge(fewer, baseline, POLICY).verdict is Verdict.INCOMPARABLE
+    assert judge(fewer, baseline, POLICY, pairing="common").verdict is Verdict.HELD
+
+
+# -- anchors ---------------------------------------------------------------------------------------
+
+
+def _since_anchor(scores: float, **changes: Any) -> Any:
+    ids = [f"q{number:03}" for number in range(N)]
+    return {"anchor_scores": {"all": dict.fromkeys(ids, scores)}} | changes
+
+
+def test_the_anchor_is_compared_by_battles_of_its_own() -> None:
+    """Steps that each tie add up to a loss: the drop since the anchor fails the case."""
+    anchor = _baseline("answer of the anchor")
+    held = _battles(0.5, **_since_anchor(0.5))
+    drifted = _battles(0.5, **_since_anchor(0.0))
+    assert judge(held, _baseline(), POLICY, anchor=anchor).verdict is Verdict.HELD
+    judgement = judge(drifted, _baseline(), POLICY, anchor=anchor)
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.since_anchor is not None
+    assert judgement.since_anchor.difference == -0.5
+
+
+def test_beside_an_anchor_each_comparison_has_half_of_alpha() -> None:
+    """The promise holds for both together; an anchor of the same answers is no second look."""
+    candidate = _battles(0.5, **_since_anchor(0.5))
+    both = judge(candidate, _baseline(), POLICY, anchor=_baseline("answer of the anchor"))
+    assert both.since_anchor is not None
+    assert (both.alpha, both.since_anchor.alpha) == (POLICY.alpha / 2, POLICY.alpha / 2)
+    once = judge(candidate, _baseline(), POLICY, anchor=_baseline())
+    assert (once.alpha, once.since_anchor) == (POLICY.alpha, None)
+
+
+def test_an_anchor_that_was_not_battled_never_passes() -> None:
+    """Scores against the baseline's answers say nothing of the anchor's."""
+    anchor = _baseline("answer of the anchor")
+    judgement = judge(_battles(1.0), _baseline(), POLICY, anchor=anchor)
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert "the battles against the anchor's answers were not fought" in judgement.reasons[0]
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=40))
+def test_mirrored_battles_have_mirrored_verdicts(scores: list[float]) -> None:
+    """What one side wins the other loses: never do both sides regress or improve."""
+    names = [f"q{number:03}" for number in range(len(scores))]
+    ours = _battles(dict(zip(names, scores, strict=True)), n=len(scores))
+    theirs = _battles(dict(zip(names, [1 - s for s in scores], strict=True)), n=len(scores))
+    baseline = _baseline(n=len(scores))
+    one, other = (judge(side, baseline, POLICY) for side in (ours, theirs))
+    assert one.difference == -(other.difference or 0.0)
+    if one.verdict is Verdict.REGRESSED:
+        assert other.verdict is not Verdict.REGRESSED
+    if one.verdict is Verdict.IMPROVED:
+        assert other.verdict not in (Verdict.IMPROVED, Verdict.HELD)

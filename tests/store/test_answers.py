@@ -1,0 +1,83 @@
+"""Interleaved answers in a store: found by digest, whole or not at all, with their images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts.answer import Answer, StoredStep
+from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.answers import answer_results, get_answers, put_answers
+from tests.artifacts.files import noise
+
+
+def _answer(store: Store, *numbers: int | None) -> Answer:
+    """An answer with an image for each number, and a step without one for None."""
+    steps = [
+        StoredStep(
+            f"step {n}", None if n is None else store.put_image(ImageArtifact(noise(6, 8, seed=n)))
+        )
+        for n in numbers
+    ]
+    return Answer(tuple(steps))
+
+
+def test_answers_are_found_by_their_digests(tmp_path: Path) -> None:
+    """By another process as well; what was never stored is not there."""
+    with Store(tmp_path) as store:
+        answers = [_answer(store, 1, 2), _answer(store, None), _answer(store, 1, None, 3)]
+        put_answers(store, answers)
+        put_answers(store, answers)
+    with Store(tmp_path) as store:
+        found = get_answers(store, [*(answer.digest for answer in answers), "0" * 32])
+    assert found == {answer.digest: answer for answer in answers}
+
+
+def test_an_answer_without_one_of_its_images_is_not_there(tmp_path: Path) -> None:
+    """The others, with the same images too, are judged by their own."""
+    with Store(tmp_path) as store:
+        lacking, whole = _answer(store, 1, 2), _answer(store, 1)
+        put_answers(store, [lacking, whole])
+        store.image_path(lacking.images[1]).unlink()
+        assert get_answers(store, [lacking.digest, whole.digest]) == {whole.digest: whole}
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '[["another text",null]]', '[["",null]]'])
+def test_an_answer_that_is_not_what_its_digest_says_is_not_there(tmp_path: Path, text: str) -> None:
+    """A damaged or forged row is no answer."""
+    with Store(tmp_path) as store:
+        answer = _answer(store, None)
+        (stored,) = answer_results(answer, {})
+        store.put([StoredResult(stored.key, text)])
+        assert get_answers(store, [answer.digest]) == {}
+
+
+def test_answers_come_from_a_shared_store(tmp_path: Path) -> None:
+    """With their images, so that a candidate battles what another machine accepted."""
+    with Store(tmp_path / "theirs") as theirs:
+        answer = _answer(theirs, 1, 2)
+        put_answers(theirs, [answer])
+    with Store(tmp_path / "ours", shared=[tmp_path / "theirs"]) as ours:
+        assert get_answers(ours, [answer.digest]) == {answer.digest: answer}
+        assert all(ours.get_image(digest) is not None for digest in answer.images)
+
+
+STEPS = st.lists(
+    st.tuples(st.text(max_size=5), st.none() | st.text("0123456789abcdef", min_size=1, max_size=4)),
+    min_size=1,
+    max_size=4,
+).map(lambda steps: [step for step in steps if step[0] or step[1]])
+
+
+@given(STEPS.filter(bool), STEPS.filter(bool))
+def test_answers_have_equal_digests_only_where_they_are_equal(
+    one: list[tuple[str, str | None]], other: list[tuple[str, str | None]]
+) -> None:
+    """A text that moves to the next step makes another answer; JSON gives back the same."""
+    first, second = (Answer(tuple(StoredStep(*step) for step in steps)) for steps in (one, other))
+    assert (first.digest == second.digest) == (one == other)
+    assert Answer.from_json(first.to_json()) == first

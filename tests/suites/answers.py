@@ -1,0 +1,142 @@
+"""Suites of interleaved answers over the arena of shapes, measured in this process.
+
+Real files, models and stores; baselines are written as accepting writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
+from pytest_cepbench.gate import Judgement, Measurement, dump_baseline, judge, record_of
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
+from pytest_cepbench.models.protocols import Battle
+from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case, ModelPool, RoleChoices, load_prepared_suite
+from pytest_cepbench.suites.answer_run import AnswerRun
+from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
+
+HEAD = """\
+name = "arena"
+version = 1
+[data]
+loader = "shapes-arena"
+options = { samples_per_category = 2 }
+[prompts]
+"""
+
+ANSWERS = f"""\
+{HEAD}
+[answer]
+[roles]
+interleaver = "shapes:"
+judge = "shapes:"
+[metrics.win_rate]
+tolerance = 0.05
+[metrics.truth]
+[metrics.failures]
+gate = "threshold"
+tolerance = 0.0
+[metrics.judge_failures]
+gate = "threshold"
+tolerance = 0.0
+"""
+"""Twenty questions in ten categories, by the embedded interleaver and judge."""
+
+WORSE = "shapes:?miss=0.3"
+
+
+@dataclass(frozen=True)
+class MeasuredSuite:
+    """A suite of answers that is ready to be measured, and its baselines."""
+
+    run: AnswerRun
+    cases: Mapping[str, Case]
+    pool: ModelPool
+    baselines: Path
+
+    def measure(self, case_id: str = "overall-win_rate") -> Measurement:
+        """What is measured of a case."""
+        return self.run.measure(self.cases[case_id])
+
+    def judge(self, case_id: str = "overall-win_rate") -> Judgement:
+        """The verdict on a case, as the suite's file has it."""
+        key = self.cases[case_id].key
+        policies = settle(
+            {c.key: claim_of(self.run.suite, c.key, Overrides()) for c in self.cases.values()}
+        )
+        return judge(
+            self.measure(case_id),
+            read_baseline(baseline_path(self.baselines, key), key),
+            policies[key],
+            anchor=read_baseline(anchor_path(self.baselines, key), key),
+        )
+
+    def accept(self, *, anchor: bool = False) -> None:
+        """Make every measured case the baseline, or the anchor."""
+        for case in self.cases.values():
+            path_of = anchor_path if anchor else baseline_path
+            path = path_of(self.baselines, case.key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dump_baseline(record_of(self.run.measure(case))), encoding="utf-8")
+
+    def answers(self) -> dict[str, str]:
+        """Digest of each sample's answer, without a battle."""
+        made = self.run.data.answers(self.run.dataset.samples)
+        return {name: own.digest for name, own in made.items()}
+
+    def inputs(self, role: str) -> int:
+        """How many inputs the model of a role was asked about."""
+        return self.run.runner(role).tally.inputs
+
+
+def prepare(
+    folder: Path,
+    store: Store,
+    text: str = ANSWERS,
+    model: str | None = None,
+    samples: int | None = None,
+    **choices: Any,
+) -> MeasuredSuite:
+    """Read a suite's text and assign its models; baselines lie in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "suite.toml"
+    path.write_text(text, encoding="utf-8")
+    prepared = load_prepared_suite(path, RoleChoices(model, **choices), {}, samples)
+    pool, baselines = ModelPool(store), folder / "baselines"
+    run = prepared.run(pool, baselines)
+    assert isinstance(run, AnswerRun)
+    return MeasuredSuite(run, {case.id: case for case in prepared.cases}, pool, baselines)
+
+
+# -- data and models of a user ---------------------------------------------------------------------
+
+
+def without_gold() -> Dataset:
+    """The arena's questions, of which no reference answer is known."""
+    whole = load_shapes_arena(samples_per_category=1)
+    samples = tuple(replace(sample, gold=()) for sample in whole.samples)
+    return Dataset("without gold", {"loader": "without gold"}, samples)
+
+
+class SilentJudge(ShapesJudge):
+    """Judges as the embedded judge does, and says nothing of a share of the battles."""
+
+    fingerprint = "silent/1"
+
+    def __init__(self) -> None:
+        super().__init__(JudgeKnobs())
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
+        """No verdict where the seed is even."""
+        verdicts = super().judge(battles, seeds)
+        return [
+            verdict if seed % 2 else Failure("no-verdict", "cannot say")
+            for verdict, seed in zip(verdicts, seeds, strict=True)
+        ]

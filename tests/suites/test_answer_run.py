@@ -1,0 +1,279 @@
+"""Suites of interleaved answers, measured: battles against accepted answers, and what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import DatasetError, MeasurementError
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.suites.estimate import forecast
+from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
+
+PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def _accept(tmp_path: Path, store: Store, text: str = ANSWERS) -> MeasuredSuite:
+    suite = prepare(tmp_path, store, text)
+    suite.accept()
+    return suite
+
+
+def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, store: Store) -> None:
+    """Its answers against themselves score one half, and no battle is fought."""
+    _accept(tmp_path, store)
+    again = prepare(tmp_path, store)
+    assert again.judge().verdict is Verdict.HELD
+    assert (again.measure().value, again.inputs("judge"), again.inputs("interleaver")) == (
+        0.5,
+        0,
+        0,
+    )
+
+
+def test_a_worse_model_loses_its_battles(tmp_path: Path, store: Store) -> None:
+    """And accepting it turns the tables: what was accepted before is an improvement then."""
+    _accept(tmp_path, store)
+    worse = prepare(tmp_path, store, model=WORSE)
+    assert worse.judge().verdict is Verdict.REGRESSED
+    assert (worse.judge("overall-truth").difference or 0.0) < -0.1
+    lost = worse.measure()
+    assert (lost.value < 0.3, worse.inputs("judge") > 0) == (True, True)
+    worse.accept()
+    better = prepare(tmp_path, store)
+    assert better.judge().verdict is Verdict.IMPROVED
+    assert better.measure().value == pytest.approx(1 - lost.value)
+    assert better.inputs("judge") == 0
+
+
+def test_equal_answers_of_other_weights_hold(tmp_path: Path, store: Store) -> None:
+    """A writer that writes what the accepted one did needs no judge."""
+    accepted = prepare(tmp_path, store, PIPELINE, "shapes:", role="writer")
+    accepted.accept()
+    same = prepare(tmp_path, store, PIPELINE, "shapes:?stop=0.0000001", role="writer")
+    assert same.run.model_record()["identity"] != accepted.run.model_record()["identity"]
+    judgement = same.judge()
+    assert (judgement.verdict, same.inputs("judge")) == (Verdict.HELD, 0)
+    assert "every answer is the one that was accepted" in judgement.statements
+
+
+def test_the_anchor_is_battled_too(tmp_path: Path, store: Store) -> None:
+    """Its own answers, by verdicts of their own."""
+    _accept(tmp_path, store)
+    prepare(tmp_path, store).accept(anchor=True)
+    worse = prepare(tmp_path, store, model=WORSE)
+    worse.accept()
+    again = prepare(tmp_path, store, model="shapes:?miss=0.3&move=0.01")
+    judgement = again.judge()
+    assert judgement.since_anchor is not None
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.since_anchor.baseline_value == 0.5
+    assert again.measure().anchor_scores != again.measure().scores
+
+
+# -- answers that are gone -------------------------------------------------------------------------
+
+
+def test_without_the_accepted_answers_nothing_is_compared(tmp_path: Path, store: Store) -> None:
+    """On another machine: the case says how many are missing, and what brings them."""
+    accepted = _accept(tmp_path, store).answers()
+    with Store(tmp_path / "empty") as empty:
+        worse = prepare(tmp_path, empty, model=WORSE)
+        lacking = len(set(accepted.values()) - set(worse.answers().values()))
+        for case_id in ("overall-win_rate", "overall-judge_failures"):
+            judgement = worse.judge(case_id)
+            assert judgement.verdict is Verdict.INCOMPARABLE
+            (reason,) = [text for text in judgement.reasons if "answers" in text]
+            # All but those that the candidate gave too.
+            assert f"{lacking} of 20 answers of the baseline are not in the store" in reason
+            assert "--cep-store" in reason
+            assert "`cepbench answers import`" in reason
+        assert worse.inputs("judge") == 0
+        # The numbers that need no battle are compared all the same.
+        assert (worse.judge("overall-truth").difference or 0.0) < 0
+
+
+def test_the_accepted_answers_come_from_a_shared_store(tmp_path: Path, store: Store) -> None:
+    """A second machine that reads the first's store battles them."""
+    _accept(tmp_path, store)
+    with Store(tmp_path / "second", shared=[store.root]) as second:
+        assert prepare(tmp_path, second, model=WORSE).judge().verdict is Verdict.REGRESSED
+
+
+@pytest.mark.parametrize("harm", ["deleted", "damaged"])
+def test_an_accepted_answer_that_lost_an_image_cannot_be_battled(
+    tmp_path: Path, store: Store, harm: str
+) -> None:
+    """Whether that is seen before or when the judge is to see it: incomparable, with the count."""
+    accepted = _accept(tmp_path, store)
+    worse = prepare(tmp_path, store, model=WORSE)
+    lost, _, digest = _battled_answer(accepted, worse)
+    path = store.image_path(digest)
+    path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
+    store.image_cache.clear()
+    for case_id in ("overall-win_rate", "overall-judge_failures"):
+        judgement = worse.judge(case_id)
+        assert judgement.verdict is Verdict.INCOMPARABLE
+        assert any(f"of the baseline are not in the store ({lost}" in r for r in judgement.reasons)
+
+
+@pytest.mark.parametrize("harm", ["deleted", "damaged"])
+@pytest.mark.parametrize("case_id", ["overall-win_rate", "overall-truth"])
+def test_a_candidates_lost_image_is_made_again(
+    tmp_path: Path, store: Store, harm: str, case_id: str
+) -> None:
+    """For the judge and for the truth: the same scores as if nothing had happened."""
+    accepted = _accept(tmp_path, store)
+    answered = prepare(tmp_path, store, model=WORSE)
+    sample, digest, _ = _battled_answer(accepted, answered)
+    path = store.image_path(digest)
+    path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
+    store.image_cache.clear()
+    again = prepare(tmp_path, store, model=WORSE)
+    scores = again.measure(case_id).scores
+    assert again.inputs("interleaver") == 1
+    assert again.answers()[sample] == answered.answers()[sample]
+    assert store.get_image(digest) is not None
+    with Store(tmp_path / "another", shared=[store.root]) as other:
+        assert prepare(tmp_path, other, model=WORSE).measure(case_id).scores == scores
+
+
+def _battled_answer(accepted: MeasuredSuite, other: MeasuredSuite) -> tuple[str, str, str]:
+    """A sample whose answers differ, and an image that only the candidate's, the baseline's has."""
+    theirs, ours = accepted.answers(), other.answers()
+    store = other.pool.store
+    answers = get_answers(store, [*theirs.values(), *ours.values()])
+    shared = [set(answers[digest].images) for digest in answers]
+    for sample in sorted(theirs):
+        own, its = answers[ours[sample]].images, answers[theirs[sample]].images
+        only = [[d for d in images if sum(d in each for each in shared) == 1]
+                for images in (own, its)]  # fmt: skip
+        if all(only):
+            return sample, only[0][0], only[1][0]
+    raise AssertionError
+
+
+# -- judges ----------------------------------------------------------------------------------------
+
+
+def test_a_changed_judge_makes_win_rates_incomparable(tmp_path: Path, store: Store) -> None:
+    """Of the judge's own numbers alone; truth needs none."""
+    _accept(tmp_path, store)
+    changed = prepare(tmp_path, store, model=WORSE, roles={"judge": "shapes:?first=0.2"})
+    judgement = changed.judge()
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert any(reason.startswith("judge: baseline") for reason in judgement.reasons)
+    assert (changed.judge("overall-truth").difference or 0.0) < 0
+
+
+def test_rules_of_battles_are_part_of_what_is_compared(tmp_path: Path, store: Store) -> None:
+    """Another order or seed is another number."""
+    _accept(tmp_path, store)
+    balanced = prepare(tmp_path, store, ANSWERS + '[arena]\norder = "balanced"\n', WORSE)
+    judgement = balanced.judge()
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert any(reason.startswith("battles: ") for reason in judgement.reasons)
+
+
+def test_failures_of_the_judge_are_counted(tmp_path: Path, store: Store) -> None:
+    """A share of the verdicts of the same battles, which fails the case where none is tolerated."""
+    text = ANSWERS.replace('judge = "shapes:"', 'judge = "python:tests.suites.answers:SilentJudge"')
+    _accept(tmp_path, store, text)
+    worse = prepare(tmp_path, store, text, WORSE)
+    judgement = worse.judge("overall-judge_failures")
+    assert (judgement.baseline_value, judgement.verdict) == (0.0, Verdict.REGRESSED)
+    assert 0.0 < worse.measure("overall-judge_failures").value < 0.6
+    assert any("gave no verdict" in note for note in worse.measure().notes)
+
+
+def test_reference_answers_are_battled(tmp_path: Path, store: Store) -> None:
+    """Where the suite says so: the right answer ties with them, a worse one loses."""
+    text = ANSWERS + '[arena]\nagainst = "gold"\n'
+    right, worse = prepare(tmp_path, store, text), prepare(tmp_path, store, text, WORSE)
+    assert right.measure().value == 0.5
+    assert worse.measure().value < 0.3
+    assert right.measure().answers == {}
+    worse.accept()
+    again = prepare(tmp_path, store, text).judge()
+    assert (again.baseline_value, again.verdict) == (worse.measure().value, Verdict.HELD)
+    assert again.difference == pytest.approx(0.5 - worse.measure().value)
+
+
+@pytest.mark.parametrize(
+    ("text", "case_id", "message"),
+    [
+        ('[answer]\n[arena]\nagainst = "gold"\n[metrics.win_rate]\n', "overall-win_rate", "battle"),
+        ("[answer]\n[metrics.step_gap]\n", "overall-step_gap", "number of steps is to be met"),
+        ('[answer]\nsteps = "gold"\n[metrics.failures]\n', "overall-failures", "is to be told"),
+    ],
+)
+def test_reference_answers_that_are_not_there_are_missed(
+    tmp_path: Path, store: Store, text: str, case_id: str, message: str
+) -> None:
+    """Never a won battle, a gap of zero steps or a number of zero."""
+    head = HEAD.replace("shapes-arena", "python:tests.suites.answers:without_gold")
+    head = head.replace("options = { samples_per_category = 2 }\n", "")
+    roles = '[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n'
+    suite = prepare(tmp_path, store, head + text + roles)
+    with pytest.raises(DatasetError, match=f"has no reference answer.*{message}"):
+        suite.measure(case_id)
+
+
+def test_nothing_answered_is_no_measurement(tmp_path: Path, store: Store) -> None:
+    """A model that answers nothing has no win rate; the failure rate says it too."""
+    suite = prepare(tmp_path, store, model="shapes:?stop=1")
+    with pytest.raises(MeasurementError, match="not one of 20 questions was answered: empty-text"):
+        suite.measure()
+    failures = suite.measure("overall-failures")
+    assert (failures.value, failures.failures) == (1.0, {"empty-text": 20})
+
+
+# -- looking again, and ahead ----------------------------------------------------------------------
+
+
+def test_a_warm_measurement_loads_no_image(tmp_path: Path, store: Store) -> None:
+    """Truth was noted, verdicts are stored: neither images nor models are needed."""
+    _accept(tmp_path, store)
+    first = prepare(tmp_path, store, model=WORSE)
+    measured = [first.measure("overall-win_rate"), first.measure("overall-truth")]
+    answers = get_answers(store, first.answers().values()).values()
+    for digest in {digest for answer in answers for digest in answer.images}:
+        store.image_path(digest).write_bytes(b"no image")
+    store.image_cache.clear()
+    second = prepare(tmp_path, store, model=WORSE)
+    assert [second.measure("overall-win_rate"), second.measure("overall-truth")] == measured
+    assert not second.run.loaded
+
+
+def test_fewer_samples_are_the_same_answers(tmp_path: Path, store: Store) -> None:
+    """A limited run answers a part of the questions, each as in the whole."""
+    whole = prepare(tmp_path, store).measure()
+    part = prepare(tmp_path, store, samples=1).measure()
+    assert len(part.answers) == 10
+    assert part.answers.items() <= whole.answers.items()
+
+
+def test_a_forecast_counts_the_answers(tmp_path: Path, store: Store) -> None:
+    """Before and after they are made; the judge's work cannot be foreseen."""
+    for stored in (0, 20):
+        suite = prepare(tmp_path, store, PIPELINE)
+        work = forecast(suite.run, [(case, None) for case in suite.cases.values()])
+        needs = {need.bound.role: need for need in work.needs}
+        assert (work.samples, needs["writer"].stored, needs["writer"].inputs) == (
+            20, stored, 20 - stored,
+        )  # fmt: skip
+        assert needs["generator"].incomplete
+        assert needs["judge"].incomplete
+        assert not suite.run.loaded
+        suite.measure()
