@@ -19,6 +19,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.registry import PRESET, REPLAY, detect
+from pytest_cepbench.suites.roles import ANSWERS_ONLY
 
 Part = RoleName | Literal["unified"]
 """What a model under test can be told to play: a role, or both of a unified model."""
@@ -140,7 +141,10 @@ class RoleChoices:
         free = any(role not in self.roles for role in UNIFIED_ROLES)
         if detected.unified and free and not prefers:
             return self._free(UNIFIED_ROLES, f"a {detected.what}")
-        return self._free(detected.roles, f"a {detected.what}")[:1]
+        # What plays a role of chains does so in their suites, even where it could write answers.
+        chain_roles = tuple(role for role in detected.roles if role not in ANSWERS_ONLY)
+        able = detected.roles if prefers or not chain_roles else chain_roles
+        return self._free(able, f"a {detected.what}")[:1]
 
     def _free(self, roles: Iterable[RoleName], what: str) -> tuple[RoleName, ...]:
         """The roles without an option of their own, in their usual order.

@@ -9,3 +9,6 @@ GROWERS: tuple[RoleName, ...] = ("describer", "generator")
 
 ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator", "editor")
 """The roles that make interleaved answers: the first alone, or the others together."""
+
+ANSWERS_ONLY: tuple[RoleName, ...] = ("interleaver", "writer", "editor", "judge")
+"""Roles that no chain has."""

@@ -42,6 +42,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "text_config": {"model_type": "llama"},
         "vq_config": {},
     },
+    "janus-chat": {
+        "architectures": ["JanusForConditionalGeneration"],
+        "model_type": "janus",
+        "vq_config": {},
+    },
+    "emu3": {
+        "architectures": ["Emu3ForConditionalGeneration"],
+        "model_type": "emu3",
+        "text_config": {"model_type": "emu3_text_model"},
+        "vq_config": {},
+    },
     "owl": {
         "architectures": ["Owlv2ForObjectDetection"],
         "model_type": "owlv2",
@@ -76,6 +87,8 @@ def _write_checkpoints(folder: Path) -> None:
         write_checkpoint(folder / name, config)
     chat = write_checkpoint(folder / "chat", LLAVA)
     (chat / "chat_template.jinja").write_text("{{ messages }}")
+    for name in ("emu3", "janus-chat"):
+        (folder / name / "chat_template.jinja").write_text("")
     write_pipeline(folder / "diffusion")
     write_checkpoint(
         folder / "clip",
@@ -129,6 +142,15 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("judge", "openai:m?revision=1&prompt=opening-gpt&max_pixels=262144"),
     ("judge", "chat?device=cpu"),
     ("judge", "chat?device=cpu&prompt=opening-intjudge&max_pixels=262144&system_prompt=be brief"),
+    ("writer", "llava?device=cpu&prompt_template={prompt}"),
+    ("writer", "janus-chat?device=cpu"),
+    ("writer", "openai:m?revision=1"),
+    ("editor", "diffusion?device=cpu"),
+    ("editor", "diffusion?device=cpu&strength=0.5&num_inference_steps=4&height=64&width=64"),
+    ("interleaver", "janus-chat?device=cpu"),
+    ("interleaver", "emu3?device=cpu"),
+    ("interleaver", "emu3?device=cpu&two_stage=true"),
+    ("interleaver", "openai:m?revision=1"),
     ("describer", "shapes:"),
     ("describer", "shapes:?miss=0.1"),
     ("generator", "shapes:"),

@@ -6,7 +6,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from hashlib import file_digest
@@ -38,10 +38,12 @@ from pytest_cepbench.chains.validation import (
     admit_vectors,
     admit_winner,
 )
+from pytest_cepbench.errors import ImageError, ModelError
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
+    AnswerStep,
     Battle,
     BindContext,
     BoundRole,
@@ -237,21 +239,21 @@ def _role_input(value: Any) -> Any:
     if isinstance(value, Battle):
         parts = (value.question, value.first, value.second)
         return Battle(*([_role_input(piece) for piece in part] for part in parts))
+    if isinstance(value, list):
+        return [_role_input(piece) for piece in value]
     return Image.fromarray(value) if isinstance(value, np.ndarray) else value
 
 
 def _call(model: Any, method: str, inputs: list[Any], *rest: Any) -> Any:
     """Call a method of the model; its outputs checked, and as types that the driver has."""
     outputs = getattr(model, method)(inputs, *rest)
+    if method in _ADMISSIONS:
+        return [admit_reply(output, _ADMISSIONS[method]) for output in outputs]
     match method:
-        case "describe":
-            return [admit_reply(text, _plain_text) for text in outputs]
-        case "generate":
+        case "generate" | "edit":
             return [admit_reply(admit_drawing(image), _pixels) for image in outputs]
         case "detect":
             return admit_detections(outputs, rest[0])
-        case "judge":
-            return [admit_reply(verdict, admit_winner) for verdict in outputs]
         case "text_lengths":
             return list(outputs[0]), outputs[1]
     admit_vectors(outputs, len(inputs))  # raises where they are none
@@ -264,5 +266,35 @@ def _plain_text(text: object) -> str | Failure:
     return admitted if isinstance(admitted, Failure) else str.__str__(admitted)
 
 
+def _plain_answer(answer: Any) -> object:
+    """An answer of built-in texts and arrays; the driver checks it as one of its own models'."""
+    if isinstance(answer, Failure):
+        return answer
+    steps = list(answer)
+    if not all(isinstance(step, AnswerStep) and isinstance(step.text, str) for step in steps):
+        msg = (
+            "an interleaver returns a sequence of AnswerStep for each question, this one returned "
+            f"a {type(answer).__name__} that holds something else"
+        )
+        raise ModelError(msg)
+    try:
+        return [AnswerStep(str.__str__(step.text), _plain_image(step.image)) for step in steps]
+    except ImageError as error:
+        return Failure("bad-image", str(error))
+
+
+def _plain_image(image: Any) -> Any:
+    return ImageArtifact.from_pil(image).pixels if isinstance(image, Image.Image) else image
+
+
 def _pixels(image: object) -> object:
     return image.pixels if isinstance(image, ImageArtifact) else image
+
+
+_ADMISSIONS: Mapping[str, Callable[[object], object]] = {
+    "describe": _plain_text,
+    "write": _plain_text,
+    "judge": admit_winner,
+    "interleave": _plain_answer,
+}
+"""By the method of a role: what checks one of its results and makes it plain."""

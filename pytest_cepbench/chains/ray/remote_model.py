@@ -13,7 +13,7 @@ from PIL import Image
 
 from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import Battle
+from pytest_cepbench.models.protocols import Battle, Question, StepLimit
 
 _LOCK_SECONDS = 0.2  # between looks at whether the run stops
 
@@ -54,6 +54,21 @@ class RemoteModel:
         parts = ((battle.question, battle.first, battle.second) for battle in battles)
         sent = [Battle(*map(_pixels, pieces)) for pieces in parts]
         return self._call("judge", sent, list(seeds))
+
+    def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
+        """As `Writer`."""
+        return self._call("write", [_pixels(q) for q in questions], prompt, list(seeds))
+
+    def edit(self, images: Sequence[Any], texts: Sequence[str], seeds: Sequence[int]) -> Any:
+        """As `Editor`; images are (height, width, 3) uint8."""
+        return self._call("edit", _pixels(images), list(texts), list(seeds))
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> Any:
+        """As `Interleaver`; images are arrays."""
+        sent = [_pixels(question) for question in questions]
+        return self._call("interleave", sent, list(limits), list(seeds))
 
     def _call(self, method: str, inputs: list[Any], *rest: Any) -> Any:
         reply = self._ask(ActorRequest(method, inputs, rest))
@@ -144,3 +159,15 @@ class ApiProxy:
         """As `Judge`."""
         with self._serialized.turn(self._stopped) as model:
             return model.judge(battles, seeds)
+
+    def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
+        """As `Writer`."""
+        with self._serialized.turn(self._stopped) as model:
+            return model.write(questions, prompt, seeds)
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> Any:
+        """As `Interleaver`."""
+        with self._serialized.turn(self._stopped) as model:
+            return model.interleave(questions, limits, seeds)

@@ -167,13 +167,15 @@ _MODALITIES = ("text,image", "image,text")
 @dataclass(frozen=True)
 class InterleaverParams(ChatParams):
     """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
-    goes in the place of the built-in one, and the server says how long an answer may be.
+    goes in the place of the built-in one, and the server says how long an answer may be and how it
+    is sampled: greedy images are poor ones.
 
     modalities: kinds of content that are asked for; None sends nothing.
     price_image: of one image; it is no part of a request.
     Raises ValueError for a value outside its range.
     """
 
+    temperature: float | None = None
     max_tokens: int | None = None
     modalities: str | None = "text,image"
     price_image: float = 0.0

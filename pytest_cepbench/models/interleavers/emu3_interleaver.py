@@ -16,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import cut_into_steps
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.generation import (
     TextParams,
@@ -134,12 +134,17 @@ def _check(plan: LoadPlan[InterleaverParams]) -> None:
             "writer and a generator, or wrap its own code as python:package.module:factory"
         )
         raise RoleError(msg)
+    check_chat_template(checkpoint)
+
+
+def check_chat_template(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where there is no chat template, by which a question is asked."""
     if not has_chat_template(checkpoint):
         msg = (
             f"{checkpoint.path}: an interleaver is asked by its chat template, and there is none. "
             "Save the processor that the model was trained with (processor.save_pretrained)"
         )
-        raise SpecError(msg)
+        raise CheckpointError(msg)
 
 
 def _load(plan: LoadPlan[InterleaverParams]) -> Emu3Interleaver:

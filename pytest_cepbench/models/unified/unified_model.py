@@ -26,6 +26,7 @@ from pytest_cepbench.models.describers.transformers_describer import (
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.interleavers.emu3_interleaver import ADAPTER as ONE_SEQUENCE
+from pytest_cepbench.models.interleavers.emu3_interleaver import check_chat_template
 from pytest_cepbench.models.interleavers.prompts import PROMPTS
 from pytest_cepbench.models.interleavers.two_stage_interleaver import TwoStageInterleaver
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
@@ -118,6 +119,7 @@ def bind_unified(
     if role == "writer":
         return of_one_load(WRITER.bind("writer", texts, checkpoint, context))
     if role == "interleaver":
+        check_chat_template(checkpoint)
         return replace(
             of_one_load(plain),
             role=role,

@@ -41,8 +41,6 @@ DEFAULT_MAX_NEW_TOKENS = 2048
 """Room for an answer of ten steps. The gold answers of OpenING have 140 words on average, and a
 single step of them up to 1,082. Applies where neither the spec nor the checkpoint says how long."""
 
-_FITTING = "fitting"
-
 
 @dataclass(frozen=True)
 class WriterParams(GenerationParams):
@@ -141,7 +139,7 @@ class TransformersWriter:
 
         def write_alike(indices: Sequence[int]) -> list[str | Failure]:
             some = [asked[i] for i in indices]
-            if not self._text_model.chats and kinds[indices[0]] != _FITTING:
+            if kinds[indices[0]] is None:
                 return [self._refusal(question) for question in some]
             return [
                 *self._text_model.write_texts(
@@ -157,9 +155,10 @@ class TransformersWriter:
         ]
 
     def _kind(self, question: Question) -> Hashable:
+        """Equal for questions that go in one call; None for what the model cannot be asked."""
         sizes = [piece.size for piece in question if isinstance(piece, Image.Image)]
         if not self._text_model.chats:
-            return _FITTING if len(sizes) == 1 else ""
+            return 1 if len(sizes) == 1 else None
         return tuple(sizes) if self._by_size else len(sizes)
 
     def _inputs(self, questions: Sequence[Question], system: str) -> Any:

@@ -76,6 +76,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.registry import SCHEMES, detect
+    from pytest_cepbench.suites.roles import ANSWERS_ONLY
 
     choices = evaluator.suites.choices
     assignments = choices.assigned
@@ -98,7 +99,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     model = choices.model_spec
     if model is not None and choices.role is None:
         known = detect(model).roles if SCHEMES[model.scheme].module else ()
-        free = [role for role in known if role not in assignments]
+        free = [role for role in known if role not in assignments and role not in ANSWERS_ONLY]
         if free:
             yield HeaderLine(f"it could also play {' or '.join(free)}: choose with --cep-role", "")
 

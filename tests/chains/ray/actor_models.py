@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.models.protocols import Reply, Usage
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.models.protocols import AnswerStep, Reply, Usage
 
 
 class AllRoles:
@@ -51,6 +52,31 @@ class AllRoles:
         """For the first answer where it has the larger image."""
         return [
             "A" if battle.first[0].width > battle.second[0].width else "B" for battle in battles
+        ]
+
+    def write(self, questions: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[Any]:
+        """The texts of the question and the sizes of its images."""
+        shown = [
+            [piece.size if isinstance(piece, Image.Image) else piece for piece in question]
+            for question in questions
+        ]
+        return [
+            Text(f"{prompt} {pieces} {seed}") for pieces, seed in zip(shown, seeds, strict=True)
+        ]
+
+    def edit(self, images: Sequence[Any], texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+        """The image with its sides exchanged."""
+        return [image.transpose(Image.Transpose.ROTATE_90) for image in images]
+
+    def interleave(
+        self, questions: Sequence[Any], limits: Sequence[Any], seeds: Sequence[int]
+    ) -> list[Any]:
+        """As many steps as are told; something else for the question "odd"."""
+        image = Image.new("RGB", (4, 2), (9, 9, 9))
+        answers: dict[str, Any] = {"odd": ["one"], "no": Failure("refused", "no")}
+        return [
+            answers.get(question[0], [AnswerStep(Text("one"), image)] * (limit.told or 1))
+            for question, limit in zip(questions, limits, strict=True)
         ]
 
 

@@ -34,7 +34,7 @@ from pytest_cepbench.chains.ray.messages import (
 )
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.protocols import Battle, Reply, RoleName, Usage
+from pytest_cepbench.models.protocols import Battle, Reply, RoleName, StepLimit, Usage
 from tests.artifacts.files import noise
 
 MODELS = "python:tests.chains.ray.actor_models"
@@ -160,6 +160,31 @@ def test_battles_hold_images_again() -> None:
     battles = [Battle(["q"], [wide], [narrow]), Battle(["q"], [narrow], [wide])]
 
     assert _answer(_actor("judge"), "judge", battles, [1, 2]).value == ["A", "B"]
+
+
+def test_questions_hold_images_again() -> None:
+    """Texts are plain; an edited image is pixels."""
+    question: Any = ["what", PIXELS]
+
+    (text,) = _answer(_actor("writer"), "write", [question], "say", [3]).value
+    (turned,) = _answer(_actor("editor"), "edit", [PIXELS], ["turn"], [3]).value
+
+    assert (type(text), text) == (str, "say ['what', (8, 6)] 3")
+    assert turned.shape == (8, 6, 3)
+
+
+def test_the_steps_of_an_answer_are_plain() -> None:
+    """Texts and pixels, or the failure that it is; anything else is a fault."""
+    actor = _actor("interleaver")
+    limits = [StepLimit(2), StepLimit()]
+
+    made, refused = _answer(actor, "interleave", [["what"], ["no"]], limits, [1, 2]).value
+
+    assert [(type(step.text), step.image.shape) for step in made] == [(str, (2, 4, 3))] * 2
+    assert refused == Failure("refused", "no")
+    fault = actor.answer(ActorRequest("interleave", [["odd"]], ([StepLimit()], [1])))
+    assert isinstance(fault, ActorFault)
+    assert "returns a sequence of AnswerStep" in str(exception_of(fault))
 
 
 def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path) -> None:

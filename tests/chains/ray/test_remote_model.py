@@ -17,7 +17,7 @@ from pytest_cepbench.chains.ray.remote_model import (
     SerializedModel,
 )
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import Battle, CountsTokens
+from pytest_cepbench.models.protocols import Battle, CountsTokens, StepLimit
 from tests.artifacts.files import noise
 
 PIXELS = noise(6, 8)
@@ -43,8 +43,9 @@ class _Actors:
         (lambda model: model.describe([IMAGE], "say", (3,)), ("say", [3])),
         (lambda model: model.encode_images([IMAGE]), ()),
         (lambda model: model.detect([IMAGE], [("a", "b")]), ([["a", "b"]],)),
+        (lambda model: model.edit([IMAGE], ("turn",), (3,)), (["turn"], [3])),
     ],
-    ids=["describe", "encode_images", "detect"],
+    ids=["describe", "encode_images", "detect", "edit"],
 )
 def test_images_are_sent_as_pixels(call: Any, rest: tuple[Any, ...]) -> None:
     """With the further arguments as plain lists; the value of the reply is returned."""
@@ -75,6 +76,24 @@ def test_texts_and_battles_are_sent_plain() -> None:
     assert all(np.array_equal(image, PIXELS) for image in (sent.question[1], sent.second[0]))
 
 
+def test_questions_are_sent_plain() -> None:
+    """Their images are pixels; limits and system prompt go with them."""
+    actors = _Actors(["value"])
+    model: Any = RemoteModel(actors.ask)
+    question, limit = ["what", IMAGE], StepLimit(3)
+
+    assert model.write([question], "say", (1,)) == ["value"]
+    assert model.interleave([question], (limit,), (1,)) == ["value"]
+
+    written, answered = actors.requests
+    assert (written.method, written.rest) == ("write", ("say", [1]))
+    assert (answered.method, answered.rest) == ("interleave", ([limit], [1]))
+    for request in actors.requests:
+        ((text, pixels),) = request.inputs
+        assert text == "what"
+        assert np.array_equal(pixels, PIXELS)
+
+
 def test_lengths_come_with_the_last_reply() -> None:
     """For the same texts nothing is asked again; for others it is."""
     actors = _Actors(lengths=([2], 77))
@@ -99,7 +118,7 @@ class _Server:
         """As a describer."""
         return asked
 
-    generate = judge = describe
+    generate = judge = write = interleave = describe
 
 
 def test_a_model_behind_a_server_is_loaded_once() -> None:
@@ -116,6 +135,8 @@ def test_a_model_behind_a_server_is_loaded_once() -> None:
     assert proxies[0].describe([1], "p", [2]) == ([1], "p", [2])
     assert proxies[1].generate(["t"], [3]) == (["t"], [3])
     assert proxies[1].judge(["b"], [4]) == (["b"], [4])  # type: ignore[list-item] # passed on
+    assert proxies[0].write([["q"]], "p", [5]) == ([["q"]], "p", [5])
+    assert proxies[0].interleave([["q"]], [StepLimit()], [6]) == ([["q"]], [StepLimit()], [6])
     assert (loads, shared.loads) == (["load"], 1)
     assert 0 < shared.seconds < 5
 

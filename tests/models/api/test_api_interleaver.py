@@ -139,7 +139,8 @@ def test_the_question_is_asked_for_texts_and_images(server: FakeServer, load: Lo
     told = asked["what\nAnswer in exactly 3 steps, each a text and an image."]
     assert len(told.images) == 1
     assert told.body["modalities"] == ["text", "image"]
-    assert "max_tokens" not in told.body
+    assert not {"max_tokens", "temperature"} & set(told.body)
+    assert (told.body["seed"], asked["why"].body["seed"]) == (1, 2)
     assert "texts and images" in told.body["messages"][0]["content"]
     assert asked["why"].images == []
 
@@ -201,4 +202,5 @@ def test_what_decides_is_in_the_key() -> None:
     assert bound.params["prompt"] == "interleaver-prompts/1"
     assert bound.params["modalities"] == "text,image"
     assert "price_image" not in bound.params
+    assert bound.seeded
     assert bind_text(f"{query}&modalities=none", "interleaver").params.get("modalities") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import AnswerStep, Interleaver, Movable, Question, StepLimit
 from pytest_cepbench.models.registry import bind
@@ -192,6 +193,18 @@ def test_a_wrong_parameter_is_refused_by_name(
     """At binding; those of the two ways to answer are not mixed."""
     with pytest.raises(SpecError, match=message):
         bind_text(f"{folders['emu3']}?{query}", "interleaver")
+
+
+@pytest.mark.parametrize("family", ["janus", "emu3"])
+def test_a_checkpoint_without_chat_template_is_refused(
+    folders: dict[str, Path], tmp_path: Path, family: str
+) -> None:
+    """At binding: nothing else says how it is asked a question."""
+    folder = Path(shutil.copytree(folders[family], tmp_path / family))
+    (folder / "chat_template.jinja").unlink()
+
+    with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
+        bind_text(str(folder), "interleaver")
 
 
 def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,220 @@
+"""`cepbench answers` and `cepbench arena rejudge`: answers for other stores, and another judge."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate.baseline import read_baseline
+from pytest_cepbench.store import Store
+from tests.cli.conftest import Home
+from tests.datasets.opening.files import put_questions, question
+from tests.studies.toy import write_suite
+from tests.suites.answers import ANSWERS, WORSE, prepare
+
+BUNDLE = "baselines/arena/answers.zip"
+
+OPENING = """\
+name = "opening"
+version = 1
+[data]
+loader = "opening"
+path = "questions"
+[answer]
+[prompts]
+[roles]
+interleaver = "python:tests.cli.test_answers:Echo"
+judge = "python:tests.cli.test_answers:Undecided"
+[metrics.win_rate]
+"""
+
+
+class Echo:
+    """Answers every question with its number of pieces and its last image."""
+
+    fingerprint = "echo/1"
+    seeded = False
+
+    def interleave(self, questions: list, limits: list, seeds: list) -> list:  # type: ignore[type-arg]
+        """One step each."""
+        from pytest_cepbench import AnswerStep
+
+        return [[AnswerStep(f"{len(pieces)} pieces", pieces[-1])] for pieces in questions]
+
+
+class Undecided:
+    """Leans to the longer answer, else to the first."""
+
+    fingerprint = "undecided/1"
+    seeded = False
+
+    def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
+        """A verdict each."""
+        return ["B" if len(battle.second) > len(battle.first) else "Tie(A)" for battle in battles]
+
+
+@pytest.fixture
+def accepted(home: Home) -> Home:
+    """A suite of answers whose answers were accepted into the store of the folder."""
+    write_suite(home.path, ANSWERS)
+    with Store(home.path / ".cepbench/store") as store:
+        prepare(home.path, store).accept()
+    return home
+
+
+def test_exported_answers_are_battled_elsewhere(accepted: Home) -> None:
+    """The file lies beside the baselines, and a machine with another store reads it by itself."""
+    with Store(accepted.path / "other") as store:
+        before = prepare(accepted.path, store, model=WORSE).judge()
+    ended = accepted.command("answers", "export", ".")
+    with Store(accepted.path / "another") as store:
+        after = prepare(accepted.path, store, model=WORSE).judge()
+
+    assert before.verdict is Verdict.INCOMPARABLE
+    assert "cepbench answers import" in before.reasons[0]
+    assert (ended.code, ended.out) == (0, "")
+    assert "20 answers in" in ended.err
+    assert after.verdict is Verdict.REGRESSED
+
+
+def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
+    """Also from a store that got them from such a file."""
+    assert accepted.command("answers", "export", ".").code == 0
+    first = (accepted.path / BUNDLE).read_bytes()
+    assert accepted.command("answers", "import", BUNDLE, "--store=copy").err.startswith(
+        "20 answers"
+    )
+    assert accepted.command("answers", "export", ".", "--store=copy", "--out=b.zip").code == 0
+
+    assert (accepted.path / "b.zip").read_bytes() == first
+
+
+@pytest.mark.parametrize("damage", ["no zip", "no answers", "no image", "another image", "no JSON"])
+def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
+    """One line that names the file, whatever is wrong in it."""
+    accepted.command("answers", "export", ".")
+    bundle = accepted.path / BUNDLE
+    with zipfile.ZipFile(bundle) as whole:
+        entries = {name: whole.read(name) for name in whole.namelist()}
+    images = [name for name in entries if name.startswith("images/")]
+    if damage == "no answers":
+        del entries["answers.jsonl"]
+    elif damage == "no image":
+        del entries[images[0]]
+    elif damage == "another image":
+        entries[images[0]] = entries[images[1]]
+    elif damage == "no JSON":
+        entries["answers.jsonl"] = b"[[\n"
+    with zipfile.ZipFile(bundle, "w") as changed:
+        for name, data in entries.items():
+            changed.writestr(name, data)
+    if damage == "no zip":
+        bundle.write_bytes(b"PK no zip")
+    ended = accepted.command("answers", "import", BUNDLE, "--store=fresh")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"cepbench: '{BUNDLE}' is no bundle of answers, or a damaged one: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
+    """How many, and whose store would have them; no file is written."""
+    ended = accepted.command("answers", "export", ".", "--store=empty")
+
+    assert ended.code == 1
+    assert "20 of 20 accepted answers are not in the store 'empty'" in ended.err
+    assert not (accepted.path / BUNDLE).exists()
+
+
+def test_a_suite_without_accepted_answers(home: Home) -> None:
+    """A mistake in what was asked."""
+    write_suite(home.path, ANSWERS)
+    ended = home.command("answers", "export", ".")
+
+    assert ended.code == 2
+    assert "holds no baseline of battles" in ended.err
+
+
+def test_answers_of_opening_in_its_own_layout(home: Home) -> None:
+    """A folder as the authors' scripts read it; it can be gated as recorded answers."""
+    put_questions(home.path / "questions", [question("0101001"), question("1502046")])
+    write_suite(home.path, OPENING)
+    with Store(home.path / ".cepbench/store") as store:
+        prepare(home.path, store, OPENING).accept()
+    ended = home.command("answers", "export", ".", "--layout=opening", "--name=echo", "--out=out")
+    assert ended.code == 0, ended.err
+    recorded = read_answers(home.path / "out/echo_output")
+    with Store(home.path / "fresh") as store:
+        made = prepare(home.path, store, OPENING, "replay:out/echo_output?layout=opening")
+        again = made.measure()
+
+    assert sorted(recorded.answers) == ["0101001", "1502046"]
+    assert again.model["role"] == "replay"
+    accepted = {digest for digest in again.answers.values() if digest}
+    (path,) = (home.path / "baselines").rglob("overall-win-rate-*.toml")
+    assert all(digest in path.read_text("utf-8") for digest in accepted)
+    assert len(accepted) == 2
+
+
+def test_other_questions_have_no_place_in_openings_layout(accepted: Home) -> None:
+    """One line."""
+    ended = accepted.command("answers", "export", ".", "--layout=opening", "--out=out")
+
+    assert ended.code == 1
+    assert "is no question of OpenING" in ended.err
+
+
+def _judges(folder: Path) -> set[str]:
+    from pytest_cepbench.cli.baseline_files import battle_baselines
+
+    return {baseline.identity["judge"] for _, baseline in battle_baselines(folder)}
+
+
+def test_another_judge_takes_over(accepted: Home) -> None:
+    """The accepted answers stay, and a run with the new judge is comparable with them."""
+    folder = accepted.path / "baselines/arena"
+    before = _judges(folder)
+    dry = accepted.command("arena", "rejudge", ".", "--judge=shapes:?flip=0.1", "--dry-run")
+    after_dry = _judges(folder)
+    ended = accepted.command("arena", "rejudge", ".", "--judge=shapes:?flip=0.1")
+    with Store(accepted.path / ".cepbench/store") as store:
+        noisy = prepare(
+            accepted.path, store, model=WORSE, roles={"judge": "shapes:?flip=0.1"}
+        ).judge()
+
+    assert (dry.code, ended.code) == (0, 0)
+    assert "nothing written: --dry-run" in dry.out
+    assert after_dry == before
+    assert _judges(folder) != before
+    assert noisy.verdict is not Verdict.INCOMPARABLE
+    assert noisy.difference is not None
+    assert noisy.difference < 0
+
+
+def test_rejudging_needs_a_judge_and_baselines(home: Home) -> None:
+    """One line for each mistake."""
+    write_suite(home.path, ANSWERS)
+    nothing = home.command("arena", "rejudge", ".")
+    wrong = home.command("arena", "rejudge", ".", "--judge=shapes:?flop=1")
+
+    assert (nothing.code, wrong.code) == (2, 2)
+    assert "holds no baseline of battles" in nothing.err
+    assert "unknown parameter" in wrong.err
+
+
+def test_baselines_keep_their_answers_when_rejudged(accepted: Home) -> None:
+    """Nothing but the judge changes in the file."""
+    (path,) = (accepted.path / "baselines").rglob("overall-win-rate-*.toml")
+    before = path.read_text("utf-8").splitlines()
+    accepted.command("arena", "rejudge", ".", "--judge=shapes:?tie=0.2")
+    after = path.read_text("utf-8").splitlines()
+
+    changed = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert [line.partition(" ")[0] for line in changed] == ['"judge"']
+    with Store(accepted.path / ".cepbench/store") as store:
+        key = prepare(accepted.path, store).cases["overall-win_rate"].key
+    assert read_baseline(path, key) is not None
