@@ -93,13 +93,13 @@ def shown_answers(
     Of battles whose answers are accepted, the answers that replace others. Images that reports
     show are put into the store.
     """
-    changed = _changed(evaluated) if accepted else []
+    replacing = accepted and bool(evaluated.measurement.answers)
     by_id: dict[str, Loser] = {}
-    for loser in changed or evaluated.judgement.losers:  # may be in several categories
-        by_id.setdefault(loser.sample, loser)
+    for loser in _changed(evaluated) if replacing else evaluated.judgement.losers:
+        by_id.setdefault(loser.sample, loser)  # a sample may be in several categories
     answers: list[AnswerShown] = []
     for loser in list(by_id.values())[:MOST_SAMPLES]:
-        anchor = not changed and evaluated.lost_since_anchor
+        anchor = not replacing and evaluated.lost_since_anchor
         excerpt = run.show(evaluated.case, loser.sample, anchor=anchor)
         if excerpt is not None:
             whole = len(answers) < _SHOWN_WHOLE

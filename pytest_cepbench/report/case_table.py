@@ -179,7 +179,7 @@ def answer_lines(answer: AnswerShown, most: int) -> Iterator[tuple[str, str]]:
         )
         same = bool(texts) and texts == opposing
         words = "the same texts" if same else steps_in_words(answer.opposing)
-        yield answer.opponent, printable(words, most) or "-"
+        yield printable(answer.opponent, 30), printable(words, most) or "-"
     for verdict in answer.verdicts:
         yield "verdict", printable(verdict, most)
 

@@ -78,10 +78,10 @@ def _list(roles: Iterable[str]) -> str:
 
 
 def _untold_battles(differing: Sequence[str]) -> str:
-    options = ", then with the ".join(f"{role} (--{role}=SPEC)" for role in differing)
+    options = ", then with its ".join(f"{role} (--{role}=SPEC)" for role in differing)
     return (
         f"Not the baseline's own: {_list(differing)}. What each of them costs in battles takes new "
-        f"verdicts of the judge: run again with the baseline's {options} alone."
+        f"verdicts of the judge: run again with the baseline's {options}."
     )
 
 
