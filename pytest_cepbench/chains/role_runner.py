@@ -302,7 +302,7 @@ class RoleRunner:
                 value = ImageRef(self.store.put_image(value))
             elif isinstance(value, AdmittedAnswer):
                 answer = value.store(self.store)
-                entries += answer_results(answer)
+                entries += answer_results(answer, provenance)
                 value = answer.to_json()
             entries.append(StoredResult(step.key, value, provenance | dict(reply.provenance)))
         if self.bound.warn is not None:

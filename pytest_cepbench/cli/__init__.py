@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.command_line = shlex.join(["cepbench", *words])
     try:
         # Each command is a module of its name, imported when it is called for.
-        command = f"{__name__}.{arguments.command}"
+        command = f"{__name__}.{arguments.command.replace('-', '_')}"
         return int(import_module(command).run(arguments)) if _is_whole(arguments) else 1
     except KeyboardInterrupt:  # where the command itself has nothing more to say of it
         from pytest_cepbench.cli.output import INTERRUPTED, complain
@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_whole(arguments: Namespace) -> bool:
     """Recover half-written baselines of the command; True where all are whole."""
-    if arguments.command not in ("accept", "prune", "calibrate"):
+    rejudged = arguments.command == "arena" and arguments.action == "rejudge"
+    if arguments.command not in ("accept", "prune", "calibrate") and not rejudged:
         return True
     from pytest_cepbench.cli.output import NOT_DONE, complain, tell
     from pytest_cepbench.errors import WriteError

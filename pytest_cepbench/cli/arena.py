@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pytest_cepbench.cli.arena_rejudge import rejudge
 from pytest_cepbench.cli.output import (
     MISTAKE,
     Section,
@@ -40,6 +41,8 @@ _READINGS = {
 
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
+    if arguments.action == "rejudge":
+        return rejudge(arguments)
     command: str = arguments.command_line
     content: dict[str, object]
     try:

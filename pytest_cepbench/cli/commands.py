@@ -17,10 +17,9 @@ from pytest_cepbench.cli.arguments import (
     several,
     shared,
 )
-from pytest_cepbench.models import ROLE_NAMES
 
-_ROLES = tuple(role for role in ROLE_NAMES if role != "judge")
-"""The roles that these commands can give a model; judges come from the suite alone."""
+_ROLES = ("describer", "generator", "encoder", "detector")
+"""The roles of chains, to which these commands can give a model."""
 
 _DEFAULT = "default: %(default)s"
 
@@ -317,7 +316,67 @@ _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
 )
 
+_ANSWERS_ACTIONS = (
+    Command(
+        "export",
+        "write a suite's accepted answers into one file beside its baselines, for others to battle",
+        _DAMAGED,
+        [
+            _SUITE,
+            option(
+                "--out",
+                metavar="FILE",
+                type=Path,
+                help="the file; default: answers.zip beside the suite's baselines. Of the layout "
+                "opening a folder; default: .cepbench/answers",
+            ),
+            option(
+                "--layout",
+                choices=("bundle", "opening"),
+                default="bundle",
+                help=f"one file, or a folder as OpenING's scripts read it; {_DEFAULT}",
+            ),
+            option(
+                "--name",
+                metavar="MODEL",
+                default="accepted",
+                help=f"name of the model, of the layout opening; {_DEFAULT}",
+            ),
+            option(
+                "--data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where the questions lie, of the layout opening",
+            ),
+            *_BASELINES,
+            *_STORE,
+        ],
+    ),
+    Command(
+        "import",
+        "take over answers that were exported",
+        _DAMAGED,
+        [
+            option("bundles", metavar="FILE", type=Path, nargs="+", help="what export wrote"),
+            *_STORE,
+        ],
+    ),
+)
+
 _ARENA_ACTIONS = (
+    Command(
+        "rejudge",
+        "let a suite's accepted answers be judged by another judge from now on",
+        _REFUSED,
+        [
+            _SUITE,
+            option("--judge", metavar="SPEC", help="the judge; default: the suite's own"),
+            _DRY_RUN,
+            *_BASELINES,
+            *_STORE,
+        ],
+    ),
     Command(
         "leaderboard",
         "rank the models of each file of verdicts, by win rates and by a model of pairs",
@@ -378,6 +437,29 @@ _ARENA_ACTIONS = (
 
 _STUDIED = "how far the numbers of a suite move when something else than the model changes"
 
+_JUDGE_CARD = [
+    option("verdicts", metavar="FILE", type=Path, help="verdicts of the judge"),
+    option(
+        "--people",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="verdicts of people on the same battles, in either order of the answers",
+    ),
+    several(
+        "--seen",
+        metavar="MODEL",
+        help="a model that was known while the judge was made (several allowed)",
+    ),
+    several(
+        "--repeat",
+        metavar="FILE",
+        type=Path,
+        help="verdicts of the same judge, asked again (several allowed)",
+    ),
+    option("--out", metavar="DIR", type=Path, default=Path(".cepbench/judge-cards"), help=_DEFAULT),
+]
+
 _COMMANDS = (
     Command(
         "study",
@@ -409,6 +491,18 @@ _COMMANDS = (
         "rank the models of several runs of a suite, by paired differences",
         _UNWRITTEN,
         _LEADERBOARD,
+    ),
+    Command(
+        "judge-card",
+        "measure a judge on battles that people judged: agreement, order effect, bias",
+        _UNWRITTEN,
+        _JUDGE_CARD,
+    ),
+    Command(
+        "answers",
+        "export and import the answers that were accepted",
+        _DAMAGED,
+        commands=_ANSWERS_ACTIONS,
     ),
     Command(
         "arena",

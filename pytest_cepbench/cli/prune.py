@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_cepbench.cli.baseline_files import case_of_file, kind_of
 from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, Section, complain, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
-from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.baseline import ANCHORS, SUFFIX, anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
 
@@ -107,14 +107,14 @@ def _list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineLis
             if _is_folder(folder) and any(folder.iterdir()):
                 elsewhere.append(folder.name)
         elif not _is_folder(folder):
-            left.append(f"{folder}: {_kind_of(folder)}, not a folder")
+            left.append(f"{folder}: {kind_of(folder)}, not a folder")
         else:
             baselines = {baseline_path(root, key) for key in keys[folder.name]}
             anchors = {anchor_path(root, key) for key in keys[folder.name]}
             for path in _entries(folder):
                 if path in baselines | anchors:
                     continue
-                key = _case_of(path, folder.name)
+                key = case_of_file(path, folder.name)
                 if isinstance(key, str):
                     left.append(f"{path}: {key}")
                 else:
@@ -131,32 +131,8 @@ def _entries(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _case_of(path: Path, suite: str) -> CaseKey | str:
-    """The case whose baseline a file is, or why it is none."""
-    if path.is_symlink() or not path.is_file():
-        return f"{_kind_of(path)}, not a file"
-    if path.suffix != SUFFIX:
-        return "not a baseline"
-    try:
-        table = parse_toml(read_regular(path, MOST_TEXT))
-    except (OSError, ValueError) as error:
-        return f"cannot be read as a baseline: {error}"
-    if not (isinstance(table.get("format"), int) and isinstance(table.get("case"), str)):
-        return "not a baseline: it has no format and case"
-    key = CaseKey.parse(table["case"])
-    if key.suite != suite or path.stem != key.file_stem:
-        return f"is called otherwise than the baseline of its case {table['case']!r} would be"
-    return key
-
-
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
-
-
-def _kind_of(path: Path) -> str:
-    if path.is_symlink():
-        return "a symbolic link"
-    return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
 
 
 def _page(listing: BaselineListing, root: Path) -> Section:

@@ -37,6 +37,10 @@ def unsafe(name: str) -> str | None:
             return f"{name!r} leads out of the folder: a name inside the folder is expected"
     if not name.strip() or "\0" in name:
         return f"{name!r} is no file name"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"{name!r} is no file name: it is not UTF-8"
     return None
 
 

@@ -15,9 +15,12 @@ MOST_BYTES = 2**30
 """Of a JSON file, which is read as a whole: the published ones are a hundredth of it."""
 
 
-def read_json(path: Path) -> Any:
-    """The value in a file. Raises DatasetError when it cannot be read or names a key twice."""
-    return _parse(_read(path), str(path))
+def read_json(path: Path, most: int = MOST_BYTES) -> Any:
+    """The value in a file. Raises DatasetError when it cannot be read or names a key twice.
+
+    most: largest size in bytes.
+    """
+    return _parse(_read(path, most), str(path))
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -35,9 +38,9 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield place, value
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, most: int = MOST_BYTES) -> str:
     try:
-        return read_regular(path, MOST_BYTES).decode("utf-8-sig")
+        return read_regular(path, most).decode("utf-8-sig")
     except OSError as error:
         msg = f"file {str(path)!r} cannot be read: {error.strerror}"
         raise DatasetError(msg) from error

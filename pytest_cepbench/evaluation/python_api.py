@@ -74,9 +74,9 @@ class GateOptions(TypedDict, total=False):
     encoder: Spec | Sequence[str] | Mapping[str, Spec]
     detector: Spec
     judge: Spec
-    interleaver: Spec
     writer: Spec
     editor: Spec
+    interleaver: Spec
     data: Mapping[str, str | Path]
     samples: int
     seeds: int

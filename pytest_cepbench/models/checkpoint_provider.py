@@ -59,12 +59,28 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "detectors.classes_detector:BOXES"},
         "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
     ),
-    "writer": ({}, "writes no answers here yet"),
-    "editor": ({}, "edits no images here yet"),
-    "interleaver": ({}, "answers in texts alone"),
+    "judge": (
+        {"transformers": "judges.transformers_judge:ADAPTER"},
+        "judges nothing. Give an image-text-to-text model of transformers",
+    ),
+    "writer": (
+        {"transformers": "writers.transformers_writer:ADAPTER"},
+        "writes nothing. Give an image-text-to-text model of transformers",
+    ),
+    "editor": (
+        {"diffusers": "editors.diffusers_editor:ADAPTER"},
+        "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
+    ),
+    "interleaver": (
+        {"transformers": "interleavers.emu3_interleaver:ADAPTER"},
+        "cannot be an interleaver. Give an Emu3 or a Janus, or a writer and a generator",
+    ),
 }
 """The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
 is imported alone, so that a describer binds where diffusers is not installed."""
+
+_OF_UNIFIED = (*UNIFIED_ROLES, "writer", "interleaver")
+"""Roles of a unified model that it plays with one load."""
 
 _DETECTORS = {
     "owlv2": "detectors.owl_detector:ADAPTER",
@@ -89,25 +105,23 @@ def _detect(spec: ModelSpec) -> DetectedModel:
 
 def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `registry.bind`."""
-    if role == "judge":
-        msg = (
-            f"{spec.text!r} cannot be the judge: a judge is a model behind a server, which can "
-            "serve a checkpoint too (openai:MODEL?base_url=URL&weights=FOLDER), or of your own "
-            "(python:)"
-        )
-        raise RoleError(msg)
     checkpoint = inspect_checkpoint(spec)
-    if role not in checkpoint.roles and not context.force:
+    if not _plays(checkpoint, role) and not context.force:
         raise RoleError(_wrong_role(spec, role, checkpoint))
     complete_checkpoint(spec, checkpoint)
     unified = is_unified(checkpoint.roles)
     # A describer that the user forces to draw may be unified by rules that are not known here.
     drawing = role == "generator" and "describer" in checkpoint.roles
-    if role in UNIFIED_ROLES and (unified or drawing):
+    if (unified and role in _OF_UNIFIED) or drawing:
         from pytest_cepbench.models.unified.unified_model import bind_unified
 
         return bind_unified(role, spec, checkpoint, context)
     return _adapter(spec, role, checkpoint).bind(role, spec, checkpoint, context)
+
+
+def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
+    """A model that describes can judge too, where it is named as the judge."""
+    return ("describer" if role == "judge" else role) in checkpoint.roles
 
 
 def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:
@@ -128,7 +142,8 @@ def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter
 def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
     is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
     if checkpoint.roles:
-        able = " and ".join(checkpoint.roles)
+        *others, last = checkpoint.roles
+        able = f"{', '.join(others)} or {last}" if others else last
         option = f"--{checkpoint.roles[0]}"
         return f"{is_what}, so it can be the {able}, not the {role}. Give it as {option}"
     return (

@@ -33,8 +33,8 @@ _SMALL_BYTES = 64 << 20
 overhead of each operation, which a larger batch shares and more threads do not."""
 
 _SMALL_BATCH = 32
-"""Inputs per call of a small describer on the CPU, where the spec gives no number: each token that
-it writes is a call of all its layers."""
+"""Inputs per call of a small describer or writer on the CPU, where the spec gives no number: each
+token that it writes is a call of all its layers."""
 
 
 def check_at_least(params: object, least: int, *names: str) -> None:
@@ -119,6 +119,21 @@ class TransformersParams(CheckpointParams):
         return {"backend": self.backend, "attn_implementation": self.attn_implementation}
 
 
+@dataclass(frozen=True)
+class ImageTextParams(TransformersParams):
+    """Parameters of every transformers checkpoint that reads images and texts, with those of
+    `TransformersParams`.
+
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
+    """
+
+    variant: str | None = None
+    trust_remote_code: bool = False
+    allow_unused: bool = False
+
+
 P = TypeVar("P", bound=Placement)
 
 
@@ -179,7 +194,8 @@ class Adapter(Generic[P]):
         weights = _weights_bytes(checkpoint)
         small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
         size_left_open = "batch_size" not in spec.params
-        least = _SMALL_BATCH if small and size_left_open and role == "describer" else 1
+        writes = role in ("describer", "writer")
+        least = _SMALL_BATCH if small and size_left_open and writes else 1
 
         def load() -> Model:
             bound_spinning()

@@ -51,7 +51,7 @@ class Controller:
     background_usage: usage of the run's processes outside of cases.
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
-    pytests_code: the exit code that pytest itself gave the session.
+    pytests_code: the exit code that pytest itself gave the session; None before its end.
     """
 
     context: RunContext
@@ -67,7 +67,7 @@ class Controller:
     background_usage: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
-    pytests_code: int = 0
+    pytests_code: int | None = None
 
     @cached_property
     def crashes(self) -> CrashLog:
@@ -264,10 +264,7 @@ class ExitCode:
         try:
             code = yield
         except SystemExit as leaving:  # a hook at the end of the session called sys.exit
-            worse = self._judged(config, leaving.code)
-            if worse == leaving.code:
-                raise
-            raise SystemExit(worse) from leaving
+            raise SystemExit(self._judged(config, leaving.code)) from leaving
         return self._judged(config, code)
 
     @staticmethod

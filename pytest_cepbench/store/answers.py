@@ -7,7 +7,7 @@ chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.artifacts.answer import Answer
@@ -15,20 +15,30 @@ from pytest_cepbench.store.rows import ImageRef, StoredResult
 from pytest_cepbench.store.store import Store
 
 
-def answer_results(answer: Answer) -> list[StoredResult]:
+def answer_results(answer: Answer, provenance: Mapping[str, str]) -> list[StoredResult]:
     """What is stored of an answer beside the result that made it; its images lie in the store."""
+    key = _answer_key(answer.digest)
     return [
-        StoredResult(_answer_key(answer.digest), answer.to_json()),
-        *(StoredResult(_image_key(digest), ImageRef(digest)) for digest in set(answer.images)),
+        StoredResult(key, answer.to_json(), provenance),
+        *(
+            StoredResult(_image_key(digest), ImageRef(digest), provenance)
+            for digest in sorted(set(answer.images))
+        ),
     ]
 
 
-def put_answers(store: Store, answers: Sequence[Answer]) -> None:
-    """Store answers whose images are in the store. Raises StoreFullError without space."""
+def put_answers(
+    store: Store, answers: Sequence[Answer], provenance: Mapping[str, str] | None = None
+) -> None:
+    """Store answers whose images are in the store. Raises StoreFullError without space.
+
+    provenance: as in `StoredResult`; its model keeps them from being pruned.
+    """
     by_key = {_answer_key(answer.digest): answer for answer in answers}
     missing = by_key.keys() - store.has(by_key)
     if missing:
-        store.put([result for key in sorted(missing) for result in answer_results(by_key[key])])
+        made_by = provenance or {}
+        store.put([r for key in sorted(missing) for r in answer_results(by_key[key], made_by)])
 
 
 def get_answers(store: Store, digests: Iterable[str]) -> dict[str, Answer]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.gate.baseline import Baseline, anchor_path, baseline_path, usable_baseline
+from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.answer_excerpts import (
@@ -33,6 +35,10 @@ from pytest_cepbench.suites.suite_run import (
     SuiteRun,
     sample_digest,
     short_prompt,
+)
+
+_JUDGES_ITSELF = (
+    "the judge has the weights of the model under test: judges prefer answers of their own kind"
 )
 
 
@@ -66,7 +72,11 @@ class AnswerRun(SuiteRun):
         runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
         plan = self.suite.answer_plan
         assert plan is not None
-        models = AnswerModels(self._model_pool.store, **runners)
+        recorded = self.assignments.replay
+        assert not isinstance(recorded, Replay)  # these are refused as they are opened
+        if recorded is not None:
+            recorded.check((self.dataset.whole or self.dataset).samples)
+        models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
         return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
 
     def reach(self, case: Case) -> list[list[object]]:
@@ -103,7 +113,8 @@ class AnswerRun(SuiteRun):
     @cached_property
     def _made_by(self) -> str:
         """Digest of what the answers depend on: plan, models and data set."""
-        identities = [remember(bound) for bound in self.data.models.bound]
+        models = self.data.models.bound
+        identities = [remember(bound) for bound in models] or [self.assignments.subject]
         plan = self.data.plan
         prompts = [str(plan), plan.system, plan.image, plan.edit]
         return digest_json([prompts, identities, self.suite.name, dict(self.dataset.identity)])
@@ -148,7 +159,17 @@ class AnswerRun(SuiteRun):
         measure = self.measures[case.key.metric]
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
-        return measure.measure(case, data, self._opponents_of(case), model)
+        measured = measure.measure(case, data, self._opponents_of(case), model)
+        if not measure.judged or not self._judges_itself:
+            return measured
+        return replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
+
+    @cached_property
+    def _judges_itself(self) -> bool:
+        """Whether judge and model under test have the same weights."""
+        tested = [role for role in self.assignments.gated if role in self.assignments.roles]
+        prints = {self.runner(role).bound.fingerprint for role in tested}
+        return self.runner(JUDGE).bound.fingerprint in prints
 
     def _opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers of a case; none from a file that cannot be used."""
@@ -158,8 +179,24 @@ class AnswerRun(SuiteRun):
             key = case.key
             accepted = usable_baseline(baseline_path(self._baselines, key), key)
             anchor = usable_baseline(anchor_path(self._baselines, key), key)
-            self._opponents[str(key)] = CaseOpponents(_answers_of(accepted), _answers_of(anchor))
+            opponents = CaseOpponents(_answers_of(accepted), _answers_of(anchor))
+            self._import_answers(opponents)
+            self._opponents[str(key)] = opponents
         return self._opponents[str(case.key)]
+
+    def _import_answers(self, opponents: CaseOpponents) -> None:
+        """Take over accepted answers that the store lacks from the bundle beside the baselines.
+
+        Raises StoreError for a bundle that cannot be used.
+        """
+        assert self._baselines is not None
+        bundle = self._baselines / self.suite.name / BUNDLE
+        sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
+        wanted = {digest for side in sides for digest in side.answers.values()} - {""}
+        store = self._model_pool.store
+        missing = wanted - get_answers(store, wanted).keys() if wanted else set()
+        if missing and bundle.exists():
+            import_bundle(bundle, store, missing)
 
     def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         measure, plan = self.measures[case.key.metric], self.data.plan

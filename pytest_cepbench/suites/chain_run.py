@@ -9,6 +9,7 @@ from functools import cached_property
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
 from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.cases import Case
@@ -45,6 +46,7 @@ class ChainRun(SuiteRun):
         )
         models = ChainModels(describer, generator, self._model_pool.store)
         replay = self.assignments.replay
+        assert not isinstance(replay, RecordedAnswers)  # these are refused as they are opened
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
         return ChainData(self.dataset, self.suite.plans, models, self.runner, replay)

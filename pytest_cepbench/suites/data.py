@@ -14,6 +14,7 @@ from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
+from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
@@ -28,6 +29,7 @@ LOADERS: Mapping[str, Loader] = {
     "geneval": load_geneval,
     "mme": load_mme,
     "mmgenbench": load_mmgenbench,
+    "opening": load_opening,
     "sdp": load_pairs,
     "shapes": load_shapes,
     "shapes-arena": load_shapes_arena,

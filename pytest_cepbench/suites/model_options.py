@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from pytest_cepbench.datasets.replay import Replay, open_replay
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+from pytest_cepbench.datasets.replay import (
+    ANSWER_LAYOUTS,
+    Replay,
+    choose_layout,
+    open_answers,
+    open_replay,
+)
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
@@ -64,11 +71,12 @@ class RoleChoices:
         """
         if self.model_spec is None or self.model_spec.scheme != REPLAY:
             return None
-        wrong = [f"--{role}" for role in ("describer", "generator") if role in self.roles]
+        growers = ("describer", "generator", "writer", "editor", "interleaver")
+        wrong = [f"--{role}" for role in growers if role in self.roles]
         if self.role is not None:
             wrong.append("--cep-role")
         if wrong:
-            msg = f"--model={self.model} brings its chains with it: drop {wrong[0]}"
+            msg = f"--model={self.model} brings its results with it: drop {wrong[0]}"
             raise SpecError(msg)
         return self.model
 
@@ -83,6 +91,27 @@ class RoleChoices:
             return None
         params = dict(spec.params)
         return open_replay(spec.target, params.pop("layout", None), params)
+
+    @cached_property
+    def answers(self) -> RecordedAnswers | None:
+        """The interleaved answers made elsewhere, where they are what is under test.
+
+        Raises as `chains`.
+        """
+        spec = self.model_spec
+        if self.replay is None or spec is None:
+            return None
+        params = dict(spec.params)
+        return open_answers(spec.target, params.pop("layout", None), params)
+
+    @cached_property
+    def recorded(self) -> Replay | RecordedAnswers | None:
+        """The chains or answers made elsewhere, whichever they are. Raises as `chains`."""
+        spec = self.model_spec
+        if self.replay is None or spec is None:
+            return None
+        layout = choose_layout(spec.target, spec.params.get("layout"))
+        return self.answers if layout in ANSWER_LAYOUTS else self.chains
 
     @cached_property
     def played(self) -> tuple[RoleName, ...]:

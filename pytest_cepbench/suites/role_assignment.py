@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.errors import (
     MissingDependencyError,
@@ -47,7 +48,7 @@ class Assignments:
     gated: the role under test, both of a unified model, or "replay" where the chains were made
     elsewhere.
     subject: the spec of what is under test.
-    replay: the chains that were made elsewhere.
+    replay: the chains or answers that were made elsewhere.
     spare: models that were named for roles that no chain or metric needs; a user's own test may
     call them.
     """
@@ -55,7 +56,7 @@ class Assignments:
     roles: Mapping[str, RoleAssignment]
     gated: tuple[str, ...]
     subject: str
-    replay: Replay | None = None
+    replay: Replay | RecordedAnswers | None = None
     spare: Mapping[str, RoleAssignment] = field(default_factory=dict)
 
     @property
@@ -73,11 +74,11 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
     the suite does not have.
     """
-    named = _named(suite, choices)
+    named = named_models(suite, choices)
     specs = {name: _expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
-    return _assign(suite, choices, named, needed), measures
+    return _assign(suite, choices, named, needed, choices.chains), measures
 
 
 def assign_answer_models(
@@ -86,14 +87,16 @@ def assign_answer_models(
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
     choices = replace(choices, preferred=_TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
-    named = _named(suite, choices)
-    needed: list[str] = [*_answering(suite, named, choices)]
+    named = named_models(suite, choices)
+    needed: list[str] = []
+    if choices.replay is None:
+        needed += _answering(suite, named, choices)
     if any(measure.judged for measure in measures.values()):
         needed.append(JUDGE)
-    return _assign(suite, choices, named, needed), measures
+    return _assign(suite, choices, named, needed, choices.answers), measures
 
 
-def _named(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
+def named_models(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
     """The models that the user or the suite names, by the name of the role."""
     source = f"suite {suite.name}"
     return {
@@ -107,6 +110,7 @@ def _assign(
     choices: RoleChoices,
     named: Mapping[str, RoleAssignment],
     needed: Sequence[str],
+    replay: Replay | RecordedAnswers | None,
 ) -> Assignments:
     """The needed roles with their models, and which of them are under test."""
     known = {name: _expand_preset(suite, assignment) for name, assignment in named.items()}
@@ -131,7 +135,7 @@ def _assign(
     roles = {name: known[name] for name in needed}
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
-    return Assignments(roles, gated, subject, choices.chains, spare)
+    return Assignments(roles, gated, subject, replay, spare)
 
 
 def check_installed(suite: Suite, assignments: Assignments) -> None:

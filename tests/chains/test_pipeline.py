@@ -139,6 +139,35 @@ def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(writer: Exec
     assert kept == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "alone"),
+    [
+        ([0.0004] * 8, 8),
+        ([0.0006] * 8, 1),
+        ([0.0001, 0.0001, 0.0014] + [0.0] * 5, 3),
+        ([0.0001, 0.0001, 0.0012] + [0.0004] * 5, 8),
+    ],
+    ids=["quick", "slow", "slow from the third on", "quick on average"],
+)
+def test_threads_read_what_takes_half_a_millisecond_each(
+    seconds: Sequence[float], alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that asks reads until the mean is above it; then the threads read the rest."""
+    clock = [100.0]
+    readers = []
+
+    def read(item: int) -> int:
+        readers.append(threading.get_ident())
+        if len(readers) <= alone:
+            clock[0] += seconds[item]
+        return item
+
+    monkeypatch.setattr("pytest_cepbench.chains.pipeline.time.perf_counter", lambda: clock[0])
+    assert read_all(range(8), read) == list(range(8))
+    here = threading.get_ident()
+    assert [reader == here for reader in readers] == [True] * alone + [False] * (8 - alone)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.002], ids=["quick", "slow"])
 def test_reading_all_keeps_order_and_exceptions(seconds: float) -> None:
     """Each item has its value or what went wrong in its place, on threads or not."""

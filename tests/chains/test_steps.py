@@ -92,7 +92,7 @@ def test_both_roles_of_a_unified_model_can_be_remembered() -> None:
         ("[]", "names no role"),
         ("3", "Expected `object`"),
         (json.dumps([STEP, STEP]), "names describer, describer"),
-        (json.dumps(STEP | {"role": "interleaver"}), "interleaver"),
+        (json.dumps(STEP | {"role": "painter"}), "painter"),
         (json.dumps(STEP | {"more": 1}), "unknown field `more`"),
         (json.dumps({k: v for k, v in STEP.items() if k != "adapter"}), "`adapter`"),
         (json.dumps(STEP | {"seeded": "yes"}), "Expected `bool`"),

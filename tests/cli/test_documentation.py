@@ -18,6 +18,7 @@ ACCEPTING = PAGE.with_name("accepting.md")
 STORE = PAGE.with_name("store.md")
 DOCTOR = PAGE.with_name("doctor.md")
 LEADERBOARDS = PAGE.with_name("leaderboards.md")
+JUDGES = PAGE.with_name("judges.md")
 
 
 def options(command: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -64,6 +65,13 @@ def test_every_option_of_a_leaderboard_is_documented(
     section = text.partition(f"\n## `cepbench {command}`\n")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
     assert sorted(listed) == sorted(options(command.split(), capsys))
+
+
+def test_every_option_of_a_judges_card_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table of its section has all of its options, and no other."""
+    section = JUDGES.read_text(encoding="utf-8").partition("\n## `cepbench judge-card`\n")[2]
+    listed = re.findall(r"^\| `(--[a-z-]+)", section.partition("\n## ")[0], re.MULTILINE)
+    assert sorted(listed) == sorted(options(["judge-card"], capsys))
 
 
 def test_every_study_has_a_section() -> None:

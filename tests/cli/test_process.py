@@ -62,7 +62,6 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.cli.commands",
         "pytest_cepbench.errors",
-        "pytest_cepbench.models",
     }
 
 

@@ -8,6 +8,7 @@ import inspect
 import re
 import tomllib
 from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -15,20 +16,42 @@ import pytest
 import pytest_cepbench
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.chains import ChainPlan, Modality
+from pytest_cepbench.datasets.replay import ANSWER_LAYOUTS, LAYOUTS
 from pytest_cepbench.datasets.shapes import Degradation
+from pytest_cepbench.datasets.shapes.arena import (
+    CRITERIA,
+    TASKS,
+    TRUTH_VERSION,
+    VOCABULARY,
+    WEIGHTS,
+    AnswerDegradation,
+    WriterDegradation,
+)
+from pytest_cepbench.datasets.shapes.arena import grammar as arena_grammar
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams, ServerParams
+from pytest_cepbench.models.api import endpoint
+from pytest_cepbench.models.api.endpoint import (
+    ChatParams,
+    ImageParams,
+    JudgeParams,
+    ServerParams,
+)
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
+from pytest_cepbench.models.editors.diffusers_editor import EditorParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
+from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverParams
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.registry import SCHEMES
-from pytest_cepbench.models.unified.unified_model import UnifiedParams
+from pytest_cepbench.models.rule_based import JudgeKnobs
+from pytest_cepbench.models.unified.drawing import UnifiedParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -45,12 +68,16 @@ from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, co
 
 REFERENCE = DOCS / "reference.md"
 MODELS = DOCS / "models.md"
+SUITES = DOCS / "suites.md"
 API_MODELS = DOCS / "api-models.md"
+JUDGES = DOCS / "judges.md"
 
 _PARAMETERS = (
     DescriberParams,
     GeneratorParams,
+    EditorParams,
     UnifiedParams,
+    InterleaverParams,
     TransformersEncoderParams,
     EncoderParams,
     TimmEncoderParams,
@@ -61,14 +88,23 @@ _PARAMETERS = (
     ServerParams,
     ChatParams,
     ImageParams,
+    JudgeParams,
+    LocalJudgeParams,
+    endpoint.InterleaverParams,
     Degradation,
+    AnswerDegradation,
+    JudgeKnobs,
 )
 
 # Of the examples' own models and of the placeholders that stand for a parameter.
 _EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams"}
 
 # Of preset: and replay:, which are no models by themselves.
-_SCHEME_PARAMETERS = {"model", "layout"}
+_SCHEME_PARAMETERS = {
+    *("model", "layout"),
+    *(name for layout in LAYOUTS.values() for name in layout.params),
+    *(name for layout in ANSWER_LAYOUTS.values() for name in layout.params),
+}
 
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
@@ -76,6 +112,7 @@ _FOREIGN_OPTIONS = {
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
+    "--people", "--seen", "--repeat",  # of cepbench judge-card
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",
@@ -127,7 +164,7 @@ def test_schemes_of_specs_are_documented() -> None:
 
 def test_short_options_are_documented() -> None:
     """The reference names every short option."""
-    (line,) = re.findall(r"^Short names: (.*?)\.", REFERENCE.read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^Short names: (.*?)\.", REFERENCE.read_text(), re.MULTILINE | re.DOTALL)
 
     assert re.findall(r"`--(\w+)`", line) == [option.name for option in OPTIONS if option.short]
 
@@ -160,7 +197,9 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
     [
         ("Describers", 0, DescriberParams),
         ("Generators", 0, GeneratorParams),
+        ("Editors", 1, EditorParams),
         ("Unified models", 0, UnifiedParams),
+        ("Interleavers", 0, InterleaverParams),
         ("Encoders", 0, TransformersEncoderParams),
         ("Encoders", 1, EncoderParams),
         ("Encoders", 2, TimmEncoderParams),
@@ -169,6 +208,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
         ("The rule-based models: `shapes:`", 0, Degradation),
+        ("The rule-based models: `shapes:`", 2, JudgeKnobs),
         ("Parameters", 0, ServerParams),
         ("Parameters", 1, ChatParams),
         ("Parameters", 2, ImageParams),
@@ -183,6 +223,26 @@ def test_parameters_are_documented_with_their_defaults(
     defaults = {field.name: _default(field.default) for field in fields}
 
     assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
+
+
+def test_parameters_of_judges_are_documented() -> None:
+    """All of a local judge on the page on judges, and of a served one what others do not have."""
+    (local,) = tables(JUDGES, "Local checkpoints")
+    (served,) = tables(API_MODELS, "Judges")
+    shared = {field.name for field in dataclasses.fields(ChatParams)}
+
+    for rows, kind, elsewhere in ((local, LocalJudgeParams, set()), (served, JudgeParams, shared)):
+        fields = [field for field in dataclasses.fields(kind) if field.name not in elsewhere]
+        defaults = {field.name: _default(field.default) for field in fields}
+        assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
+
+
+def test_prompts_of_judges_are_documented() -> None:
+    """The table has every prompt, with the wording of its ties."""
+    (rows,) = tables(JUDGES, "Prompts")
+    phrases = {name: prompt.phrases["Tie(A)"] for name, prompt in JUDGE_PROMPTS.items()}
+
+    assert dict(zip(column(rows), column(rows, 2), strict=True)) == phrases
 
 
 def _default(value: object) -> str:
@@ -248,12 +308,18 @@ def test_metrics_and_failures_are_documented() -> None:
     assert set(column(failures)) == FAILURE_KINDS
 
 
+def _structs_in(hint: Any) -> list[type]:
+    """The table of an optional one."""
+    args = get_args(hint)
+    return [arg for arg in args if arg is not type(None)] if type(None) in args else []
+
+
 def test_suite_keys_are_documented() -> None:
     """The table of suite.toml has every key, and only keys."""
     keys, settings, options = tables(REFERENCE, "suite.toml")
     known = set()
     for field in msgspec.structs.fields(SuiteTable):
-        inner = field.type
+        inner = next(iter(_structs_in(field.type)), field.type)
         if inspect.isclass(inner) and issubclass(inner, msgspec.Struct):
             known |= {f"{field.name}.{sub.name}" for sub in msgspec.structs.fields(inner)}
         elif field.name in _TABLES_BY_NAME:
@@ -274,10 +340,56 @@ def test_suite_keys_are_documented() -> None:
     }
     assert [(column([row], 0)[0], column([row], 1)[0]) for row in options] == [
         (loader, name)
-        for loader in ("shapes", "shapes-tasks", "folder", "mme", "mmgenbench", "sdp", "geneval")
+        for loader in (
+            "shapes",
+            "shapes-tasks",
+            "shapes-arena",
+            "folder",
+            "mme",
+            "mmgenbench",
+            "sdp",
+            "geneval",
+            "opening",
+        )
         for name in inspect.signature(LOADERS[loader]).parameters
         if name != "path"
     ]
+
+
+def test_knobs_of_answers_are_documented_with_their_roles() -> None:
+    """Those that interleaver and writer have besides the knobs of every scene."""
+    rows = tables(MODELS, "The rule-based models: `shapes:`")[1]
+    writers, all_knobs = (
+        [field.name for field in dataclasses.fields(kind)]
+        for kind in (WriterDegradation, AnswerDegradation)
+    )
+    own = [name for name in all_knobs if name not in Degradation.__dataclass_fields__]
+
+    assert [(column([row])[0], row[1], row[2]) for row in rows] == [
+        (name, "0", "both" if name in writers else "interleaver") for name in own
+    ]
+
+
+def test_the_arena_is_documented_as_it_is() -> None:
+    """Its categories, its criteria with their weights, its grammar, and the names of both."""
+    (categories,) = tables(SUITES, "The arena of shapes")
+    (criteria,) = tables(SUITES, "Truth")
+    page = SUITES.read_text(encoding="utf-8")
+    lines = [line.split() for line in page.splitlines()]
+    rules = [
+        line.split()
+        for line in (arena_grammar.__doc__ or "").splitlines()
+        if line.startswith("    ")
+    ]
+
+    assert column(categories) == list(TASKS)
+    assert [(row[0], float(row[1])) for row in criteria] == list(
+        zip(CRITERIA, WEIGHTS, strict=True)
+    )
+    assert rules
+    assert [rule for rule in rules if rule not in lines] == []
+    assert f"`{TRUTH_VERSION}`" in page
+    assert f"{len(VOCABULARY)} words" in page
 
 
 def test_baseline_fields_are_documented() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
+from pytest_cepbench.gate.compare import verdict_of
 from tests.gate.build import MODEL, SCORES, Scores, accepted, bell, drifted, measured, scored
 
 ONE_MODEL = {"model": MODEL}
@@ -53,6 +54,31 @@ def test_every_row_of_the_table(
         Verdict.REGRESSED: mean < -0.01 and judgement.high < 0,
         Verdict.INCONCLUSIVE: judgement.low <= -0.01 and not (mean < -0.01 and judgement.high < 0),
     }[verdict]
+
+
+@pytest.mark.parametrize(
+    ("difference", "low", "high", "verdict"),
+    [
+        (0.02, 0.010001, 0.03, Verdict.IMPROVED),
+        (0.02, 0.01, 0.03, Verdict.HELD),
+        (0.02, 0.0100004, 0.03, Verdict.HELD),
+        (0.0, -0.009999, 0.01, Verdict.HELD),
+        (0.0, -0.01, 0.01, Verdict.INCONCLUSIVE),
+        (0.0, -0.0099996, 0.01, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, -0.000001, Verdict.REGRESSED),
+        (-0.01, -0.02, -0.000001, Verdict.INCONCLUSIVE),
+        (-0.0100004, -0.02, -0.000001, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, 0.0, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, -0.0000004, Verdict.INCONCLUSIVE),
+        (0.02, None, 0.03, Verdict.INCONCLUSIVE),
+        (0.02, 0.010001, None, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_what_lies_exactly_at_the_tolerance_is_not_beyond_it(
+    difference: float, low: float | None, high: float | None, verdict: Verdict
+) -> None:
+    """A bound decides where it is past the tolerance by a millionth, not where it equals it."""
+    assert verdict_of(difference, low, high, 0.01) is verdict
 
 
 def test_a_drop_that_matters_and_is_no_noise_is_both() -> None:
@@ -108,7 +134,7 @@ def test_the_same_model_on_another_processor_holds() -> None:
         "the same scores, within 0.001000" in statement for statement in judgement.statements
     )
     others = (
-        _judged([*moved, -0.0011], now=ONE_MODEL),
+        _judged([*moved, -0.001001], now=ONE_MODEL),
         _judged(moved, Policy(tolerance=0.0), now=ONE_MODEL),
         _judged(moved),
     )
@@ -140,10 +166,11 @@ def test_noninferiority_has_the_same_table() -> None:
 
 def test_the_smallest_drop_that_can_be_seen_is_said() -> None:
     """It is above the tolerance, falls with the number of samples, and is absent without spread."""
-    few, many = (_judged(bell(n, 0.0, 0.05)).visible for n in (25, 400))
+    two, few, many = (_judged(bell(n, 0.0, 0.05)).visible for n in (2, 25, 400))
+    assert two is not None
     assert few is not None
     assert many is not None
-    assert few > many > 0.01
+    assert two > few > many > 0.01
     assert _judged([0.0] * 50).visible is None
 
 
@@ -203,6 +230,13 @@ def test_seeds_of_a_single_sample_are_one_unit(differences: list[float]) -> None
     judgement = _judged(differences, clusters=clusters)
     assert (judgement.units, judgement.visible) == (1, None)
     assert judgement.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_single_unit_shows_no_drop_however_large_its_scores_are() -> None:
+    """Of hundreds of billions, the last bits differ by more than scores of other units do."""
+    differences = [3e11, -1e11, 1e11 / 3]
+    judgement = _judged(differences, clusters={f"s{i:04d}": "x" for i in range(3)})
+    assert (judgement.units, judgement.visible) == (1, None)
 
 
 @given(SCORES, SCORES)

@@ -52,11 +52,20 @@ def test_accepting_near_chance(value: float, refused: bool, warned: bool) -> Non
     assert why_not_accepted(accepted(_at(value))) is None  # no floor is known
 
 
-@pytest.mark.parametrize(("value", "refused"), [(0.049, True), (0.051, False)])
+@pytest.mark.parametrize(("value", "refused"), [(0.049999, True), (0.05, False)])
 def test_a_twentieth_of_the_range_is_the_least_accepted(value: float, *, refused: bool) -> None:
-    """Of a range from 0 to 1, on either side of the limit."""
+    """Of a range from 0 to 1; what is refused is remarked on where it is compared all the same."""
     record = accepted(_at(value, floor=0.0))
+    assert record.value == value
     assert (why_not_accepted(record) is not None) is refused
+    candidate = _at(value, floor=0.0, model=OTHER)
+    assert len(judge(candidate, record, Policy()).warnings) == (2 if refused else 0)
+
+
+@pytest.mark.parametrize(("value", "warned"), [(0.249999, True), (0.25, False)])
+def test_a_quarter_of_the_range_is_the_least_without_a_remark(value: float, warned: bool) -> None:
+    """Of a range from 0 to 1, a millionth apart."""
+    assert bool(list(remarks_on_accepting(accepted(_at(value, floor=0.0))))) is warned
 
 
 def test_all_at_the_ceiling_is_remarked_on_and_accepted() -> None:
@@ -66,7 +75,9 @@ def test_all_at_the_ceiling_is_remarked_on_and_accepted() -> None:
     assert list(remarks_on_accepting(perfect)) == [
         "every sample is at the best there is, 1: drops are seen, gains are not"
     ]
-    nearly = accepted(measured(scored([1.0, 1.0, 0.99]), floor=0.5))
+    rounding = accepted(measured(scored([1.0, 1.0, 0.999999]), floor=0.5))
+    assert list(remarks_on_accepting(rounding)) == list(remarks_on_accepting(perfect))
+    nearly = accepted(measured(scored([1.0, 1.0, 0.999998]), floor=0.5))
     assert not list(remarks_on_accepting(nearly))
     failures = measured(scored([0.0] * 4), higher_is_better=False, shares=True)
     assert not list(remarks_on_accepting(accepted(failures)))
@@ -135,9 +146,11 @@ def test_a_baseline_without_a_floor_is_seen_with_that_of_the_measurement() -> No
     [
         (0.0, True, 0.01, Verdict.INCONCLUSIVE),
         (0.005, True, 0.01, Verdict.INCONCLUSIVE),
-        (0.02, True, 0.01, Verdict.HELD),
+        (0.01, True, 0.01, Verdict.INCONCLUSIVE),
+        (0.010001, True, 0.01, Verdict.HELD),
         (1.0, False, 0.0, Verdict.INCONCLUSIVE),
-        (0.995, False, 0.01, Verdict.INCONCLUSIVE),
+        (0.99, False, 0.01, Verdict.INCONCLUSIVE),
+        (0.989999, False, 0.01, Verdict.HELD),
         (0.0, False, 0.0, Verdict.HELD),
     ],
 )

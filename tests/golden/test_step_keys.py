@@ -74,6 +74,8 @@ class Judge:
 def _write_checkpoints(folder: Path) -> None:
     for name, config in CONFIGS.items():
         write_checkpoint(folder / name, config)
+    chat = write_checkpoint(folder / "chat", LLAVA)
+    (chat / "chat_template.jinja").write_text("{{ messages }}")
     write_pipeline(folder / "diffusion")
     write_checkpoint(
         folder / "clip",
@@ -124,11 +126,19 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("generator", "openai:m?revision=1"),
     ("generator", "openai:m?revision=1&size=64x64"),
     ("judge", "openai:m?revision=1"),
+    ("judge", "openai:m?revision=1&prompt=opening-gpt&max_pixels=262144"),
+    ("judge", "chat?device=cpu"),
+    ("judge", "chat?device=cpu&prompt=opening-intjudge&max_pixels=262144&system_prompt=be brief"),
     ("describer", "shapes:"),
     ("describer", "shapes:?miss=0.1"),
     ("generator", "shapes:"),
     ("encoder", "shapes:"),
     ("detector", "shapes:"),
+    ("interleaver", "shapes:"),
+    ("interleaver", "shapes:?miss=0.1&drift=1&stop=0.05"),
+    ("writer", "shapes:"),
+    ("judge", "shapes:"),
+    ("judge", "shapes:?flip=0.1"),
     ("describer", "python:golden_models:Describer"),
     ("describer", "python:golden_models:Describer?mood=brisk"),
     ("judge", "python:golden_models:Judge"),

@@ -23,7 +23,10 @@ TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "voca
 def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
     """The header of a run needs the architecture; the choice of the role needs the roles."""
     detection = detect(parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA))))
-    assert (detection.what, detection.roles) == ("LlavaForConditionalGeneration", ("describer",))
+    assert (detection.what, detection.roles) == (
+        "LlavaForConditionalGeneration",
+        ("describer", "writer"),
+    )
     assert detection.because
 
 
@@ -38,7 +41,9 @@ def test_a_wrong_role_is_refused_with_the_right_one(
 ) -> None:
     """The message must say what the model is, what it can be, and which option to give it to."""
     spec = parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA)))
-    with pytest.raises(RoleError, match=f"can be the describer, not the {role}.*--describer"):
+    with pytest.raises(
+        RoleError, match=f"can be the describer or writer, not the {role}.*--describer"
+    ):
         bind(spec, role, context)
 
 

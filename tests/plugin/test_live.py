@@ -20,6 +20,7 @@ from pytest_cepbench.plugin.terminal.live import (
     progress_lines,
     read_snapshots,
 )
+from pytest_cepbench.plugin.terminal.screen import width_of
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import Terminal, pytest_on, wait_for
 
@@ -213,15 +214,16 @@ def test_a_line_says_how_far_a_case_is() -> None:
     assert progress_lines([], 120) == []
 
 
-def test_a_long_name_is_cut_before_what_changes() -> None:
+@pytest.mark.parametrize(("columns", "name"), [(160, 82), (100, 24), (40, 24)])
+def test_a_long_name_is_cut_before_what_changes(columns: int, name: int) -> None:
     """Figures stay on a narrow terminal; what a data set calls its parts cannot move the cursor."""
     named = replace(NOW, case="sdp \x1b[2J漢" + "字" * 80 + " MCD")
-    (line,) = progress_lines([named], 100)
+    (line,) = progress_lines([named], columns)
     assert line.startswith(r"gw0 sdp \x1b[2J漢字")
-    assert line.endswith(
-        "5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left"
-    )
+    figures = "    5/100 samples  generation 3 of 6, describer  12.3 steps/s  1 h 2 min left"
+    assert line.endswith(figures)
     assert "\x1b" not in line
+    assert width_of(line.removesuffix(figures)) in (name - 1, name)  # no half of a character
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,8 @@ def test_a_part_of_the_samples_is_gated_by_a_part_of_the_chains(photos: Project)
 @pytest.mark.parametrize(
     ("arguments", "pieces"),
     [
-        ([REPLAY, "--generator=shapes:"], ["brings its chains with it: drop --generator"]),
-        ([REPLAY, "--cep-role=generator"], ["brings its chains with it: drop --cep-role"]),
+        ([REPLAY, "--generator=shapes:"], ["brings its results with it: drop --generator"]),
+        ([REPLAY, "--cep-role=generator"], ["brings its results with it: drop --cep-role"]),
         (
             ["--generator=replay:made"],
             ["'replay:made': chains made elsewhere are given with --mod"],

@@ -77,6 +77,22 @@ def test_lines_stand_below_and_are_cut_to_the_terminal() -> None:
     assert terminal.rows[:3] == ["above", "test_a.py ..", ""]
 
 
+def test_lines_are_shown_and_taken_away_at_once() -> None:
+    """They do not wait for what pytest writes next."""
+    terminal = Terminal(COLUMNS, ROWS)
+    with _file(terminal) as file:
+        writer = TerminalWriter(file)
+        writer.write("test_a.py ", flush=True)
+        block = Block(writer, os.dup(terminal.side))
+        for shown in (["one", "two"], ["three"], []):
+            block.show(shown)
+            terminal.settle()
+            rows = [row.rstrip() for row in terminal.rows[: len(shown) + 2]]
+            assert rows == ["test_a.py", *shown, ""]
+        block.close()
+    terminal.finish()
+
+
 def test_width_counts_columns_of_a_terminal() -> None:
     """Wide characters take two columns, marks above letters none; a cut never exceeds its width."""
     assert width_of("a漢é") == 4

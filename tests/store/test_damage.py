@@ -194,6 +194,19 @@ def test_rebuilding_steps_over_gaps(root: Path, index: Path) -> None:
         assert note.startswith(f"index: {len(RESULTS)} results saved")
 
 
+@pytest.mark.parametrize(
+    ("kept", "gap", "saved"),
+    [(0, 9500, len(RESULTS)), (0, 9999, 0), (1, 10_000, len(RESULTS)), (1, 10_499, 1)],
+)
+def test_rebuilding_ends_after_ten_thousand_numbers_without_a_row(
+    index: Path, kept: int, gap: int, saved: int
+) -> None:
+    """A damaged table has no known end: twenty reads of 500 that find nothing count as one."""
+    with closing(sqlite3.connect(index)) as connection, connection:
+        connection.execute("UPDATE results SET rowid = rowid + ? WHERE rowid > ?", (gap, kept))
+    assert rebuild(index, inode(index))[0] == saved
+
+
 def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
     """A second process that found the same damage leaves the new file where it is."""
     with Store(root) as store:

@@ -163,11 +163,13 @@ def test_a_live_store_that_is_damaged_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "own", (tmp_path / "live",))
 
 
-def test_another_format_is_refused(tmp_path: Path, shared: Path) -> None:
-    """What a newer version wrote is not guessed at."""
+@pytest.mark.parametrize("version", [2, 0x1000001, -1])
+def test_another_format_is_refused(tmp_path: Path, shared: Path, version: int) -> None:
+    """What a newer version wrote is not guessed at; all four bytes of the number count."""
     with database(shared) as connection:
-        connection.execute("PRAGMA user_version=2")
-    with pytest.raises(StoreVersionError, match=r"--cep-shared.*has format 2, this version reads"):
+        connection.execute(f"PRAGMA user_version={version}")
+    expected = f"--cep-shared.*has format {version}, this version reads"
+    with pytest.raises(StoreVersionError, match=expected):
         Store(tmp_path / "own", (shared,))
 
 

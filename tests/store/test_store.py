@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -153,6 +154,12 @@ def aged(path: Path, text: str) -> Path:
     path.write_text(text)
     os.utime(path, (1_000_000_000, 1_000_000_000))
     return path
+
+
+def test_a_mistake_in_a_query_is_not_blamed_on_the_store(store: Store) -> None:
+    """It is a bug of this package: another folder would not help."""
+    with pytest.raises(sqlite3.ProgrammingError):
+        store.index.read("SELECT * FROM results WHERE key = ?")
 
 
 def test_a_files_digest_is_remembered(store: Store, tmp_path: Path) -> None:

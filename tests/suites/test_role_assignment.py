@@ -248,13 +248,13 @@ def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:
     [
         (
             {"roles": {"describer": "shapes:"}},
-            "--model=replay:made brings its chains .*--describer",
+            "--model=replay:made brings its results .*--describer",
         ),
         (
             {"roles": {"generator": "shapes:"}},
-            "--model=replay:made brings its chains .*--generator",
+            "--model=replay:made brings its results .*--generator",
         ),
-        ({"role": "generator"}, "--model=replay:made brings its chains with it: drop --cep-role"),
+        ({"role": "generator"}, "--model=replay:made brings its results with it: drop --cep-role"),
         ({"model": "shapes:", "roles": {"generator": "replay:made"}}, "are given with --model"),
         ({"model": "shapes:", "encoders": {"cross": "replay:made"}}, "are given with --model"),
     ],

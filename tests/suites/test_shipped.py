@@ -9,8 +9,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.mme import CATEGORIES
+from pytest_cepbench.datasets.opening.task_names import MULTI_STEP
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
+from pytest_cepbench.store.answer_bundle import BUNDLE
 from pytest_cepbench.suites import (
     Case,
     RoleChoices,
@@ -18,9 +20,11 @@ from pytest_cepbench.suites import (
     list_cases,
     load_data,
     load_suite,
+    prepare_suite,
 )
 from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, divide_alpha
 from pytest_cepbench.suites.measures.base import readers_of
+from pytest_cepbench.suites.role_assignment import assign_answer_models
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -33,8 +37,14 @@ FILES = sorted(path.relative_to(SUITES).as_posix() for path in SUITES.glob("*/*.
 WORLDS = ("shapes", "instrument")
 """Folders of the suites over generated scenes: trained models, and rule-based ones."""
 
+ANSWERS = ("arena/instrument.toml", "opening/gold.toml", "opening/suite.toml")
+"""Suites of interleaved answers."""
+
+CHAINS = [file for file in FILES if file not in ANSWERS]
+
 BUILT_IN = {
     "geneval/suite.toml",
+    "arena/instrument.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
 }
 
@@ -58,10 +68,38 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 13
+    assert len(set(names.values())) == len(FILES) == 16
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", ANSWERS)
+def test_every_metric_of_answers_can_be_made(file: str) -> None:
+    """With a model in each role each has a measure, and only who answers and judges is needed."""
+    suite = load_suite(SUITES / file)
+    choices = RoleChoices(model="shapes:", role="interleaver", roles={"judge": "shapes:"})
+    assignments, measures = assign_answer_models(suite, choices)
+    assert list(measures) == list(suite.table.metrics)
+    assert list(assignments.roles) == ["interleaver", "judge"]
+    assert assignments.gated == ("interleaver",)
+
+
+def test_every_case_of_the_arena_ships_a_baseline() -> None:
+    """Each has been accepted, and the accepted answers lie beside them in one file."""
+    suite = load_suite(SUITES / "arena/instrument.toml")
+    prepared = prepare_suite(suite, load_data(suite, {}), RoleChoices())
+    check_names(suite, prepared.cases)
+    folder = BASELINES / suite.name
+    shipped = [tomllib.loads(path.read_text())["case"] for path in folder.glob("*.toml")]
+    assert sorted(shipped) == sorted(str(case.key) for case in prepared.cases)
+    assert (folder / BUNDLE).is_file()
+
+
+def test_opening_groups_the_tasks_of_several_steps() -> None:
+    """The group of the suite's file is the list that goes with the data set."""
+    suite = load_suite(SUITES / "opening/suite.toml")
+    assert tuple(suite.table.groups["multi-step"]) == MULTI_STEP
+
+
+@pytest.mark.parametrize("file", CHAINS)
 def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
     """With a model in each role the settings fit the chains, and no role lacks a model."""
     suite = load_suite(SUITES / file)
@@ -145,7 +183,7 @@ def _shares(file: str) -> dict[str, float]:
     return {name: share / 0.05 for name, share in divide_alpha(sharing).items()}
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", CHAINS)
 def test_what_a_suite_says_of_its_cases_is_about_cases(file: str) -> None:
     """Primary cases and rules of single ones name what is there, and some can fail a run."""
     assert sum(_shares(file).values()) == pytest.approx(1.0)

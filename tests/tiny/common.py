@@ -26,17 +26,26 @@ CHAT_TEMPLATE = (
 )
 
 
-def word_tokenizer(special: Sequence[str] = SPECIAL, **named: str) -> Any:
-    """A word-level tokenizer over WORDS: written by hand, since trained vocabularies differ from
+JUDGE_WORDS = (
+    *WORDS, "A", "B", "Tie", "(A", "(B", "Tie(A", "Tie(B", "better", "better)", "before", "between",
+    "after", "Question:", "Answer", "A:", "B:",
+)  # fmt: skip
+"""The words of a judge: with those of the four verdicts, however they are written."""
+
+
+def word_tokenizer(
+    special: Sequence[str] = SPECIAL, words: Sequence[str] = WORDS, **named: str
+) -> Any:
+    """A word-level tokenizer: written by hand, since trained vocabularies differ from
     process to process.
 
-    special: first tokens of the vocabulary, starting with those of SPECIAL. named: special tokens
-    by the names that processors ask for (image_token="<image>").
+    special: first tokens of the vocabulary, starting with those of SPECIAL. words: those after
+    them. named: special tokens by the names that processors ask for (image_token="<image>").
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {word: index for index, word in enumerate([*special, *WORDS])}
+    vocabulary = {word: index for index, word in enumerate([*special, *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(list(special))

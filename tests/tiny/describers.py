@@ -6,7 +6,7 @@ decides the weights; two seeds give two checkpoints that differ in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,9 @@ TEXT: dict[str, Any] = {
 }
 
 
-def build_llava(path: Path, seed: int = 0, *, chat: bool = True) -> Path:
+def build_llava(
+    path: Path, seed: int = 0, *, chat: bool = True, words: Sequence[str] = WORDS
+) -> Path:
     """LlavaForConditionalGeneration: CLIP tower, Llama, chat template unless told otherwise."""
     import torch
     from transformers import (
@@ -49,7 +51,7 @@ def build_llava(path: Path, seed: int = 0, *, chat: bool = True) -> Path:
     )
 
     torch.manual_seed(seed)
-    tokenizer = word_tokenizer((*SPECIAL, "<image>"), image_token="<image>")
+    tokenizer = word_tokenizer((*SPECIAL, "<image>"), words, image_token="<image>")
     image_token = tokenizer.convert_tokens_to_ids("<image>")
     config = LlavaConfig(
         vision_config=CLIPVisionConfig(**_VISION),
@@ -71,7 +73,7 @@ def build_llava(path: Path, seed: int = 0, *, chat: bool = True) -> Path:
     return path
 
 
-def build_qwen2_vl(path: Path, seed: int = 0) -> Path:
+def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
     """Qwen2VLForConditionalGeneration: images keep their shape, so rows differ in length."""
     import torch
     from transformers import (
@@ -85,7 +87,7 @@ def build_qwen2_vl(path: Path, seed: int = 0) -> Path:
     torch.manual_seed(seed)
     extra = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     tokenizer = word_tokenizer(
-        (*SPECIAL, *extra), image_token="<|image_pad|>", video_token="<|video_pad|>"
+        (*SPECIAL, *extra), words, image_token="<|image_pad|>", video_token="<|video_pad|>"
     )
     start, end, image, video = tokenizer.convert_tokens_to_ids(list(extra))
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
@@ -121,7 +123,7 @@ def build_qwen2_vl(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def build_idefics3(path: Path, seed: int = 0) -> Path:
+def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
     """Idefics3ForConditionalGeneration: SigLIP-like tower with pixel shuffle."""
     import torch
     from transformers import (
@@ -139,7 +141,7 @@ def build_idefics3(path: Path, seed: int = 0) -> Path:
         "global_image_token": "<global-img>",
         "end_of_utterance_token": "<end_of_utterance>",
     }
-    tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
+    tokenizer = word_tokenizer((*SPECIAL, *named.values()), words, **named)
     config = Idefics3Config(
         vision_config=_VISION,
         text_config=LlamaConfig(vocab_size=len(tokenizer), **TEXT),

@@ -185,6 +185,40 @@ def build_flux(folder: Path) -> Path:
     return folder
 
 
+def build_pix2pix(folder: Path) -> Path:
+    """A StableDiffusionInstructPix2PixPipeline: the image goes beside the noise."""
+    import torch
+    from diffusers import DDIMScheduler, StableDiffusionInstructPix2PixPipeline
+
+    torch.manual_seed(26)
+    tokenizer = clip_tokenizer(TEXT_LENGTH)
+    StableDiffusionInstructPix2PixPipeline(
+        vae=_vae(),
+        text_encoder=_clip_text(tokenizer),
+        tokenizer=tokenizer,
+        unet=_unet(32, in_channels=8, attention_head_dim=4),
+        scheduler=DDIMScheduler(
+            beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False, steps_offset=1
+        ),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_kontext(folder: Path) -> Path:
+    """A FluxKontextPipeline of the components of `build_flux`."""
+    from diffusers import FluxKontextPipeline, FluxPipeline
+
+    drawing = FluxPipeline.from_pretrained(build_flux(folder.with_name(f"{folder.name}-flux")))
+    # As drawn, the image moves hardly a pixel of the result.
+    for tensor in drawing.transformer.parameters():
+        tensor.data *= 3
+    FluxKontextPipeline(**drawing.components).save_pretrained(folder)
+    return folder
+
+
 def flag_everything(folder: Path) -> None:
     """Make a saved pipeline's safety checker flag all images: thresholds go below any cosine."""
     _edit_tensor(folder / "safety_checker" / "model.safetensors", "concept_embeds_weights", -2.0)
@@ -284,7 +318,6 @@ def _unet(cross_attention: int, **options: Any) -> Any:
 
     return UNet2DConditionModel(
         sample_size=16,
-        in_channels=4,
         out_channels=4,
         block_out_channels=(32, 64),
         layers_per_block=1,
@@ -292,5 +325,5 @@ def _unet(cross_attention: int, **options: Any) -> Any:
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
         cross_attention_dim=cross_attention,
         norm_num_groups=8,
-        **options,
+        **{"in_channels": 4, **options},
     )

@@ -19,6 +19,7 @@ from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_questi
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, StoreError
 from pytest_cepbench.models.protocols import BoundRole
@@ -32,6 +33,7 @@ _MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
 class AnswerModels:
     """The models that make answers, all on one store: an interleaver, or a writer and others.
 
+    recorded: answers that another tool has made, in the place of models.
     generator: draws the steps of a writer's text; None where answers have no images.
     editor: draws a step from the image before it, where there is one.
     """
@@ -41,6 +43,7 @@ class AnswerModels:
     writer: RoleRunner | None = None
     generator: RoleRunner | None = None
     editor: RoleRunner | None = None
+    recorded: RecordedAnswers | None = None
 
     @property
     def bound(self) -> list[BoundRole]:
@@ -116,11 +119,39 @@ def _make(
     models: AnswerModels,
 ) -> list[SampleAnswer]:
     asked = [(SampleAnswer(sample), questions[sample.id]) for sample in samples]
-    if models.interleaver is not None:
+    if models.recorded is not None:
+        for own, _ in asked:
+            _read(own, models.recorded, models.store)
+    elif models.interleaver is not None:
         _interleave(plan, asked, models.interleaver)
     else:
         _compose(plan, asked, models)
     return [own for own, _ in asked]
+
+
+# -- another tool has made them --------------------------------------------------------------------
+
+
+def _read(own: SampleAnswer, recorded: RecordedAnswers, store: Store) -> None:
+    answer = recorded.answer(own.sample)
+    if isinstance(answer, Failure):
+        own.failure, own.blamed = answer, "replay"
+        return
+    own.cut = answer.cut
+    steps: list[StoredStep] = []
+    for step in answer.steps:
+        image = step.load_image()
+        if isinstance(image, Failure):
+            own.lost_images.append(image)
+            image = None
+        if step.text.strip() or image is not None:
+            steps.append(StoredStep(step.text, None if image is None else store.put_image(image)))
+    if not steps:
+        own.failure = (own.lost_images or [Failure("empty-text", "an answer without steps")])[0]
+        own.blamed = "replay"
+        return
+    own.answer = Answer(tuple(steps))
+    put_answers(store, [own.answer])
 
 
 # -- one model makes texts and images --------------------------------------------------------------
@@ -230,7 +261,8 @@ def _compose(
                 for k, (text, _) in enumerate(draft.parts)
             )
         )
-    put_answers(models.store, [d.own.answer for d in drafts if d.own.answer is not None])
+    made = [draft.own.answer for draft in drafts if draft.own.answer is not None]
+    put_answers(models.store, made, {"model": models.writer.bound.short_fingerprint})
 
 
 def _drawn(draft: _Draft) -> list[int]:

@@ -1,1 +1,1 @@
-"""OpenING's files: names of its tasks, and the verdicts that its judges wrote."""
+"""OpenING's files: questions with gold answers, answers of models, verdicts, names of tasks."""

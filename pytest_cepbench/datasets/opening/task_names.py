@@ -91,3 +91,34 @@ TASKS = {
     "2301": "Autonomous Driving and In-door Navigation",
 }
 """The first four digits of a question's id."""
+
+MULTI_STEP = (
+    "Story Writing",
+    "Fiction Writing",
+    "Travel Guide Generation",
+    "Museum Guide Book Generation",
+    "Dynamic Biography Generation",
+    "Storybook Completion",
+    "Multimodal Report Completion",
+    "Slide with Note Generation",
+    "Website GUI Navigation",
+    "In-APP GUI Navigation",
+    "Cross-APP GUI Navigation",
+    "Interior Design",
+    "Architectural Design",
+    "Interactive Graphic Advertisement Editing",
+    "Circuit Problem Test",
+    "Multi-view News Generation",
+    "Dynamic Sports Event Analysis",
+    "Multimodal Landscape Reasoning",
+    "Interactive Film and Television Recommendation",
+    "Interactive Food Recommendation",
+    "Urban Planning and Development Simulation",
+    "Multimodal Dressing Suggestion",
+    "Fashion Trend Forecasting",
+    "Multimodal Recipe Generation",
+    "Interactive Tutorial Generation",
+    "Fitness and Health Consulting",
+)
+"""The tasks of the test set whose gold answers have two steps or more on average: a group for suite
+files. The answers of 17 of the other 30 tasks have one step each."""

@@ -6,13 +6,17 @@ object a line; a list of arranged battles is the same without `winner`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.datasets.text_files import read_json, read_json_lines
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Pairing
 
 _FIELDS = {"data_id", "model_A", "model_B"}
@@ -74,6 +78,55 @@ def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
         Pairing(record.question, record.first, record.second)
         for record in _records(path, names or ModelNames(), _FIELDS)
     ]
+
+
+def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
+    """Write verdicts as the authors' scripts read them, in the order given, in one step.
+
+    path: a list where it ends in `.json`, which the scripts want; one verdict a line in `.jsonl`.
+    The ids follow from the names alone, so that they are the same in every file: the scripts take
+    battles of equal ids for one. They count every verdict whole, and `battle_records` those of a
+    battle that was judged in both orders half: win rates are the same where all battles were judged
+    in one order, or all in both.
+    Raises DatasetError for no verdicts, a model without a name or against itself, and a battle that
+    was judged twice in the same order; WriteError where the file cannot be written.
+    """
+    records: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for battle in battles:
+        key = (battle.question, battle.first, battle.second)
+        if key in records or battle.first == battle.second or not all(map(str.strip, key)):
+            msg = (
+                f"{battle.first!r} against {battle.second!r} in question {battle.question!r}: two "
+                "models are expected, and one verdict on them in this order"
+            )
+            raise DatasetError(msg)
+        records[key] = {
+            "data_id": battle.question,
+            "model_A": {"id": model_id(battle.first), "name": battle.first},
+            "model_B": {"id": model_id(battle.second), "name": battle.second},
+            "winner": battle.winner,
+        }
+    if not records:
+        msg = f"there is no verdict to write to {str(path)!r}"
+        raise DatasetError(msg)
+    if path.suffix == ".jsonl":
+        text = "".join(f"{json.dumps(record)}\n" for record in records.values())
+    else:
+        text = json.dumps(list(records.values()), indent=4)
+    unfinished = path.with_name(f".{path.name}-{uuid4().hex}")
+    try:
+        unfinished.write_text(text, "ascii")
+        unfinished.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        msg = f"{path} could not be written: {error.strerror or error}"
+        raise WriteError(msg) from error
+
+
+def model_id(name: str) -> str:
+    """The id of a model in verdicts written here: digits that follow from its name alone."""
+    return str(int(digest_text(name)[:12], 16))
 
 
 def _records(path: Path, names: ModelNames, fields: set[str]) -> Iterator[_Record]:

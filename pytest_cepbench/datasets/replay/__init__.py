@@ -1,4 +1,4 @@
-"""Chains that other tools have generated, read in the layouts that their code writes.
+"""Chains and answers that other tools have generated, read in the layouts that their code writes.
 
 Everything is matched by name (file stem, table index), never by position; nothing is unpickled.
 """
@@ -7,19 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pytest_cepbench.datasets.folder import list_folder, some_of
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
 from pytest_cepbench.datasets.replay.mmgenbench_tables import MMGENBENCH
+from pytest_cepbench.datasets.replay.opening_answers import OPENING
 from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
 from pytest_cepbench.errors import DatasetError, SpecError, unknown_name
 
-__all__ = ["LAYOUTS", "Artifact", "Layout", "Replay", "Start", "open_replay"]
+__all__ = [
+    "ANSWER_LAYOUTS",
+    "LAYOUTS",
+    "Artifact",
+    "Layout",
+    "Replay",
+    "Start",
+    "choose_layout",
+    "open_answers",
+    "open_replay",
+]
 
-LAYOUTS: Mapping[str, Layout] = {
+LAYOUTS: Mapping[str, Layout[Replay]] = {
     layout.name: layout for layout in (SDP, MGG, GENEVAL, MMGENBENCH, GENCEPTION)
 }
-"""The layouts that can be read, by name."""
+"""The layouts of chains that can be read, by name."""
+
+ANSWER_LAYOUTS: Mapping[str, Layout[RecordedAnswers]] = {OPENING.name: OPENING}
+"""The layouts of interleaved answers that can be read, by name."""
+
+R = TypeVar("R")
 
 
 def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> Replay:
@@ -31,39 +49,79 @@ def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> R
     of MMGenBench; `results`, folder of GenCeption).
     All files are listed and tables looked through here, so that what is wrong shows at once; images
     are read when they are needed.
-    Raises SpecError for a layout or parameter that does not exist, DatasetError when there is
-    nothing, when the layout is not known or not clear, or when the files are not as it has them.
+    Raises SpecError for a layout or parameter that does not exist and for one of answers,
+    DatasetError when there is nothing, when the layout is not known or not clear, or when the files
+    are not as it has them.
+    """
+    name = choose_layout(target, layout)
+    if name in ANSWER_LAYOUTS:
+        msg = (
+            f"replay:{target}: layout {name} is of answers, and this suite has [chain]: answers "
+            "are for suites that have [answer]"
+        )
+        raise SpecError(msg)
+    return _read(target, LAYOUTS[name], params)
+
+
+def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> RecordedAnswers:
+    """Open the interleaved answers that another tool has generated, at this path.
+
+    target: a folder.
+    layout: one of `ANSWER_LAYOUTS`; None looks for it.
+    params: the layout's own (`partial` of OpenING).
+    Raises as `open_replay`, with answers and chains exchanged.
+    """
+    name = choose_layout(target, layout)
+    if name in LAYOUTS:
+        msg = (
+            f"replay:{target}: layout {name} is of chains, and this suite has [answer]: chains are "
+            "for suites that have [chain]"
+        )
+        raise SpecError(msg)
+    return _read(target, ANSWER_LAYOUTS[name], params)
+
+
+def choose_layout(target: str, layout: str | None) -> str:
+    """The layout's name: the given one, else that which the path looks like.
+
+    Raises SpecError and DatasetError as `open_replay`.
     """
     path = Path(target)
     if not path.exists():
         msg = f"replay:{target}: there is no such file or folder"
         raise DatasetError(msg)
-    if layout is not None and layout not in LAYOUTS:
-        msg = f"replay:{target}: {unknown_name('layout', layout, LAYOUTS)}"
+    layouts: dict[str, Layout[Any]] = {**LAYOUTS, **ANSWER_LAYOUTS}
+    if layout is None:
+        return _detect(path, layouts)
+    if layout not in layouts:
+        msg = f"replay:{target}: {unknown_name('layout', layout, layouts)}"
         raise SpecError(msg)
-    chosen = _detect(path) if layout is None else LAYOUTS[layout]
-    for name in params:
-        if name not in chosen.params:
-            known = unknown_name(f"parameter of layout {chosen.name!r}", name, chosen.params)
-            msg = f"replay:{target}: {known}"
-            raise SpecError(msg)
-    return chosen.read(path, params)
+    return layout
 
 
-def _detect(path: Path) -> Layout:
-    fitting = [layout for layout in LAYOUTS.values() if layout.fits(path)]
+def _detect(path: Path, layouts: Mapping[str, Layout[Any]]) -> str:
+    fitting = [name for name, layout in layouts.items() if layout.fits(path)]
     # GenCeption marks its files by a number at the end only, which files of other layouts can have.
-    if len(fitting) > 1 and GENCEPTION in fitting:
-        fitting.remove(GENCEPTION)
+    if len(fitting) > 1 and GENCEPTION.name in fitting:
+        fitting.remove(GENCEPTION.name)
     if len(fitting) > 1:
-        names = " and ".join(layout.name for layout in fitting)
+        names = " and ".join(fitting)
         msg = f"replay:{path}: this looks like {names}: say which with the parameter layout"
         raise DatasetError(msg)
     if not fitting:
-        known = "\n".join(f"  {layout.name}: {layout.says}" for layout in LAYOUTS.values())
+        known = "\n".join(f"  {layout.name}: {layout.says}" for layout in layouts.values())
         msg = f"replay:{path}: {_content(path)}, which is no known layout. Known:\n{known}"
         raise DatasetError(msg)
     return fitting[0]
+
+
+def _read(target: str, layout: Layout[R], params: Mapping[str, str]) -> R:
+    for name in params:
+        if name not in layout.params:
+            known = unknown_name(f"parameter of layout {layout.name!r}", name, layout.params)
+            msg = f"replay:{target}: {known}"
+            raise SpecError(msg)
+    return layout.read(Path(target), params)
 
 
 def _content(path: Path) -> str:

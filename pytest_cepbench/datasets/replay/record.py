@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from pytest_cepbench.datasets.folder import images_by_stem, list_folder, some_of, stem
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
@@ -94,9 +94,12 @@ class Replay:
         return next((name for name in self.names(sample) if name in artifacts), None)
 
 
+R = TypeVar("R")
+
+
 @dataclass(frozen=True)
-class Layout:
-    """One way in which a tool lays out its chains.
+class Layout(Generic[R]):
+    """One way in which a tool lays out its chains, which are a `Replay`, or its answers.
 
     says: what it looks like, for people.
     params: what a user may set.
@@ -109,7 +112,7 @@ class Layout:
     says: str
     params: tuple[str, ...]
     fits: Callable[[Path], bool]
-    read: Callable[[Path, Mapping[str, str]], Replay]
+    read: Callable[[Path, Mapping[str, str]], R]
 
 
 def stems(sample: Sample) -> tuple[str, ...]:

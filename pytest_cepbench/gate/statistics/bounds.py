@@ -212,12 +212,8 @@ def find_lump(d: Differences, span: float) -> Lump:
     weights = d.weights()
     values = np.sort(d.weighted() / weights)
     apart = np.sort(d.residuals / weights)
-    least = max(ceil(_QUARTER * (count - 1)) + 1, count - _ENOUGH)
-    reach = 2 * _APART * span
-    if not any((x[least - 1 :] - x[: count - least + 1]).min() <= reach for x in (values, apart)):
-        return Lump(0.0, "")
     alike = _count_alike(values, values, span)
-    within = float(_count_alike(apart, np.zeros(1), span)[0])
+    within = float(_count_alike(apart, np.array([0.0]), span)[0])
     most = max(float(alike.max()), within)
     falling = ((most - 1) / (count - 1) - _QUARTER) / (_HALF - _QUARTER)
     share = _clipped(falling) * _clipped((_ENOUGH - (count - most)) / (_ENOUGH - _FEW))
@@ -232,19 +228,17 @@ def _count_alike(values: Array, centers: Array, span: float) -> Array:
     values: (n,) rising.
     centers: (m,).
     """
+    near, apart = _NEAR * span, _APART * span
     sums = np.append(0.0, np.cumsum(values))
-
-    def tent(reach: float) -> Array:
-        """Sum over values of what their distance leaves of the reach."""
-        first = np.searchsorted(values, centers - reach, "left")
-        middle = np.searchsorted(values, centers, "left")
-        last = np.searchsorted(values, centers + reach, "right")
-        above = sums[last] - sums[middle] - centers * (last - middle)
-        below = centers * (middle - first) - (sums[middle] - sums[first])
-        return np.asarray(reach * (last - first) - above - below, np.float64)
-
-    wide, narrow = tent(_APART * span), tent(_NEAR * span)
-    return np.round((wide - narrow) / ((_APART - _NEAR) * span), 6)
+    far_left, left = (np.searchsorted(values, centers - reach, "left") for reach in (apart, near))
+    right, far_right = (
+        np.searchsorted(values, centers + reach, "right") for reach in (near, apart)
+    )
+    below = centers * (left - far_left) - (sums[left] - sums[far_left])
+    above = sums[far_right] - sums[right] - centers * (far_right - right)
+    between = left - far_left + far_right - right
+    alike: Array = right - left + (apart * between - below - above) / (apart - near)
+    return alike.round(6)
 
 
 def _clipped(share: float) -> float:

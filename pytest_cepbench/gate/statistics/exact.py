@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, log, log1p, pi, sqrt
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,6 @@ _MOST_HALVINGS = 12
 _SETTLED = 1e-9  # relative change by a halving; the error left is far smaller
 _NEGLIGIBLE = -30.0  # exp of it, against the largest term
 _GRID = 12  # decimals that values are grouped by: 0.3 - 0.1 and 0.2 are one value
-
-_NORMAL = NormalDist()
 
 
 def lower_exact(values: Array, worst: float, alpha: float) -> float:
@@ -76,10 +73,8 @@ def _quantile(points: Array, counts: Array, alpha: float) -> float:
     out of the interval that must hold q is replaced by halving it.
     """
     total = float(counts.sum())
-    mean = float(points @ counts) / total
-    sd = sqrt(float((points - mean) ** 2 @ counts) / total / (total + 1))
     low, high = 0.0, 1.0
-    q = min(max(mean + sd * _NORMAL.inv_cdf(alpha), mean / 8), (mean + 7) / 8)
+    q = float(points @ counts * alpha ** (1 / total)) / total  # the bound of values all alike
     tilt = None
     for _ in range(100):
         probability, density, tilt = _probability(points - q, counts, tilt)
@@ -89,7 +84,7 @@ def _quantile(points: Array, counts: Array, alpha: float) -> float:
             high = q
         step = probability * log(alpha / probability) / density if probability > 0 else 1.0
         after = q + step
-        if abs(step) <= 1e-9 * min(q, 1 - q) or high - low <= 1e-15:
+        if abs(step) <= 1e-9 * min(q, 1 - q):
             return min(max(after, 0.0), 1.0)
         q = after if low < after < high else (low + high) / 2
     return q

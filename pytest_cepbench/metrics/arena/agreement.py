@@ -104,9 +104,9 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
         table[labels.index(mine), labels.index(theirs)] += 1
     return Agreement(
         reading=reading,
-        overall=_share(same),
-        seen=_share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if not new]),
-        unseen=_share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if new]),
+        overall=share(same),
+        seen=share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if not new]),
+        unseen=share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if new]),
         kappa=_kappa(table),
         chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
     )
@@ -166,7 +166,8 @@ def _is_unseen(battle: JudgedBattle, unseen: Collection[str]) -> bool:
     return battle.first in unseen or battle.second in unseen
 
 
-def _share(right: Sequence[bool]) -> Share:
+def share(right: Sequence[bool]) -> Share:
+    """How many are true, with Wilson's interval."""
     from scipy.stats import binomtest
 
     if not right:

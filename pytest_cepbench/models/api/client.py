@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
@@ -211,14 +211,10 @@ class ApiClient:
     def _succeeded(
         self, request: ApiRequest, response: ApiResponse, usage: Usage
     ) -> _RequestResult:
-        value = response.value
-        if isinstance(value, str):
-            # A server may say anything, also what it was sent.
-            for secret in self._endpoint.secrets:
-                value = secret.remove_from(value)
-        elif isinstance(value, Failure):
-            value = Failure(value.kind, self._endpoint.clean(value.detail))
+        value = self._without_secrets(response.value)
         images = int(request.what == "images")
+        if isinstance(value, list):
+            images = sum(step.image is not None for step in value)
         tokens_in, tokens_out = response.tokens
         cost = (tokens_in * self._params.price_in + tokens_out * self._params.price_out) / 1e6
         cost += images * self._image_price
@@ -226,6 +222,17 @@ class ApiClient:
         provenance, remarks = self._capabilities.record(response)
         self._has_answered, self._retries = True, self._params.retries
         return _RequestResult(Reply(value, usage, provenance, remarks=remarks), answered=True)
+
+    def _without_secrets(self, value: Any) -> Any:
+        """A result without secrets: a server may say anything, also what it was sent."""
+        if isinstance(value, str):
+            for secret in self._endpoint.secrets:
+                value = secret.remove_from(value)
+        elif isinstance(value, Failure):
+            return Failure(value.kind, self._endpoint.clean(value.detail))
+        elif isinstance(value, list):
+            return [replace(step, text=self._without_secrets(step.text)) for step in value]
+        return value
 
     def _failed(self, failure: Failure, usage: Usage, *, answered: bool = True) -> _RequestResult:
         return _RequestResult(Reply(failure, usage, passing=not answered), answered)

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.errors import ModelError, SpecError, unknown_name
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
+from pytest_cepbench.models.judges.judge_prompt import DEFAULT_PROMPT, check_prompt
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
 
@@ -86,11 +87,13 @@ class ServerParams:
 
 @dataclass(frozen=True)
 class ChatParams:
-    """Parameters of a describer's or a judge's request; each can change the answer.
+    """Parameters of a request for a text; each can change the answer.
 
     temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
     max_tokens: longest answer; None leaves it to the server.
-    system_prompt: goes first. Of a judge: in the place of its own. detail: of images, low or high.
+    system_prompt: goes first. Of a judge: in the place of its own. Of a writer: before that of the
+        suite, in one message.
+    detail: of images, low or high.
     image_format: in which images are sent, losslessly: png, which every server reads, or webp,
         which is encoded in half the time.
     send_seed: auto (where tokens are sampled), true or false.
@@ -127,6 +130,61 @@ class ChatParams:
     def seeds(self) -> bool:
         """True where the seed of a step is sent."""
         return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
+
+
+@dataclass(frozen=True)
+class JudgeParams(ChatParams):
+    """Parameters of a judge's request, with those of `ChatParams`.
+
+    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
+    Raises ValueError for a value outside its range.
+    """
+
+    prompt: str = DEFAULT_PROMPT
+    max_pixels: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_prompt(self.prompt)
+        if self.max_pixels is not None and self.max_pixels < 1:
+            msg = f"max_pixels must be at least 1, got {self.max_pixels}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class WriterParams(ChatParams):
+    """Parameters of a writer's request: those of `ChatParams`, with room for an answer of ten
+    steps.
+    """
+
+    max_tokens: int | None = 2048
+
+
+_MODALITIES = ("text,image", "image,text")
+
+
+@dataclass(frozen=True)
+class InterleaverParams(ChatParams):
+    """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
+    goes in the place of the built-in one, and the server says how long an answer may be.
+
+    modalities: kinds of content that are asked for; None sends nothing.
+    price_image: of one image; it is no part of a request.
+    Raises ValueError for a value outside its range.
+    """
+
+    max_tokens: int | None = None
+    modalities: str | None = "text,image"
+    price_image: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self, ("price_image",), least=0.0)
+        if self.modalities not in (None, *_MODALITIES):
+            known = " or ".join(_MODALITIES)
+            msg = f"modalities must be {known} or none, got {self.modalities!r}"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib import util
@@ -14,15 +15,22 @@ from pytest_cepbench.models.api.client import ApiClient, provenance_warnings
 from pytest_cepbench.models.api.endpoint import (
     ChatParams,
     ImageParams,
+    InterleaverParams,
+    JudgeParams,
     ServerParams,
+    WriterParams,
     find_endpoint,
     parse_parts,
     shown_url,
 )
+from pytest_cepbench.models.api.interleaver import ApiInterleaver
+from pytest_cepbench.models.api.judge import ApiJudge
 from pytest_cepbench.models.api.redaction import refuse_secrets
-from pytest_cepbench.models.api.roles import PROMPT, ApiDescriber, ApiGenerator, ApiJudge
+from pytest_cepbench.models.api.roles import ApiDescriber, ApiGenerator, ApiWriter
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.interleavers.prompts import PROMPTS
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
@@ -30,6 +38,14 @@ from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 ADAPTER = "openai-api/1"
 
 _ROLES = SCHEMES["openai"].roles
+
+_CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
+    "describer": (ChatParams, ApiDescriber),
+    "judge": (JudgeParams, ApiJudge),
+    "writer": (WriterParams, ApiWriter),
+    "interleaver": (InterleaverParams, ApiInterleaver),
+}
+"""Roles by chat completions: the parameters of a request, and the model."""
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
 
@@ -67,11 +83,13 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         raise RoleError(msg)
     require_client(spec)
-    kind: type[Any] = ImageParams if role == "generator" else ChatParams
+    kind: type[Any] = ImageParams if role == "generator" else _CHATS[role][0]
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
     decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
     if role == "judge":
-        decisive["prompt"] = PROMPT
+        decisive["prompt"] = JUDGE_PROMPTS[request.prompt].version
+    elif role == "interleaver":
+        decisive["prompt"] = PROMPTS
     files = CoveredFiles(
         server.weights or what,
         context.hash_file,
@@ -102,7 +120,7 @@ def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -
     client.check()
     if role == "generator":
         return ApiGenerator(client, spec.target, request)
-    return (ApiJudge if role == "judge" else ApiDescriber)(client, spec.target, request)
+    return _CHATS[role][1](client, spec.target, request)
 
 
 def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:

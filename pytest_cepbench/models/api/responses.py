@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, decode_image
 from pytest_cepbench.errors import ImageError, NoAnswerError, PointerError
@@ -18,7 +21,7 @@ _MOST_TOKENS = 10**9
 class ApiResponse:
     """The answer to one request.
 
-    value: a text, an image's (height, width, 3) uint8, or a Failure.
+    value: a text, an image's (height, width, 3) uint8, the steps of an answer, or a Failure.
     tokens: read and written.
     reported: the server's names for its model and system.
     truncated: whether the text ends at the limit of its length.
@@ -38,13 +41,23 @@ def read_chat(document: Any) -> ApiResponse:
     A refusal, and what a content filter stopped, are failures; an empty text is an empty text.
     Raises NoAnswerError where there is no choice with a message in it.
     """
+    return read_completion(document, _text)
+
+
+def read_completion(document: Any, read_message: Callable[[Mapping[str, Any]], Any]) -> ApiResponse:
+    """A chat completion, its message read as the role needs it.
+
+    What a content filter stopped is a failure. Raises NoAnswerError where there is no choice with a
+    message in it.
+    """
     choice = _first(_get(document, "choices"))
     message = _get(choice, "message")
     if not isinstance(message, dict):
         raise NoAnswerError(_shape(document, "choices"))
     finish_reason = _get(choice, "finish_reason")
+    stopped = Failure("refused", "stopped by the provider's content filter")
     return ApiResponse(
-        _text(message, finish_reason),
+        stopped if finish_reason == "content_filter" else read_message(message),
         (_count(document, "prompt_tokens"), _count(document, "completion_tokens")),
         _reported(document),
         truncated=finish_reason == "length",
@@ -61,7 +74,10 @@ def read_image(document: Any) -> ApiResponse:
     if not isinstance(image_entry, dict):
         raise NoAnswerError(_shape(document, "data"))
     tokens = (_count(document, "input_tokens"), _count(document, "output_tokens"))
-    return ApiResponse(_image(image_entry, document), tokens, _reported(document))
+    image = decode_entry(image_entry)
+    if image is None:
+        raise NoAnswerError(_shape(document, "data"))
+    return ApiResponse(image, tokens, _reported(document))
 
 
 def read_models(document: Any) -> tuple[str, ...]:
@@ -71,13 +87,11 @@ def read_models(document: Any) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _text(message: Mapping[str, Any], finish_reason: object) -> str | Failure:
+def _text(message: Mapping[str, Any]) -> str | Failure:
     content, refusal = message.get("content"), message.get("refusal")
     if isinstance(content, list):  # parts, as some servers answer
         parts = [_get(part, "text") for part in content]
         content = "".join(part for part in parts if isinstance(part, str))
-    if finish_reason == "content_filter":
-        return Failure("refused", "stopped by the provider's content filter")
     if isinstance(refusal, str) and refusal and not content:
         return Failure("refused", refusal)  # shortened when keys are taken out of it
     if content is not None and not isinstance(content, str):
@@ -86,14 +100,19 @@ def _text(message: Mapping[str, Any], finish_reason: object) -> str | Failure:
     return (content or "").strip()
 
 
-def _image(image_entry: Mapping[str, Any], document: Any) -> Any:
+def decode_entry(image_entry: Mapping[str, Any]) -> npt.NDArray[np.uint8] | Failure | None:
+    """The pixels of an entry with an image, (height, width, 3); None where there is no image in it.
+
+    What cannot be decoded is a failure. Raises PointerError where the entry gives an address
+    instead.
+    """
     encoded, url = image_entry.get("b64_json"), image_entry.get("url")
     if not encoded and isinstance(url, str):
         kind, comma, encoded = url.partition(",")
         if not (kind.startswith("data:") and kind.endswith(";base64") and comma):
             raise PointerError
     if not isinstance(encoded, str):
-        raise NoAnswerError(_shape(document, "data"))
+        return None
     try:
         return decode_image(base64.b64decode(encoded, validate=True)).pixels
     except (binascii.Error, ValueError) as error:

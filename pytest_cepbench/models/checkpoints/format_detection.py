@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pytest_cepbench.models.protocols import UNIFIED_ROLES
+from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.registry import DetectedModel
 
 CheckpointKind = Literal[
@@ -19,13 +19,12 @@ CheckpointKind = Literal[
 
 # Pipelines that have a text encoder and yet need, or make, something else than text and an image.
 _OTHER_PIPELINES = {
-    "Img2Img": "needs an image beside the text",
-    "Depth2Img": "needs an image beside the text",
-    "Image2Image": "needs an image beside the text",
+    "Depth2Img": "needs a depth beside the text",
     "Inpaint": "fills in an image that it is given",
     "Fill": "fills in an image that it is given",
-    "Edit": "edits an image that it is given",
-    "Pix2Pix": "edits an image that it is given",
+    "DiffEdit": "needs a mask beside the text",
+    "LEdits": "needs the inversion of an image beside the text",
+    "ChronoEdit": "makes video",
     "Upscal": "enlarges an image that it is given",
     "SuperResolution": "enlarges an image that it is given",
     "Variation": "varies an image that it is given",
@@ -44,6 +43,17 @@ _OTHER_PIPELINES = {
     "ShapE": "makes three-dimensional shapes",
 }
 
+_EDITING = ("Img2Img", "Image2Image", "Edit", "Pix2Pix")
+"""In the names of pipelines that take an image and a text and give an image."""
+
+_REDRAWING = {
+    "Flux2KleinPipeline", "Flux2Pipeline", "FluxKontextPipeline", "FluxPipeline",
+    "Kandinsky3Pipeline", "KolorsPipeline", "LatentConsistencyModelPipeline", "QwenImagePipeline",
+    "StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline",
+    "ZImagePipeline",
+}  # fmt: skip
+"""Text-to-image pipelines that start from an image too, or whose components do in another class."""
+
 _VISION_KEYS = (
     "vision_config", "vision_tower", "mm_vision_tower", "visual", "vq_config", "image_token_id",
     "image_token_index", "img_processor",
@@ -54,6 +64,9 @@ _IMAGE_TO_TEXT_TYPES = {
     "blip", "blip-2", "florence2", "fuyu", "git", "idefics", "kosmos-2", "mllama",
     "pix2struct", "qwen_vl", "udop", "vision-encoder-decoder",
 }  # fmt: skip
+
+# Those of them that know captions alone: they would write on after a question, or never see it.
+_CAPTIONERS = {"blip", "git", "pix2struct", "vision-encoder-decoder"}
 
 _WRITES_TEXT = (
     "ForConditionalGeneration", "ForCausalLM", "LMHeadModel", "ForVision2Seq", "ForChat",
@@ -121,6 +134,10 @@ def _detect_pipeline(config: Mapping[str, Any]) -> DetectedModel:
         if isinstance(value, list) and value[:1] != [None]
     ):
         return DetectedModel(name, (), "has no text encoder, so it cannot draw a text")
+    if any(word in name for word in _EDITING):
+        return DetectedModel(name, ("editor",), "changes an image as a text says")
+    if name in _REDRAWING:
+        return DetectedModel(name, ("generator", "editor"), "draws texts, also over an image")
     return DetectedModel(name, ("generator",), "draws texts")
 
 
@@ -190,15 +207,20 @@ def _detect_multimodal(
         return DetectedModel(what, (), because)
     if architecture.endswith(_WRITES_TEXT):
         if model_type in _UNIFIED_TYPES and "vq_config" in config:
-            return DetectedModel(what, UNIFIED_ROLES, "reads images, writes text and draws")
-        return DetectedModel(what, ("describer",), "reads images and writes text")
+            roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer", "interleaver")
+            return DetectedModel(what, roles, "reads images, writes text and draws")
+        return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
     both = "vision_config" in config and "text_config" in config
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
     if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
         return DetectedModel(what, ("encoder",), "embeds images")
     if not architecture and model_type in _IMAGE_TO_TEXT_TYPES:
-        return DetectedModel(what, ("describer",), "reads images and writes text")
+        return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
     return DetectedModel(what, (), "reads images, but no rule recognises what it gives")
+
+
+def _text_roles(model_type: str) -> tuple[RoleName, ...]:
+    return ("describer",) if model_type in _CAPTIONERS else ("describer", "writer")
 
 
 def _looks_like_vision(config: Mapping[str, Any]) -> bool:

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import util
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
 from pytest_cepbench.models.safe_loading import (
     from_pretrained,
     loading,
@@ -26,8 +26,7 @@ from pytest_cepbench.models.tokenizer_checks import (
     media_tokens,
 )
 
-if TYPE_CHECKING:
-    from pytest_cepbench.models.describers.transformers_describer import DescriberParams
+P = TypeVar("P", bound=ImageTextParams)
 
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
@@ -59,9 +58,9 @@ class LoadedDescriber:
 
 
 def load_describer(
-    plan: LoadPlan[DescriberParams], settings: Mapping[str, Any], *, chat: bool
+    plan: LoadPlan[P], settings: Mapping[str, Any], *, chat: bool
 ) -> LoadedDescriber:
-    """Load a describer onto its device.
+    """Load an image-text-to-text checkpoint onto its device.
 
     settings: the generation settings in force. chat: whether the checkpoint has a chat template.
 
@@ -79,7 +78,7 @@ def load_describer(
         if not model.config.is_encoder_decoder:
             # Padded on the right, a decoder would write on after the padding.
             tokenizer.padding_side = "left"
-        generation_config = _generation_config(model, tokenizer, settings)
+        config = generation_config(model, tokenizer, settings)
     take_weights(plan.checkpoint, {"": model})
     return LoadedDescriber(
         model=model,
@@ -87,7 +86,7 @@ def load_describer(
         image_processor=image_processor,
         tokenizer=tokenizer,
         chat_template=_chat_template(processor, tokenizer) if chat else None,
-        generation_config=generation_config,
+        generation_config=config,
         embeddings=embedded_tokens(model),
         image_token=image_token(model.config),
         positions=_positions(model),
@@ -95,7 +94,7 @@ def load_describer(
     )
 
 
-def _load_model(plan: LoadPlan[DescriberParams]) -> Any:
+def _load_model(plan: LoadPlan[P]) -> Any:
     from transformers import AutoModelForImageTextToText
 
     params = plan.params
@@ -113,7 +112,7 @@ def _load_model(plan: LoadPlan[DescriberParams]) -> Any:
     return model
 
 
-def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, Any, Any]:
+def _load_processors(plan: LoadPlan[P], model: Any) -> tuple[Any, Any, Any]:
     """Processor (or None), image processor, tokenizer."""
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
@@ -140,14 +139,14 @@ def _load_processors(plan: LoadPlan[DescriberParams], model: Any) -> tuple[Any, 
     return processor, processor.image_processor, processor.tokenizer
 
 
-def _no_processor(plan: LoadPlan[DescriberParams], present: str) -> str:
+def _no_processor(plan: LoadPlan[P], present: str) -> str:
     return (
         f"{plan.checkpoint.path}: expected a processor of images and texts, found {present}. Save "
         "the model's processor into the folder too (processor.save_pretrained)"
     )
 
 
-def _check_fit(plan: LoadPlan[DescriberParams], model: Any, processor: Any, tokenizer: Any) -> None:
+def _check_fit(plan: LoadPlan[P], model: Any, processor: Any, tokenizer: Any) -> None:
     """Raise CheckpointError where the tokenizer cannot be the one of the weights."""
     path = plan.checkpoint.path
     check_vocabulary(path, type(tokenizer).__name__)
@@ -155,7 +154,7 @@ def _check_fit(plan: LoadPlan[DescriberParams], model: Any, processor: Any, toke
     check_tokens(path, tokenizer, model, media_tokens(model.config))
 
 
-def _refuse_without_torchvision(plan: LoadPlan[DescriberParams], error: Exception | None) -> None:
+def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> None:
     # Qwen2-VL's and SmolVLM's processors hold a video processor, which exists with torchvision
     # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
     if util.find_spec("torchvision") is None:
@@ -167,7 +166,8 @@ def _refuse_without_torchvision(plan: LoadPlan[DescriberParams], error: Exceptio
         raise MissingDependencyError(msg) from error
 
 
-def _generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+    """The model's own generation configuration, with the settings in force."""
     config = copy.deepcopy(model.generation_config)
     if not settings["do_sample"]:
         # Left in place they change nothing, and transformers warns about each of them.

@@ -1,110 +1,44 @@
-"""Generators: any diffusers text-to-image pipeline.
-
-Every image has a random generator of its own, on the CPU, so that it depends on its own text and
-seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
-pipeline's own default holds. Pipelines choose their attention implementation themselves: there is
-no parameter for it.
-"""
+"""Generators: any diffusers text-to-image pipeline."""
 
 from __future__ import annotations
 
-import inspect
-import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.load_plan import (
-    Adapter,
-    CheckpointParams,
-    LoadPlan,
-    check_at_least,
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.generators.diffusers_pipeline import (
+    PipelineParams,
+    check_safety_checker,
+    load_pipeline,
+    prompt_lengths,
+    run_pipeline,
 )
-from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
-from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
-
-CALL_PARAMETERS = (
-    "num_inference_steps",
-    "guidance_scale",
-    "height",
-    "width",
-    "negative_prompt",
-    "max_sequence_length",
-    "true_cfg_scale",
-    "use_resolution_binning",
-    "clean_caption",
-)
-"""Parameters that are handed to the pipeline's call, where it has them."""
+from pytest_cepbench.models.torch_runtime import quiet
 
 
 @dataclass(frozen=True)
-class GeneratorParams(CheckpointParams):
-    """Parameters of a generator's spec, with those of `CheckpointParams`.
+class GeneratorParams(PipelineParams):
+    """Parameters of a generator's spec, with those of `PipelineParams`.
 
-    variant: weights variant, such as fp16.
-    trust_remote_code: run the checkpoint's Python files.
-    allow_unused: leave out tensors that a part does not know, instead of refusing them.
-    safety_checker: false takes the pipeline's safety checker out.
-    scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
-    height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
-    Raises ValueError for a value outside its range.
+    use_resolution_binning, clean_caption: as in the pipeline's own documentation; None is its
+        default.
     """
 
-    batch_size: int = 4
-    variant: str | None = None
-    trust_remote_code: bool = False
-    allow_unused: bool = False
-    safety_checker: bool = True
-    scheduler: str | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    height: int | None = None
-    width: int | None = None
-    negative_prompt: str | None = None
-    max_sequence_length: int | None = None
-    true_cfg_scale: float | None = None
+    CALL: ClassVar[tuple[str, ...]] = (
+        *PipelineParams.CALL,
+        "use_resolution_binning",
+        "clean_caption",
+    )
+
     use_resolution_binning: bool | None = None
     clean_caption: bool | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
-        for name in ("guidance_scale", "true_cfg_scale"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                msg = f"{name} must be a finite number, got {value}"
-                raise ValueError(msg)
 
-    @property
-    def call(self) -> dict[str, Any]:
-        """The call parameters that were given."""
-        values = {name: getattr(self, name) for name in CALL_PARAMETERS}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """The given parameters that can change an image."""
-        decisive: dict[str, Any] = dict(self.call)
-        if self.scheduler is not None:
-            decisive["scheduler"] = self.scheduler
-        if not self.safety_checker:
-            decisive["safety_checker"] = False
-        return decisive
-
-    @property
-    def seeded(self) -> bool:
-        """Every image begins with the noise of its seed."""
-        return True
-
+_KIND = "text-to-image"
 
 _SUPPLIED = ("prompt", "generator", "output_type")
 
@@ -119,52 +53,10 @@ _TEXT_TO_IMAGE = frozenset(
 """Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for
 it imports every other pipeline."""
 
-# Takes no generator in its steps and draws one noise for the whole batch.
-_UNSEEDABLE = "DPMSolverSDEScheduler"
-
-
-def _check_safety_checker(plan: LoadPlan[GeneratorParams]) -> None:
-    if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
-        what = plan.checkpoint.what
-        msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"
-        raise SpecError(msg)
-
 
 def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
-    import diffusers
-    import transformers  # noqa: F401 - quiet() reaches only what is imported
-
-    spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
-    options: dict[str, Any] = {
-        "dtype": to_torch_dtype(plan.dtype),
-        "use_safetensors": None if params.allow_pickle else True,
-        "trust_remote_code": params.trust_remote_code,
-    }
-    if params.variant is not None:
-        options["variant"] = params.variant
-    if not params.safety_checker:
-        options["safety_checker"] = None
-        if "requires_safety_checker" in checkpoint.config:
-            options["requires_safety_checker"] = False
-    with loading(plan):
-        for name in component_names(checkpoint.config):
-            if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
-                check_vocabulary(checkpoint.path / name, class_name)
-        with no_random_weights(checkpoint, allow_unused=params.allow_unused):
-            pipeline = _from_pretrained(diffusers, checkpoint, options)
-        _check_tokens(checkpoint, pipeline)
-        _check_call(spec, checkpoint, pipeline, params.call)
-        _settle_scheduler(spec, pipeline, params.scheduler)
-        if getattr(pipeline, "watermark", None) is not None:
-            # SDXL watermarks where an optional package happens to be installed: not the model's
-            # doing.
-            pipeline.watermark = None
-        pipeline = pipeline.to(plan.device)
-        if plan.device == "cpu":
-            _order_channels_last(pipeline)
-        pipeline.set_progress_bar_config(disable=True)
-    take_weights(checkpoint, pipeline.components)
-    return DiffusersGenerator(checkpoint, pipeline, params.call)
+    pipeline = load_pipeline(plan, _from_pretrained, _SUPPLIED, _KIND)
+    return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
 
 
 def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
@@ -181,74 +73,6 @@ def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, 
     return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
 
 
-def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
-    """Raise CheckpointError where a tokenizer cannot be the one of the text encoder beside it."""
-    for name, part in pipeline.components.items():
-        reader = pipeline.components.get(name.replace("tokenizer", "text_encoder"))
-        if name.startswith("tokenizer") and part is not None and reader is not None:
-            check_tokens(checkpoint.path / name, part, reader)
-
-
-def _check_call(
-    spec: ModelSpec, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]
-) -> None:
-    """Raise RoleError when a pipeline is not called with texts and seeds alone, SpecError for a
-    parameter that its call does not take.
-    """
-    signature = inspect.signature(pipeline.__call__).parameters
-    name = type(pipeline).__name__
-    lacking = [supplied for supplied in _SUPPLIED if supplied not in signature]
-    needed = [
-        p.name
-        for p in signature.values()
-        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in _SUPPLIED
-    ]
-    if lacking or needed:
-        fault = (
-            f"does not take {', '.join(lacking)}" if lacking else f"also needs {', '.join(needed)}"
-        )
-        msg = f"{checkpoint.path}: {name} is no text-to-image pipeline: its call {fault}"
-        raise RoleError(msg)
-    accepted = [parameter for parameter in CALL_PARAMETERS if parameter in signature]
-    for parameter in call:
-        if parameter not in accepted:
-            unknown = unknown_name(f"parameter for {name}", parameter, accepted)
-            msg = f"model spec {spec.text!r}: {unknown}"
-            raise SpecError(msg)
-
-
-def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
-    """Swap the scheduler where one is named. Raises SpecError for one that cannot serve here."""
-    own = getattr(pipeline, "scheduler", None)
-    what = type(pipeline).__name__
-    if (name or type(own).__name__) == _UNSEEDABLE:
-        msg = (
-            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
-            "an image would depend on its batch. Give another with scheduler=, such as "
-            "DPMSolverMultistepScheduler"
-        )
-        raise SpecError(msg)
-    if name is not None:
-        known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
-        if own is None or name not in known:
-            names = known if own is not None else ()
-            fault = unknown_name(f"scheduler for {what}", name, names)
-            msg = f"model spec {spec.text!r}: {fault}"
-            raise SpecError(msg)
-        pipeline.scheduler = known[name].from_config(own.config)
-
-
-def _order_channels_last(pipeline: Any) -> None:
-    """Lay convolutions out as the CPU's library computes them, or every call reorders them."""
-    import torch
-
-    for part in pipeline.components.values():
-        if isinstance(part, torch.nn.Module) and any(
-            isinstance(layer, torch.nn.Conv2d) for layer in part.modules()
-        ):
-            part.to(memory_format=torch.channels_last)
-
-
 class DiffusersGenerator:
     """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
 
@@ -263,39 +87,8 @@ class DiffusersGenerator:
             self._pipeline.to(device)
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
-        """Draw each text: (height, width, 3) float32 in [0, 1], or a Failure.
-
-        "nan-image" where a pixel is no number, "blank-image" where the safety checker blackened it.
-        Raises ModelError when the pipeline returns no images, or not one for each text.
-        """
-        import torch
-
-        call = dict(self._call)
-        if "negative_prompt" in call:
-            # Some pipelines do not spread a single negative prompt over a batch.
-            call["negative_prompt"] = [call["negative_prompt"]] * len(texts)
-        device = self._pipeline.device
-        forked = [device] if device.type == "cuda" else []
-        # A few schedulers draw from the global generator whatever they are given: for those at
-        # least the batch is seeded. The caller's own random state is left as it was.
-        with torch.random.fork_rng(devices=forked), quiet(), np.errstate(invalid="ignore"):
-            torch.manual_seed(seeds[0])
-            result = self._pipeline(
-                prompt=list(texts),
-                generator=[torch.Generator("cpu").manual_seed(seed) for seed in seeds],
-                output_type="np",
-                **call,
-            )
-        images = getattr(result, "images", None)
-        if images is None or len(images) != len(texts):
-            count = "no images" if images is None else f"{len(images)} image(s)"
-            msg = (
-                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for "
-                f"{len(texts)} text(s): it is no text-to-image pipeline"
-            )
-            raise ModelError(msg)
-        flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(texts)
-        return [_judge(image, bool(flag)) for image, flag in zip(images, flagged, strict=True)]
+        """Draw each text; see `run_pipeline`."""
+        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, self._call, _KIND)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are drawn; see `prompt_lengths`."""
@@ -303,56 +96,10 @@ class DiffusersGenerator:
             return prompt_lengths(self._pipeline, self._call, texts)
 
 
-def _judge(image: Any, flagged: bool) -> ImageLike | Failure:  # noqa: FBT001 - one private caller
-    if flagged:
-        return Failure("blank-image", "safety checker flagged the image and blackened it")
-    pixels = np.asarray(image)
-    if not np.isfinite(pixels).all():
-        share = 1 - float(np.isfinite(pixels).mean())
-        return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
-    return pixels
-
-
-_TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")
-
-_BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
-
-
-def prompt_lengths(
-    pipeline: Any, call: Mapping[str, Any], texts: Sequence[str]
-) -> tuple[list[int], int]:
-    """Tokens of each text, and the most that are read, by the text encoder that reads most.
-
-    Where a pipeline has several (CLIP and T5), a text counts as whole when one of them reads all of
-    it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state
-    no length themselves. Nothing is bounded where no tokenizer is.
-    """
-    bounded = [
-        (limit, tokenizer)
-        for name in _TOKENIZERS
-        if (tokenizer := getattr(pipeline, name, None)) is not None
-        if (limit := _limit(pipeline, call, tokenizer)) is not None
-    ]
-    if not bounded:
-        return [0] * len(texts), sys.maxsize
-    most, tokenizer = max(bounded, key=lambda pair: pair[0])
-    return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most
-
-
-def _limit(pipeline: Any, call: Mapping[str, Any], tokenizer: Any) -> int | None:
-    stated = getattr(tokenizer, "model_max_length", None)
-    own = stated if isinstance(stated, int) and stated < _BOUNDED else None
-    if own is not None and "CLIP" in type(tokenizer).__name__:
-        return own
-    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
-    asked = call.get("max_sequence_length", parameter.default if parameter else None)
-    return asked if isinstance(asked, int) else own
-
-
 ADAPTER = Adapter(
     "diffusers-generator/1",
     ("torch", "diffusers", "transformers"),
     GeneratorParams,
     _load,
-    check=_check_safety_checker,
+    check=check_safety_checker,
 )

@@ -26,6 +26,7 @@ from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
 from pytest_cepbench.models.rule_based.arena_models import (
+    MARGIN,
     JudgeKnobs,
     ShapesInterleaver,
     ShapesJudge,
@@ -91,13 +92,14 @@ class _ShapesRole:
 
 _ARENA = {"arena": ARENA_VERSION}
 
-
 _ROLES: dict[RoleName, _ShapesRole] = {
     "describer": _ShapesRole(Degradation, ShapesDescriber),
     "generator": _ShapesRole(Degradation, ShapesGenerator, always_seeded=True),
     "encoder": _ShapesRole(_NoKnobs, lambda _: ShapesEncoder()),
     "detector": _ShapesRole(_NoKnobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
-    "judge": _ShapesRole(JudgeKnobs, ShapesJudge, {**_ARENA, "truth": TRUTH_VERSION}),
+    "judge": _ShapesRole(
+        JudgeKnobs, ShapesJudge, {**_ARENA, "truth": TRUTH_VERSION, "margin": str(MARGIN)}
+    ),
     "writer": _ShapesRole(WriterDegradation, ShapesWriter, _ARENA),
     "interleaver": _ShapesRole(AnswerDegradation, ShapesInterleaver, _ARENA, always_seeded=True),
 }

@@ -87,18 +87,18 @@ class ShapesWriter:
 
 @dataclass(frozen=True)
 class JudgeKnobs:
-    """Probabilities in [0, 1] of the faults of a judge, in the order in which they act.
+    """Probabilities in [0, 1] of the faults of a judge; the last one acts first.
 
-    long: that the verdict moves one place, of the four, towards the answer with more steps.
-    first: that it moves one place towards the first answer.
+    flip: that the verdict becomes its opposite.
     tie: that it becomes a tie, which leans to the side it was on.
-    flip: that it becomes its opposite.
+    first: that it moves one place, of the four, towards the first answer.
+    long: that it moves one place towards the answer with more steps.
     Raises ValueError naming the knob that is out of range.
     """
 
     flip: float = 0.0
-    first: float = 0.0
     tie: float = 0.0
+    first: float = 0.0
     long: float = 0.0
 
     def __post_init__(self) -> None:
@@ -122,22 +122,68 @@ class ShapesJudge:
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
         """A verdict on each battle; a failure for a question that is none of the arena."""
-        return [self._single(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
+        scores = _Scores()
+        return [
+            self._single(battle, seed, scores) for battle, seed in zip(battles, seeds, strict=True)
+        ]
 
-    def _single(self, battle: Battle, seed: int) -> Winner | Failure:
+    def _single(self, battle: Battle, seed: int, scores: _Scores) -> Winner | Failure:
+        question = _artifacts(battle.question)
+        first, second = _Answer.read(battle.first), _Answer.read(battle.second)
         try:
-            solution = _solve(battle.question)
+            lead = scores.total(question, first) - scores.total(question, second)
         except DatasetError as error:
             return Failure("no-verdict", str(error))
-        first, second = _steps(battle.first), _steps(battle.second)
-        # Sums of other roundings are equal all the same.
-        lead = round(_total(solution, first) - _total(solution, second), 9)
-        digests = _digest(first), _digest(second)
-        place = _place(lead, digests)
+        digests = first.digest, second.digest
+        place = _place(round(lead, 9), digests)  # sums of other roundings are equal all the same
         if self.knobs.turned:
-            longer = (len(first) > len(second)) - (len(first) < len(second))
+            longer = (len(first.steps) > len(second.steps)) - (len(first.steps) < len(second.steps))
             place = _misjudged(place, longer, self.knobs, _draws(seed, digests))
         return WINNERS[place]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """An answer as the judge reads it: its steps, and the digest of its texts and images."""
+
+    steps: Sequence[ArenaStep]
+    digest: str
+
+    @classmethod
+    def read(cls, pieces: Sequence[Piece]) -> _Answer:
+        """The answer in texts and images whose texts are captions, of one step each.
+
+        So a step ends before a text, too, and not after its image alone: of two texts in a row the
+        first is a step without an image.
+        """
+        steps: list[ArenaStep] = []
+        for piece in _artifacts(pieces):
+            if isinstance(piece, str):
+                steps.append((piece, None))
+            elif steps and steps[-1][1] is None:
+                steps[-1] = (steps[-1][0], piece)
+            else:
+                steps.append(("", piece))
+        return cls(
+            steps,
+            digest_json([[text, None if image is None else image.digest] for text, image in steps]),
+        )
+
+
+class _Scores:
+    """Truth of answers, each scored once: both orders of a battle are often in one batch."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, float] = {}
+
+    def total(self, question: Sequence[str | ImageArtifact], answer: _Answer) -> float:
+        """The truth of an answer to a question. Raises DatasetError for none of the arena."""
+        parts = [piece if isinstance(piece, str) else piece.digest for piece in question]
+        key = digest_json([parts, answer.digest])
+        if key not in self._totals:
+            solution = solve(read_question(question))
+            self._totals[key] = score_answer(solution, answer.steps).total
+        return self._totals[key]
 
 
 _FIRST, _TIE_FIRST, _TIE_SECOND, _SECOND = range(len(WINNERS))
@@ -175,7 +221,7 @@ def _misjudged(place: int, longer: int, knobs: JudgeKnobs, draws: Mapping[str, f
 _STREAM = 3  # keeps these draws apart from those of answers, which may have the same seeds
 
 # The draws are laid out in this order: a new knob goes to the end.
-_DRAWS = ("flip", "first", "tie", "long")
+_DRAWS = ("flip", "tie", "first", "long")
 
 
 def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
@@ -186,34 +232,8 @@ def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
 
 
 def _solve(question: Question) -> Solution:
-    pieces = [
-        piece if isinstance(piece, str) else ImageArtifact.from_pil(piece) for piece in question
-    ]
-    return solve(read_question(pieces))
+    return solve(read_question(_artifacts(question)))
 
 
-def _steps(pieces: Sequence[Piece]) -> list[ArenaStep]:
-    """The steps of an answer whose texts are captions, of one step each.
-
-    So a step ends before a text, too, and not after its image alone: of two texts in a row the
-    first is a step without an image.
-    """
-    steps: list[ArenaStep] = []
-    for piece in pieces:
-        if isinstance(piece, str):
-            steps.append((piece, None))
-            continue
-        image = ImageArtifact.from_pil(piece)
-        if steps and steps[-1][1] is None:
-            steps[-1] = (steps[-1][0], image)
-        else:
-            steps.append(("", image))
-    return steps
-
-
-def _total(solution: Solution, steps: Sequence[ArenaStep]) -> float:
-    return score_answer(solution, steps).total
-
-
-def _digest(steps: Sequence[ArenaStep]) -> str:
-    return digest_json([[text, None if image is None else image.digest] for text, image in steps])
+def _artifacts(pieces: Sequence[Piece]) -> list[str | ImageArtifact]:
+    return [piece if isinstance(piece, str) else ImageArtifact.from_pil(piece) for piece in pieces]

@@ -17,7 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.torch_runtime import seeded
@@ -64,6 +68,20 @@ def channels_first(pixels: torch.Tensor) -> torch.Tensor:
     return pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)
 
 
+def to_image(finish: Any, pixels: torch.Tensor) -> Image.Image | Failure:
+    """The picture of (3, h, w) pixel values, or the "nan-image" failure that it is.
+
+    finish: the image processor that turns pixel values into pictures.
+    """
+    values = pixels.numpy()
+    if not np.isfinite(values).all():
+        share = 1 - float(np.isfinite(values).mean())
+        return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
+    drawn = finish.postprocess([values], return_tensors="PIL.Image.Image")["pixel_values"]
+    picture: Image.Image = drawn[0]
+    return picture
+
+
 class TokenSampler:
     """Picks the next image token of each drawing of a batch.
 
@@ -79,27 +97,34 @@ class TokenSampler:
         self._warpers: list[Callable[..., torch.Tensor]] = []
         if settings["do_sample"]:
             self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-            self._warpers = _warpers(settings)
+            self._warpers = make_warpers(settings)
 
     def __call__(self, scores: torch.Tensor) -> torch.Tensor:
         """The token of each drawing; scores: (drawings, tokens) logits."""
-        import torch
-
         scores = scores.float()
         self.broken |= scores.isnan().any(dim=1).cpu()
         for warper in self._warpers:
             scores = warper(None, scores)
         if self._generators is not None:
-            # The noise is drawn on the CPU, so that it is the same on every device.
-            noise = [
-                torch.empty(scores.shape[1]).exponential_(generator=generator)
-                for generator in self._generators
-            ]
-            scores = scores - torch.stack(noise).log().to(scores.device)
+            scores = add_gumbel(scores, self._generators)
         return scores.argmax(dim=1)
 
 
-def _warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
+def add_gumbel(scores: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
+    """Scores whose largest is a draw from their distribution; generators: one for each row.
+
+    The noise is drawn on the CPU, so that it is the same on every device.
+    """
+    import torch
+
+    noise = [
+        torch.empty(scores.shape[1]).exponential_(generator=generator) for generator in generators
+    ]
+    return scores - torch.stack(noise).log().to(scores.device)
+
+
+def make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
+    """The functions that bring scores to a temperature and leave out what top-k and top-p do."""
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     warpers: list[Callable[..., torch.Tensor]] = []
@@ -245,102 +270,3 @@ def _janus_config(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Any:
         eos_token_id=stored.eos_token_id,
         generation_kwargs={"boi_token_id": known[start]},
     )
-
-
-_LAST = 3
-"""Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
-
-
-class Emu3Decoder:
-    """Draws images of the ratio and area in its settings, rounded to whole tokens.
-
-    settings: of `drawing_settings`. Raises CheckpointError where the vocabulary has not every image
-    token, SpecError for a size of no token.
-    """
-
-    chats = False
-    by_size = True  # smaller images are padded before they are read, and padding changes them
-
-    def __init__(
-        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
-    ) -> None:
-        import torch
-        from transformers import GenerationConfig
-
-        self._model = loaded.model
-        self._processor = loaded.processor
-        self._settings = settings
-        mapping = loaded.model.vocabulary_mapping
-        codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
-        tokens = mapping.image_tokens
-        if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
-            msg = (
-                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
-                f"tokens and the codebook has {codes}; it must name each, and the token "
-                f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
-                "config.json again"
-            )
-            raise CheckpointError(msg)
-        self._tokens = torch.tensor(tokens, device=loaded.model.device)
-        self._end_of_row = int(mapping.eol_token_id)
-        ratio, area = settings["image_ratio"], settings["image_area"]
-        self._height, self._width = self._processor.calculate_generate_size(
-            ratio, area, self._processor.downsample_ratio
-        )
-        if min(self._height, self._width) < 1:
-            msg = f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
-            raise SpecError(msg)
-        stored = loaded.model.generation_config
-        self._config = GenerationConfig(
-            do_sample=False,  # `TokenSampler` leaves one token
-            guidance_scale=settings["guidance_scale"],
-            max_new_tokens=self._height * (self._width + 1),
-            bos_token_id=stored.bos_token_id,
-            pad_token_id=loaded.generation_config.pad_token_id,
-        )
-
-    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """See `ImageDecoder`."""
-        import torch
-        from transformers import LogitsProcessorList
-
-        model, sampler = self._model, TokenSampler(self._settings, seeds)
-        tokens = self._tokens.to(model.device)
-        inputs = self._inputs(prompts)
-        unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
-        start = inputs["input_ids"].shape[1]
-
-        def choose(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            column = (ids.shape[1] - start) % (self._width + 1)
-            if column == self._width:
-                ends = torch.full((len(ids),), self._end_of_row, device=scores.device)
-                return only(ends, scores)
-            return only(tokens[sampler(scores[:, tokens])], scores)
-
-        with configured(model, self._config):
-            output = model.generate(
-                **inputs,
-                generation_config=self._config,
-                logits_processor=LogitsProcessorList([choose]),
-                negative_prompt_ids=unwanted["input_ids"],
-                negative_prompt_attention_mask=unwanted["attention_mask"],
-            )
-        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
-        pixels: torch.Tensor = model.decode_image_tokens(
-            image_tokens=drawn, height=self._height, width=self._width
-        )
-        pixels = pixels.float().cpu()
-        pixels[sampler.broken] = float("nan")
-        return pixels
-
-    def _inputs(self, prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        inputs = self._processor(
-            text=list(prompts),
-            return_for_image_generation=True,
-            ratio=self._settings["image_ratio"],
-            image_area=self._settings["image_area"],
-            padding=True,
-            return_tensors="pt",
-        )
-        names = ("input_ids", "attention_mask")
-        return {name: inputs[name].to(self._model.device) for name in names}

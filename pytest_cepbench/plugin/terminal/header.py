@@ -73,14 +73,17 @@ def _always(text: str) -> HeaderLine:
 
 
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
+    from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.registry import SCHEMES, detect
 
     choices = evaluator.suites.choices
     assignments = choices.assigned
     gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
-    if choices.chains is not None:
-        yield _always(f"chains under test: {choices.replay} (layout {choices.chains.name})")
+    recorded = choices.recorded
+    if recorded is not None:
+        what = "answers" if isinstance(recorded, RecordedAnswers) else "chains"
+        yield _always(f"{what} under test: {choices.replay} (layout {recorded.name})")
     for name in sorted(
         assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
     ):

@@ -179,13 +179,19 @@ class WinRateMeasure:
         if self.against == "gold":
             fought = data.gold_battles(samples)
             scores = {name: outcome.score for name, outcome in fought.items()}
+            remarks = _remarks_on_judge(fought.values())
             return Measured(
-                _by_part(parts, scores), samples, outcomes, notes=_notes(fought.values())
+                _by_part(parts, scores),
+                samples,
+                outcomes,
+                notes=remarks.notes,
+                warnings=remarks.warnings,
             )
         fought, obstacles = self._fight(samples, data, opponents.accepted, model, "baseline")
         since, more = self._fight(samples, data, opponents.anchor, model, "anchor")
         anchor_scores = {name: since[name].score for name in since}
         scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
+        remarks = _remarks_on_judge(fought.values())
         return Measured(
             _by_part(parts, scores),
             samples,
@@ -193,7 +199,8 @@ class WinRateMeasure:
             answers={s.id: answers[s.id].digest for s in samples},
             anchor_scores=_by_part(parts, anchor_scores) if anchor_scores else {},
             obstacles=(*obstacles, *more),
-            notes=_notes(fought.values()),
+            notes=remarks.notes,
+            warnings=remarks.warnings,
         )
 
     def _fight(
@@ -223,21 +230,59 @@ class WinRateMeasure:
         return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
 
 
-def _notes(outcomes: Iterable[PairOutcome]) -> tuple[str, ...]:
+_MOST_FIRST = 0.95
+"""Of the verdicts for the answer in one place; above it a judge looks at places, not at answers."""
+
+_MANY_FIRST = 0.65
+"""From here on reports warn; GPT-4o's share was .641 in the released verdicts of OpenING."""
+
+_ENOUGH_VERDICTS = 20
+
+
+@dataclass(frozen=True)
+class _JudgeRemarks:
+    """What is to be said of the judge of some battles, a sentence each."""
+
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
+    """Remarks on how a judge judged.
+
+    Raises MeasurementError where its verdicts follow the order of the answers alone: every score
+    would be one half then, whatever the answers are.
+    """
     fought = [outcome for outcome in outcomes if outcome.verdicts]
     if not fought:
-        return ()
+        return _JudgeRemarks()
     verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
-    failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
     given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
-    first = sum(winner in ("A", "Tie(A)") for winner in given) / max(1, len(given))
-    notes = [f"{len(verdicts)} verdicts, {first:.0%} of them for the answer that was shown first"]
+    failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
+    notes, warnings = [_NOT_MEASURED], []
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
         notes.append(
             f"the judge gave no verdict {failures.total()} times ({kinds}), each counts as a tie"
         )
-    return tuple(notes)
+    if given:
+        first = sum(winner in ("A", "Tie(A)") for winner in given) / len(given)
+        said = f"{len(given)} verdicts, {first:.0%} of them for the answer that was shown first"
+        notes.append(said)
+        one_place = max(first, 1 - first)
+        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST:
+            msg = f"{said}: this judge looks at the order of the answers, not at them"
+            raise MeasurementError(msg)
+        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MANY_FIRST:
+            warnings.append(f"{said}: the judge has a strong order effect")
+        if len(given) >= _ENOUGH_VERDICTS and all(w in ("Tie(A)", "Tie(B)") for w in given):
+            warnings.append(f"all {len(given)} verdicts are ties: this judge saw no difference")
+    return _JudgeRemarks(tuple(notes), tuple(warnings))
+
+
+_NOT_MEASURED = (
+    "how well this judge agrees with people is not known here: `cepbench judge-card` measures it"
+)
 
 
 @dataclass(frozen=True)

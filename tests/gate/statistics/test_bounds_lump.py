@@ -35,6 +35,7 @@ def tied(ties: int, others: int) -> Array:
         (tied(60, 45), 0),
         (tied(200, 45), 0),
         (tied(12, 30), pytest.approx((11 / 41 - 0.25) / 0.25)),
+        (tied(6, 14), pytest.approx((5 / 19 - 0.25) / 0.25)),
         (tied(60, 36), pytest.approx(0.6)),
         ([0.0] * 10 + [0.04] * 10, pytest.approx((9 / 19 - 0.25) / 0.25)),
         (JITTER[:60], 1),
@@ -58,6 +59,82 @@ def test_differences_are_alike_within_half_a_thousandth_of_the_span() -> None:
     assert counts[0] == pytest.approx(7 / 15)
     assert counts[0] > counts[1] >= counts[2] == 0.0
     assert find_lump(sample(NOISE[:60] / 10), 100.0).share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("apart", "share"), [(0.0005, 1), (0.0006, 14 / 15), (0.00075, 1 / 3), (0.0009, 0), (0.001, 0)]
+)
+@pytest.mark.parametrize("span", [1.0, 0.5, 4.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_lies_between_near_and_apart_counts_in_part(
+    apart: float, share: float, span: float, sign: int
+) -> None:
+    """Thirty zeros beside 32 other equal ones and 25 others are 0, 6, 15, 24 and 30 others more."""
+    others = np.linspace(0.02, 0.2, 25)
+    values = np.concatenate([np.zeros(30), np.full(32, apart), others])
+    assert find_lump(sample(sign * span * values), span).share == pytest.approx(share)
+
+
+FULL = "too few are others for a bell shape"
+MIRRORED = np.append(np.linspace(0.02, 0.2, 10), -np.linspace(0.02, 0.2, 10))
+"""Others whose mean is 0."""
+
+
+@pytest.mark.parametrize(
+    ("values", "statement"),
+    [
+        (np.full(60, 0.25), "all 60 differences are 0.25: the bounds allow for rare others"),
+        (np.append(np.full(59, 0.25), 0.26), f"59 of 60 differences are 0.25, {FULL}"),
+        (np.append(np.full(59, 0.25), 0.24), f"59 of 60 differences are 0.25, {FULL}"),
+        (tied(31, 29), f"31 of 60 differences are 0, {FULL}"),
+        (np.append(np.zeros(30), MIRRORED), f"30 of 50 differences are 0, {FULL}"),
+        (
+            np.append(np.repeat([0.25, 0.2501], 20), OTHERS[:20]),
+            f"40 of 60 differences are 0.25 but for noise, {FULL}",
+        ),
+        (
+            tied(60, 36),
+            "60 of 96 differences are 0, few are others: the bounds lie between exact ones and t",
+        ),
+    ],
+    ids=[
+        "all",
+        "all but one better",
+        "all but one worse",
+        "most",
+        "about 0",
+        "noise",
+        "dissolving",
+    ],
+)
+def test_the_statement_says_what_is_alike(values: Array, statement: str) -> None:
+    """How many differences are alike, which one they are, and whether they are so exactly."""
+    assert find_lump(sample(values), 1.0).statement == statement
+
+
+def test_one_unit_is_a_lump() -> None:
+    """It shows no spread at all."""
+    statement = "one unit shows no spread: the bounds allow for whatever others may show"
+    assert find_lump(sample([0.25]), 1.0) == (1.0, statement)
+
+
+def test_heavy_units_are_alike_where_their_pairs_are() -> None:
+    """Clusters of one to ten pairs of one difference, and noise in categories of 4 and of 40."""
+    clusters = np.repeat(np.arange(10), np.arange(1, 11))
+    equal = Differences(np.full(55, 0.25), np.zeros(55, np.int64), clusters)
+    assert find_lump(equal, 1.0).statement.startswith("all 10 differences are 0.25:")
+    categories = np.repeat([0, 1], [4, 40])
+    noisy = np.where(categories, -0.1, 0.1) + np.tile([-0.0003, 0.0003], 22)
+    statement = find_lump(Differences(noisy, categories, np.arange(44)), 1.0).statement
+    assert statement.startswith("no category shows any spread")
+
+
+def test_differences_that_are_those_of_their_category_are_said_to_be() -> None:
+    """Three categories of ten equal differences each: no one value has thirty."""
+    values = np.append(np.repeat([-0.1, 0.0, 0.1], 10), MIRRORED[::2])
+    d = Differences(values, np.repeat(np.arange(4), 10), np.arange(40))
+    statement = find_lump(d, 1.0).statement
+    assert statement == f"30 of 40 differences are those of their category, {FULL}"
 
 
 def test_categories_that_are_each_alike_are_a_lump() -> None:

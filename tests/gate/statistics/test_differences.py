@@ -71,13 +71,21 @@ def test_a_tiny_category_that_looks_quiet_is_not_taken_for_known() -> None:
     assert d.degrees == 1
 
 
-def test_categories_of_one_sample_count_as_one_sample() -> None:
+@pytest.mark.parametrize("scores", [[0.5, 0.25], [0.5, 0.25, -0.5, 0.125]])
+def test_categories_of_one_sample_count_as_one_sample(scores: list[float]) -> None:
     """The spread is that between them, as if they were draws from one population."""
-    scores = [0.5, 0.25, -0.5, 0.125]
     d = Differences.of({str(i): {f"s{i}": x} for i, x in enumerate(scores)})
     plain = sample(scores)
     assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
     assert d.sd == pytest.approx(plain.sd)
+
+
+def test_a_category_of_one_sample_lies_apart_from_the_mean_of_all() -> None:
+    """Of two categories: its part is its distance from the mean, times the square root of 2."""
+    d = Differences.of({"lone": {"x": 0.5}, "many": {"a": 0.25, "b": -0.25, "c": 0.0}})
+    own = np.array([0.25, -0.25, 0.0]) * 4 / (2 * 3) * sqrt(3 / 2)
+    assert d.mean == 0.25
+    assert d.residuals == pytest.approx([*own, 0.25 * 4 / 2 * sqrt(2)])
 
 
 @given(SCORES, st.integers(2, 4))

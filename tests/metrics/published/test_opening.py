@@ -20,6 +20,7 @@ from pytest_cepbench.metrics.arena import (
     battle_records,
     confusion,
     fit_ratings,
+    judge_card,
     shared_battles,
 )
 from pytest_cepbench.metrics.arena.agreement import Reading
@@ -125,6 +126,27 @@ def test_confusion_and_kappa_of_the_two_panels() -> None:
     forced, three_way = agreement(shared, "fdt"), agreement(shared, "three_way")
     assert (round(forced.kappa or 0, 3), round(three_way.kappa or 0, 3)) == (0.412, 0.259)
     assert (round(forced.chance or 0, 4), round(three_way.chance or 0, 4)) == (0.5279, 0.3631)
+
+
+@RELEASED_FILES
+def test_card_of_gpt4o() -> None:
+    """What GPT-4o does wrong, counted once outside of this package."""
+    card = judge_card(released("gpt4o"), released("human"))
+    by_model = {model.model: round(model.bias, 3) for model in card.models}
+
+    assert card.battles == 4302
+    assert round(card.accuracy, 3) == 0.711
+    assert round(card.first_right.value or 0, 3) == 0.834
+    assert round(card.second_right.value or 0, 3) == 0.574
+    assert round(card.score_correlation or 0, 3) == 0.414
+    assert round(card.score_correlation_within or 0, 3) == 0.294
+    assert (round(card.bias_rms, 3), card.largest_bias.model) == (0.071, "NExT-GPT")
+    assert (by_model["NExT-GPT"], by_model["GPT-4o+DALL-E3"]) == (-0.126, 0.107)
+    assert round(card.slope or 0, 2) == 1.34
+    assert card.sentence() == (
+        "a judge that agrees with people at 0.71 sees 0.42 of a true drop, and needs 5.6 times the "
+        "samples"
+    )
 
 
 @RELEASED_FILES

@@ -1,4 +1,4 @@
-"""Judges: what they are shown, how their answers are read, and that a verdict is judged once."""
+"""Judges over the API: what they are shown, and that a verdict is judged once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.roles import read_winner
+from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.protocols import Battle, BoundRole, Judge
 from pytest_cepbench.store import Store
 from tests.models.api.conftest import Load
@@ -21,33 +20,6 @@ from tests.models.binding import bind_text
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
 
 BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
-
-
-@pytest.mark.parametrize(
-    ("text", "winner"),
-    [
-        ("A", "A"),
-        ("**B.**", "B"),
-        ("A is better", "A"),
-        ("Answer: B is better", "B"),
-        ("B is better because A is not", "B"),
-        ("Tie (A is better)", "Tie(A)"),
-        ("Tie(B better)", "Tie(B)"),
-        ("tie(b)", "Tie(B)"),
-        ("Tie: A is better", "Tie(A)"),
-        ("Tie", None),
-        ("", None),
-        ("Both are good", None),
-        ("A is better. No, B is better", None),
-        ("I cannot compare these", None),
-        ("a is a better one", None),
-    ],
-)
-def test_an_answer_counts_where_it_names_one_verdict(text: str, winner: str | None) -> None:
-    """No coin is tossed, no stray letter is a verdict: an answer that names none is a failure."""
-    result = read_winner(text)
-
-    assert (result.kind if isinstance(result, Failure) else result) == (winner or "no-verdict")
 
 
 def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Load) -> None:
@@ -65,6 +37,64 @@ def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Lo
     ]  # fmt: skip
     assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
     assert seen.body["messages"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "closing"),
+    [
+        ("opening-gpt", "\nPlease only output which model is better: "),
+        (
+            "opening-intjudge",
+            (
+                '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
+                '"Tie(B is better)": \n'
+            ),
+        ),
+    ],
+)
+def test_a_preset_asks_as_the_released_scripts_do(
+    server: FakeServer, load: Load, prompt: str, closing: str
+) -> None:
+    """Markers, numbers of images and the closing phrase are those of OpenING's judges."""
+    server.answer = lambda _: chat_answer("Tie(B is better)")
+    question = Battle(["draw a circle", RED], ["here:", RED, "then", BLUE], [BLUE, "done"])
+
+    (reply,) = load("judge", f"prompt={prompt}").judge([question], [0])
+
+    shown = [part.get("text") for part in server.seen[0].body["messages"][1]["content"]]
+    assert reply.value == "Tie(B)"
+    assert shown == [
+        "<INPUT>: draw a circle <IMG_0></IMG_0>", None,
+        "<OUTPUT_A>: here: <IMG_1></IMG_1>", None,
+        "then <IMG_2></IMG_2>", None,
+        "\n<OUTPUT_B>:  <IMG_3></IMG_3>", None,
+        "done",
+        closing,
+    ]  # fmt: skip
+
+
+def test_images_are_sent_no_larger_than_asked_for(server: FakeServer, load: Load) -> None:
+    """One number bounds what a battle costs; shapes stay, small images are sent as they are."""
+    server.answer = lambda _: chat_answer("B is better")
+    battle = Battle([Image.new("RGB", (100, 50))], [RED], [Image.new("RGB", (30, 30))])
+
+    load("judge", "max_pixels=800").judge([battle], [0])
+
+    assert [image.size for image in server.seen[0].images] == [(40, 20), (4, 4), (28, 28)]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("prompt=opening-gpt4", "Did you mean 'opening-gpt'"),
+        ("max_pixels=0", "max_pixels must be at least 1, got 0"),
+        ("max_pixel=9", "Did you mean 'max_pixels'"),
+    ],
+)
+def test_a_wrong_parameter_is_refused(server: FakeServer, query: str, message: str) -> None:
+    """At binding, before anything is sent."""
+    with pytest.raises(SpecError, match=message):
+        bind_text(server.spec(query), "judge")
 
 
 def test_a_verdict_is_stored_under_everything_it_depends_on(
@@ -87,6 +117,9 @@ def test_a_verdict_is_stored_under_everything_it_depends_on(
         judged("system_prompt=be strict", BATTLE)
         judged("revision=2", BATTLE)
         assert len(server.seen) == 5
+        judged("prompt=opening-gpt", BATTLE)
+        judged("max_pixels=9", BATTLE)
+        assert len(server.seen) == 7
 
 
 def test_an_answer_without_a_verdict_is_stored_as_what_it_is(

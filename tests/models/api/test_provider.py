@@ -11,9 +11,9 @@ import pytest
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.registry import bind, check_installed, detect, weights_bytes
+from pytest_cepbench.models.registry import SCHEMES, check_installed, detect, weights_bytes
 from tests.models.api.fake_server import FakeServer
-from tests.models.binding import CONTEXT, bind_text
+from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
 
 URL = "base_url=http://127.0.0.1:1/v1"
@@ -21,7 +21,7 @@ URL = "base_url=http://127.0.0.1:1/v1"
 
 def test_a_name_plays_what_an_api_offers() -> None:
     """Which of them, the user says: a name tells nothing."""
-    assert detect(parse_spec("openai:org/model:7b")).roles == ("describer", "generator", "judge")
+    assert detect(parse_spec("openai:org/model:7b")).roles == SCHEMES["openai"].roles
     assert not detect(parse_spec("openai:m")).unified
 
 
@@ -99,7 +99,7 @@ def test_binding_needs_neither_server_nor_key() -> None:
         ("openai:m?revision=1&size=big", "generator", "size must be WIDTHxHEIGHT"),
         ("openai:m?revision=1&height=9", "generator", "height and width go together"),
         ("openai:m?revision=1&response_format=url", "generator", "never fetched"),
-        ("shapes:", "judge", "the shapes world has no judge"),
+        ("shapes:", "editor", "the shapes world has no editor"),
     ],
 )
 def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, message: str) -> None:
@@ -107,14 +107,6 @@ def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, message:
     with pytest.raises(CepError, match=message) as raised:
         bind_text(spec, role)
     assert "\n" not in str(raised.value)
-
-
-def test_a_checkpoint_is_no_judge(tmp_path: Path) -> None:
-    """It can be served, and the message says so."""
-    spec = parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA)))
-
-    with pytest.raises(CepError, match="a judge is a model behind a server"):
-        bind(spec, "judge", CONTEXT, force=True)
 
 
 @pytest.mark.parametrize(

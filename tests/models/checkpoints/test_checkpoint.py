@@ -63,7 +63,7 @@ def test_a_file_option_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
     with pytest.raises(SpecError, match="'allow_pickle' must be bool, got 'yess'"):
         inspect(folder, "?allow_pickle=yess")
-    assert inspect(folder, "?allow_pickle=YES").roles == ("describer",)
+    assert inspect(folder, "?allow_pickle=YES").roles == ("describer", "writer")
 
 
 def test_a_pipelines_precision_is_its_first_components(tmp_path: Path) -> None:

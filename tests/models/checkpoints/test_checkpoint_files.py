@@ -36,7 +36,7 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
     folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="allow_pickle=true"):
         inspect(folder)
-    assert inspect(folder, "?allow_pickle=true").roles == ("describer",)
+    assert inspect(folder, "?allow_pickle=true").roles == ("describer", "writer")
 
 
 def test_another_variant_is_named(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_another_variant_is_named(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "m", LLAVA, "model.fp16.safetensors")
     with pytest.raises(CheckpointError, match="variant=fp16"):
         inspect(folder)
-    assert inspect(folder, "?variant=fp16").roles == ("describer",)
+    assert inspect(folder, "?variant=fp16").roles == ("describer", "writer")
 
 
 @pytest.mark.parametrize("length", [0, 4, 8, 30, -1])
@@ -77,7 +77,7 @@ def test_missing_shards_are_named(tmp_path: Path) -> None:
 def test_faults_of_a_pipelines_components_are_found(tmp_path: Path) -> None:
     """Each component that is a model must have its weights; a component may not be absent."""
     folder = write_pipeline(tmp_path / "p")
-    assert inspect(folder).roles == ("generator",)
+    assert inspect(folder).roles == ("generator", "editor")
     (folder / "unet" / "diffusion_pytorch_model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="unet: no weights"):
         inspect(folder)

@@ -21,16 +21,16 @@ MODEL = "architectures"
 
 
 @pytest.mark.parametrize(
-    ("config", "role"),
+    ("config", "roles"),
     [
-        (LLAVA, "describer"),
+        (LLAVA, "describer writer"),
         (
             {
                 MODEL: ["Qwen2VLForConditionalGeneration"],
                 "model_type": "qwen2_vl",
                 "vision_config": {},
             },
-            "describer",
+            "describer writer",
         ),
         (
             {MODEL: ["BlipForConditionalGeneration"], "model_type": "blip", "vision_config": {}},
@@ -51,7 +51,7 @@ MODEL = "architectures"
                 "model_type": "chameleon",
                 "vq_config": {},
             },
-            "describer",
+            "describer writer",
         ),
         (
             {MODEL: ["CLIPModel"], "model_type": "clip", "vision_config": {}, "text_config": {}},
@@ -62,7 +62,7 @@ MODEL = "architectures"
             "encoder",
         ),
         (VIT, "encoder"),
-        ({"model_type": "blip-2", "vision_config": {}}, "describer"),
+        ({"model_type": "blip-2", "vision_config": {}}, "describer writer"),
         ({MODEL: ["Dinov2ForImageClassification"], "model_type": "dinov2"}, "encoder"),
         (
             {MODEL: ["NovelViTModel"], "model_type": "novel", "num_channels": 3, "patch_size": 4},
@@ -102,9 +102,9 @@ MODEL = "architectures"
     ],
     ids=lambda value: value if isinstance(value, str) else str(value.get(MODEL, ["timm"])[0]),
 )
-def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], role: str) -> None:
+def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], roles: str) -> None:
     """An architecture, even one that no list names, is recognised by the shape of its config."""
-    assert detection_of(write_checkpoint(tmp_path / "m", config)).roles == (role,)
+    assert detection_of(write_checkpoint(tmp_path / "m", config)).roles == tuple(roles.split())
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,15 @@ def test_models_of_other_kinds_get_no_role_and_a_reason(
 @pytest.mark.parametrize(
     ("name", "roles"),
     [
-        ("StableDiffusionPipeline", ("generator",)),
-        ("FluxPipeline", ("generator",)),
+        ("StableDiffusionPipeline", ("generator", "editor")),
+        ("FluxPipeline", ("generator", "editor")),
+        ("PixArtSigmaPipeline", ("generator",)),
         ("SomethingNewPipeline", ("generator",)),
-        ("StableDiffusionImg2ImgPipeline", ()),
+        ("StableDiffusionImg2ImgPipeline", ("editor",)),
+        ("StableDiffusionInstructPix2PixPipeline", ("editor",)),
+        ("QwenImageEditPlusPipeline", ("editor",)),
+        ("QwenImageEditInpaintPipeline", ()),
+        ("StableDiffusionDiffEditPipeline", ()),
         ("StableDiffusionXLInpaintPipeline", ()),
         ("TextToVideoSDPipeline", ()),
         ("AudioLDMPipeline", ()),
@@ -158,7 +163,7 @@ def test_models_of_other_kinds_get_no_role_and_a_reason(
 def test_model_index_tells_text_to_image_from_the_rest(
     tmp_path: Path, name: str, roles: tuple[str, ...]
 ) -> None:
-    """A pipeline that reads text and gives an image is a generator; one that wants more is not."""
+    """One that reads a text draws, one that reads an image too edits; others want more."""
     folder = write_pipeline(tmp_path / "p", STABLE_DIFFUSION | {"_class_name": name})
     detection = detection_of(folder)
     assert (detection.kind, detection.what, detection.roles) == ("diffusers", name, roles)
@@ -189,7 +194,7 @@ def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None
     detection = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
     text = {MODEL: [f"{family}ForCausalLM"], "model_type": f"{family.lower()}_text_model"}
 
-    assert detection.roles == ("describer", "generator")
+    assert detection.roles == ("describer", "generator", "writer", "interleaver")
     assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
 
 

@@ -45,7 +45,7 @@ class TestHub:
         complete_checkpoint(spec, checkpoint)
         assert checkpoint.revision == self.COMMIT
         assert checkpoint.path == cache / "models--org--model" / "snapshots" / self.COMMIT
-        assert checkpoint.roles == ("describer",)
+        assert checkpoint.roles == ("describer", "writer")
 
     def test_a_snapshot_without_weights_is_refused(self, cache: Path) -> None:
         """A cache filled in part must not bind."""

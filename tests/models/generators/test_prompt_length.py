@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.models.generators.diffusers_generator import prompt_lengths
+from pytest_cepbench.models.generators.diffusers_pipeline import prompt_lengths
 from pytest_cepbench.models.protocols import CountsTokens, Generator
 from tests.models.generators.conftest import BUILDERS, load
 from tests.tiny import generators as tiny

@@ -97,13 +97,15 @@ def test_a_size_of_no_token_is_refused(folders: dict[str, Path]) -> None:
         bind_text(f"{folders['emu3']}?image_area=1", "generator").load()
 
 
-def test_a_unified_model_plays_two_roles_and_no_third(folders: dict[str, Path]) -> None:
+def test_a_unified_model_plays_its_roles_and_no_other(
+    folders: dict[str, Path],
+) -> None:
     """Told from its configuration; as encoder it is refused with what it can be."""
     for folder in folders.values():
         detection = detect(parse_spec(str(folder)))
         assert detection.unified
-        assert detection.roles == ("describer", "generator")
-        with pytest.raises(RoleError, match="describer and generator, not the encoder"):
+        assert detection.roles == ("describer", "generator", "writer", "interleaver")
+        with pytest.raises(RoleError, match="generator, writer or interleaver, not the encoder"):
             bind_text(str(folder), "encoder")
 
 
@@ -112,7 +114,8 @@ def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     script = (
         "import sys\n"
         "from tests.models.binding import bind_text\n"
-        f"for role in ('describer', 'generator'): bind_text({str(folders['emu3'])!r}, role)\n"
+        "for role in ('describer', 'generator', 'writer', 'interleaver'):\n"
+        f"    bind_text({str(folders['emu3'])!r}, role)\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -210,6 +210,20 @@ def test_a_dead_workers_tests_are_dealt_again(deal: Deal) -> None:
     assert run.sent[1] == [1, 3, 4]
 
 
+def test_a_worker_that_dies_while_others_collect_ends_no_other(deal: Deal) -> None:
+    """Those that have collected already wait for the one that takes its place."""
+    run = deal(_unit("x"), _unit("y"))
+    run.sched.add_node_collection(run.nodes[0], run.tests)
+
+    assert run.sched.remove_node(run.nodes[1]) is None
+    assert not run.nodes[0].shutting_down
+    late = run.add_node()
+    run.sched.add_node_collection(late, run.tests)
+    run.sched.schedule()
+
+    assert run.sent == [[0], [], [1]]
+
+
 def test_a_worker_that_dies_between_tests_had_begun_none(deal: Deal) -> None:
     """No test is to blame, and all that it held is dealt again."""
     run = deal(_unit("x"), _unit("y"), _unit("z"), _unit("w")).begin()

@@ -36,6 +36,47 @@ class BlockingFileSystem:
         return path.encode()[start:end]
 
 
+class Client:
+    """Connections that a file system holds open."""
+
+    closed = 0
+
+    async def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+
+class ClientFileSystem(SlowFileSystem):
+    """A file system that shows its client, as that of Google's storage does."""
+
+    def __init__(self, session: Client) -> None:
+        super().__init__(skip_instance_cache=True)
+        self.session = session
+
+
+class SessionFileSystem(SlowFileSystem):
+    """A file system that gives its client when it is asked for it, as that of S3 does."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(skip_instance_cache=True)
+        self.client = client
+
+    async def set_session(self) -> Client:
+        """The client."""
+        return self.client
+
+
+class ListingFileSystem(SlowFileSystem):
+    """A file system that lists what it holds, and does not know how large empty objects are."""
+
+    async def _find(self, path: str, **_: Any) -> dict[str, dict[str, int | None]]:
+        return {
+            name: {"size": len(data) or None}
+            for name, data in self.held.items()
+            if name.startswith(path)
+        }
+
+
 @pytest.fixture
 def slow() -> Iterator[type[SlowFileSystem]]:
     """The file system, empty."""
@@ -72,6 +113,19 @@ def test_a_file_system_without_coroutines_is_read() -> None:
     fetched = objects.read(NAMES)
     assert fetched.objects == {name: f"lib/{name}".encode() for name in NAMES}
     assert fetched.failure is None
+
+
+@pytest.mark.parametrize("file_system", [ClientFileSystem, SessionFileSystem])
+def test_connections_are_closed_in_the_end(
+    file_system: type[ClientFileSystem | SessionFileSystem],
+) -> None:
+    """Those that the library holds, by either way to them; a read does not close them."""
+    client = Client()
+    objects = BucketObjects(file_system(client), "lib", "test")
+    objects.read(NAMES)
+    assert client.closed == 0
+    objects.close()
+    assert client.closed == 1
 
 
 def test_an_interrupt_ends_a_read_at_once(slow: type[SlowFileSystem]) -> None:
@@ -143,6 +197,13 @@ def test_the_first_write_of_a_name_counts(slow: type[SlowFileSystem]) -> None:
     assert slow.held[f"lib/{NAMES[0]}"] == b"first"
     assert objects.write({NAMES[0]: b"third"}, {NAMES[0]}) == {}
     assert slow.held[f"lib/{NAMES[0]}"] == b"third"
+
+
+def test_objects_are_listed_with_their_sizes(slow: type[SlowFileSystem]) -> None:
+    """By their names below the folder; one of unknown size counts as empty."""
+    slow.held.update({"lib/a/1": b"12345", "lib/a/2": b"", "lib/b/3": b"1"})
+    objects = BucketObjects(ListingFileSystem(skip_instance_cache=True), "lib", "test")
+    assert objects.list("a") == {"a/1": 5, "a/2": 0}
 
 
 def test_an_object_beyond_the_limit_is_unfit(slow: type[SlowFileSystem]) -> None:

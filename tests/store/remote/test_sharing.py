@@ -338,8 +338,11 @@ def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 3.0
         started = time.perf_counter()
-        for name in ("one", "two", "three"):
+        for name in ("one", "two"):
             store.put([StoredResult(key_of(name), name)])
+        ahead = time.perf_counter()
+        store.put([StoredResult(key_of("three"), "three")])
+        assert time.perf_counter() - ahead >= 0.3  # while one is uploaded and one waits
         store.flush()
     assert time.perf_counter() - started < slow.delay
     (remark,) = store.remarks

@@ -167,6 +167,33 @@ class DriftingEncoder(Encoder):
         return super().encode_images(images)
 
 
+class SharpnessEncoder(Encoder):
+    """Sees the mean red and blue, which no blur changes, and how much neighboring pixels differ.
+
+    weight: of the differences, against that of the colors.
+    """
+
+    fingerprint = "sharpness/1"
+    weight = 0.9
+
+    def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float64]:
+        """(n, 3) float64."""
+        return np.array([self.look(np.asarray(image, np.float64)) for image in images])
+
+    def look(self, pixels: npt.NDArray[np.float64]) -> list[float]:
+        """The vector of one image."""
+        red, _, blue = pixels.mean(axis=(0, 1))
+        detail = np.abs(np.diff(pixels[..., 1], axis=0)).mean()
+        return [red, blue, self.weight * detail]
+
+
+class KeenEncoder(SharpnessEncoder):
+    """Looks more at differences."""
+
+    fingerprint = "keen/1"
+    weight = 1.0
+
+
 def unit(image: Image.Image) -> npt.NDArray[np.float64]:
     """The vector of an image at length 1."""
     (vector,) = Encoder().encode_images([image])
@@ -260,6 +287,33 @@ def test_texts_are_distorted_too(tmp_path: Path) -> None:
         assert rows[distortion.name][2] == pytest.approx(np.mean(1 - np.array(cosines)), abs=1e-9)
     assert check.status == "problem"
     assert "words swapped: moves the score by 0.0000, less than the tolerance 0.01" in check.said
+
+
+@pytest.mark.parametrize(
+    ("encoder", "colors", "remarked"),
+    [
+        ("SharpnessEncoder", ["red", "blue"], False),
+        ("KeenEncoder", ["red", "blue"], True),
+        ("KeenEncoder", ["red"], False),
+    ],
+)
+def test_a_faint_blur_may_move_a_score_half_of_the_way_to_chance(
+    encoder: str, colors: Sequence[str], remarked: bool, tmp_path: Path
+) -> None:
+    """Beyond that it is a remark, and advice; of one start alone chance is not known."""
+    (tmp_path / "photos").mkdir()
+    for color in colors:
+        pixels = np.array(Image.new("RGB", (64, 64), color))
+        pixels[::2, :, 1] = 255
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{color}.png")
+    check = checks(diagnose(tmp_path, PHOTOS, encoder=encoder))["encoder on changed images"]
+    _, _, moved, chance = only(check)["middle blur"]
+    assert (moved > 0.5 * (1 - (chance or 0.0))) is remarked
+    said = [sentence for sentence in check.said if sentence.startswith("middle blur")]
+    remark = f"middle blur: moves the score by {moved:.4f}, more than half of the way to chance"
+    assert said == ([f"{remark} ({chance:.4f})"] if remarked else [])
+    advice = "use an encoder that looks less at sharpness, or sharper images"
+    assert (advice in check.advice) is remarked
 
 
 def test_drawings_scatter_with_the_seed(toy: Diagnosis, starts: dict[str, Image.Image]) -> None:

@@ -14,6 +14,7 @@ from pytest_cepbench.datasets.shapes.arena.samples import (
     ARENA_VERSION,
     load_shapes_arena,
     sample_scenes,
+    solve_sample,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import (
     ArenaQuestion,
@@ -49,4 +50,5 @@ __all__ = [
     "sample_scenes",
     "score_answer",
     "solve",
+    "solve_sample",
 ]

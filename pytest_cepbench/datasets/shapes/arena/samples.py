@@ -12,7 +12,12 @@ from pytest_cepbench.datasets.sample import (
     Sample,
 )
 from pytest_cepbench.datasets.shapes.arena.grammar import Task, phrase_instruction
-from pytest_cepbench.datasets.shapes.arena.solver import ArenaQuestion, solve
+from pytest_cepbench.datasets.shapes.arena.solver import (
+    ArenaQuestion,
+    Solution,
+    read_question,
+    solve,
+)
 from pytest_cepbench.datasets.shapes.arena.tasks import FAMILIES
 from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.samples import check_options, derived_seed, draw_different
@@ -59,6 +64,18 @@ def sample_scenes(sample: Sample) -> tuple[Scene, ...]:
     return tuple(
         Scene(tuple(SceneObject(**scene_object) for scene_object in objects))
         for objects in sample.metadata["scenes"]
+    )
+
+
+def solve_sample(sample: Sample) -> Solution:
+    """The right answer to a sample's question, from its text and images.
+
+    Raises DatasetError where the question is none of the arena.
+    """
+    return solve(
+        read_question(
+            [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
+        )
     )
 
 

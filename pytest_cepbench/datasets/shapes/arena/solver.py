@@ -110,7 +110,7 @@ def solve(question: ArenaQuestion) -> Solution:
         msg = f"{instruction.task} asks about {expected} images, the question has {len(scenes)}"
         raise DatasetError(msg)
     start = scenes[-1] if scenes else Scene()
-    _check_objects(instruction, start)
+    _check_scene(instruction, start)
     if instruction.request is not None:
         seed = derived_seed(0, phrase_instruction(instruction))
         start = choose(instruction.request, seed)
@@ -154,9 +154,8 @@ def nearest_choice(request: Request, scene: Scene) -> Scene:
     return Scene((*kept, *wanting))
 
 
-def _check_objects(instruction: Instruction, scene: Scene) -> None:
-    """Raise DatasetError where a picture lacks what the text names, or is full where it adds."""
-    taken = {what.cell for what in scene.objects}
+def _check_scene(instruction: Instruction, scene: Scene) -> None:
+    """Raise DatasetError where what the text asks cannot be done with what the picture shows."""
     if instruction.task in ("remove", "restore", "move", "recolor", "swap"):
         for what in instruction.objects:
             if what not in scene.objects:
@@ -165,11 +164,14 @@ def _check_objects(instruction: Instruction, scene: Scene) -> None:
     targets = [instruction.cell] if instruction.task == "move" else []
     if instruction.task == "add":
         targets = [what.cell for what in instruction.objects]
-    if taken.intersection(targets):
+    if {what.cell for what in scene.objects}.intersection(targets):
         msg = f"the question puts a shape where one is: {phrase_instruction(instruction)}"
         raise DatasetError(msg)
     if instruction.task == "restore" and len(instruction.objects) < 2:
         msg = "the question brings back what was removed two steps before, and removes one shape"
+        raise DatasetError(msg)
+    if instruction.task == "count" and not scene.objects:
+        msg = "the question takes shapes away from an image that shows none"
         raise DatasetError(msg)
 
 
@@ -211,10 +213,8 @@ def _swap(scene: Scene, first: int, second: int) -> Scene:
 
 def _next_step(before: Scene, after: Scene) -> Change:
     """The next step of the one object that walks along its row from one scene to the next."""
-    left, arrived = (
-        set(before.objects) - set(after.objects),
-        set(after.objects) - set(before.objects),
-    )
+    left = {*before.objects} - {*after.objects}
+    arrived = {*after.objects} - {*before.objects}
     if len(left) == len(arrived) == 1:
         (walker,), (there,) = left, arrived
         stride = there.column - walker.column

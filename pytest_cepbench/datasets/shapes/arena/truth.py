@@ -18,13 +18,18 @@ empty scenes:
     completeness  min(N, G) / G
     richness      different texts and different images, by their scenes, in 2 N parts
 
-Their names and order are OpenING's (its appendix on the evaluation by GPT), their formulas our own.
+A text that names no object and does not say that there is none has no scene, like one that is
+missing; neither has an image that shows no object and is no drawing of an empty scene.
+
+The criteria and their order are those of OpenING, appendix C.3, "Key Evaluation Criteria"; the
+formulas are our own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from math import dist
 from statistics import fmean
@@ -32,7 +37,13 @@ from statistics import fmean
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes.arena.picture import Picture, read_picture
 from pytest_cepbench.datasets.shapes.arena.solver import Solution
-from pytest_cepbench.datasets.shapes.scene import Scene, SceneObject, caption, parse_caption
+from pytest_cepbench.datasets.shapes.scene import (
+    EMPTY_CAPTION,
+    Scene,
+    SceneObject,
+    caption,
+    parse_caption,
+)
 
 TRUTH_VERSION = "arena-truth/1"
 """Names the formulas and weights; changes with any of them."""
@@ -72,21 +83,41 @@ WEIGHTS = (0.40, 0.20, 0.15, 0.10, 0.05, 0.07, 0.03)
 
 @dataclass(frozen=True)
 class _Step:
-    """A step that was read: what its text tells and its image shows, None where it has none."""
+    """A step that was read.
+
+    text: in lower case, words a space apart; empty where it has none.
+    picture: what its image shows; None where it has none.
+    """
 
     text: str
-    told: Scene | None
     picture: Picture | None
 
     @classmethod
     def read(cls, step: ArenaStep) -> _Step:
         text, image = step
-        told = parse_caption(text) if text.strip() else None
-        return cls(text, told, None if image is None else read_picture(image))
+        picture = None if image is None else read_picture(image)
+        return cls(" ".join(text.lower().split()), picture)
+
+    @cached_property
+    def told(self) -> Scene | None:
+        """The scene that its text tells of; None where it tells of none, not even an empty one."""
+        scene = parse_caption(self.text)
+        return scene if scene.objects or EMPTY_CAPTION in self.text else None
 
     @property
     def shown(self) -> Scene | None:
-        return None if self.picture is None else self.picture.scene
+        """The scene that its image shows; None where it shows none, not even an empty one."""
+        if self.picture is None or not (self.picture.scene.objects or self.is_drawing):
+            return None
+        return self.picture.scene
+
+    @property
+    def is_caption(self) -> bool:
+        return self.told is not None and caption(self.told) == self.text
+
+    @property
+    def is_drawing(self) -> bool:
+        return self.picture is not None and self.picture.residual <= _RESIDUAL
 
 
 def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
@@ -141,12 +172,8 @@ def _alike(what: SceneObject, before: Picture, after: Picture) -> bool:
 
 
 def _quality(answered: Sequence[_Step]) -> float:
-    texts = [
-        caption(step.told) == " ".join(step.text.lower().split())
-        for step in answered
-        if step.told is not None
-    ]
-    images = [step.picture.residual <= _RESIDUAL for step in answered if step.picture is not None]
+    texts = [step.is_caption for step in answered if step.text]
+    images = [step.is_drawing for step in answered if step.picture is not None]
     return fmean(texts + images) if texts or images else 0.0
 
 

@@ -32,14 +32,17 @@ from pytest_cepbench.models.protocols import (
     Detector,
     Encoder,
     Generator,
+    Interleaver,
+    Judge,
     RoleName,
+    Writer,
 )
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import bind_shapes
 
 STEPS = 3
 LEVELS = (0.05, 0.1, 0.2, 0.4)
-LAB = Path(__file__).parents[3] / "shared" / "lab" / "checkpoints"
+LAB = Path(__file__).parents[4] / "shared" / "lab" / "checkpoints"
 
 Floats = npt.NDArray[np.float64]
 
@@ -236,12 +239,21 @@ def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
         "generator": Generator,
         "encoder": Encoder,
         "detector": Detector,
+        "judge": Judge,
+        "writer": Writer,
+        "interleaver": Interleaver,
     }
     assert isinstance(role_model.load(), protocols[role])
     assert role_model.role == role
     assert role_model.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
     others = [bound("shapes:", other) for other in SCHEMES["shapes"].roles if other != role]
     assert role_model.fingerprint not in [other.fingerprint for other in others]
+
+
+def test_a_role_that_the_world_has_not_is_refused() -> None:
+    """The message lists those that it has."""
+    with pytest.raises(RoleError, match=r"the shapes world has no editor; it has describer, .*"):
+        bound("shapes:", "editor")
 
 
 def test_identity_and_seeds_follow_the_knobs() -> None:

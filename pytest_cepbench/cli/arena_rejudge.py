@@ -1,0 +1,73 @@
+"""`cepbench arena rejudge`: accepted answers stay, and another judge compares with them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from pytest_cepbench.cli.baseline_files import battle_baselines
+from pytest_cepbench.cli.output import (
+    MISTAKE,
+    NOT_DONE,
+    Section,
+    complain,
+    show,
+)
+from pytest_cepbench.cli.session import open_store, suite_file
+from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.evaluation.python_api import importable
+from pytest_cepbench.gate.baseline import dump_baseline
+from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.suites import ModelPool, load_suite
+from pytest_cepbench.suites.measures.answer_measures import JUDGE
+from pytest_cepbench.suites.model_options import RoleChoices
+from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.role_assignment import named_models
+
+
+def rejudge(arguments: Namespace) -> int:
+    """Write the judge into the baselines of battles; exit codes as in `main`.
+
+    Accepted answers score one half against themselves whoever judges, so no battle is fought: the
+    next run asks the new judge about its own answers and the accepted ones.
+    """
+    try:
+        suite = load_suite(suite_file(arguments.suite))
+        choices = (
+            RoleChoices()
+            if arguments.judge is None
+            else RoleChoices(roles={"judge": arguments.judge})
+        )
+        named = named_models(suite, choices)
+        if suite.answer_plan is None or JUDGE not in named:
+            msg = f"suite {suite.name!r} has no judge: name one with --judge=SPEC"
+            raise SpecError(msg)
+        with open_store(arguments.store) as store, importable([suite.file]):
+            judge = describe_role(ModelPool(store).runner(named[JUDGE]).bound)
+        folder: Path = arguments.baselines / suite.name
+        changed = {
+            path: replace(
+                baseline,
+                identity=baseline.identity | {JUDGE: judge, "battles": str(suite.battle_rules)},
+            )
+            for path, baseline in battle_baselines(folder)
+        }
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    if not changed:
+        return complain(f"{str(folder)!r} holds no baseline of battles", MISTAKE)
+    lines = [f"judge: {judge}, {suite.battle_rules}", *map(str, changed)]
+    if arguments.dry_run:
+        show([Section(f"Rejudge {suite.name}", tuple(lines))], "nothing written: --dry-run")
+        return 0
+    try:
+        replace_files(
+            arguments.baselines,
+            {path: dump_baseline(baseline).encode() for path, baseline in changed.items()},
+        )
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    show([Section(f"Rejudge {suite.name}", tuple(lines))])
+    return 0

@@ -1,0 +1,52 @@
+"""The baseline files of a suite, as commands find them in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate.baseline import ANCHORS, REMEDY, SUFFIX, read_baseline
+
+
+def case_of_file(path: Path, suite: str) -> CaseKey | str:
+    """The case whose baseline a file is, or why it is none."""
+    if path.is_symlink() or not path.is_file():
+        return f"{kind_of(path)}, not a file"
+    if path.suffix != SUFFIX:
+        return "not a baseline"
+    try:
+        table = parse_toml(read_regular(path, MOST_TEXT))
+    except (OSError, ValueError) as error:
+        return f"cannot be read as a baseline: {error}"
+    if not (isinstance(table.get("format"), int) and isinstance(table.get("case"), str)):
+        return "not a baseline: it has no format and case"
+    key = CaseKey.parse(table["case"])
+    if key.suite != suite or path.stem != key.file_stem:
+        return f"is called otherwise than the baseline of its case {table['case']!r} would be"
+    return key
+
+
+def kind_of(path: Path) -> str:
+    """What lies at a path, for people."""
+    if path.is_symlink():
+        return "a symbolic link"
+    return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
+
+
+def battle_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
+    """The baselines and anchors in a suite's folder that hold answers; none where there is none.
+
+    Raises BaselineError for a file that cannot be used.
+    """
+    for place in (folder, folder / ANCHORS):
+        for path in sorted(place.glob(f"*{SUFFIX}")):
+            key = case_of_file(path, folder.name)
+            if isinstance(key, str):
+                msg = f"{path}: {key}; {REMEDY}"
+                raise BaselineError(msg)
+            baseline = read_baseline(path, key)
+            if baseline is not None and baseline.answers:
+                yield path, baseline

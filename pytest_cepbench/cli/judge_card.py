@@ -1,0 +1,174 @@
+"""`cepbench judge-card`: what is known of a judge's errors, from verdicts of people."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
+from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.metrics.arena import WINNERS, JudgeCard, OrderEffect, Share
+from pytest_cepbench.studies.judge_card import FEW_BATTLES, MeasuredJudge, measure_judge
+
+_READINGS = {
+    "fdt": "ties forced",
+    "three_way": "ties one verdict",
+    "decided": "both decided",
+}
+
+
+def run(arguments: Namespace) -> int:
+    """Measure, print and write a card; exit codes as in `main`."""
+    command: str = arguments.command_line
+    try:
+        measured = _measured(arguments)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    name = f"judge-card-{measured.judge}"[:120]
+    page = list(_page(measured, command))
+    return write_and_show({"card": measured}, page, command, arguments.out, name, what="card")
+
+
+def _measured(arguments: Namespace) -> MeasuredJudge:
+    paths: list[Path] = [arguments.verdicts, arguments.people, *arguments.repeat]
+    places = [path.resolve() for path in paths]
+    for i, path in enumerate(paths):
+        if places.index(places[i]) < i:
+            msg = (
+                f"file {str(path)!r} is given twice: the judge's verdicts, people's (--people) and "
+                "repetitions (--repeat) are files of their own"
+            )
+            raise SpecError(msg)
+    names = ModelNames()
+    judge, people, *repeats = (read_verdicts(path, names) for path in paths)
+    return measure_judge(
+        (arguments.verdicts.stem, arguments.people.stem),
+        judge,
+        people,
+        seen=[names(name) for name in arguments.seen],
+        repeats=repeats,
+    )
+
+
+def _page(measured: MeasuredJudge, command: str) -> Iterator[Section]:
+    card = measured.card
+    title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
+    yield Section(title, (f"command: {command}", *_findings(measured), *_notes(measured)))
+    yield Section("agreement with people, in percent", (_agreements(card),))
+    yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
+    counts = Table(
+        (f"{measured.people} \\ {measured.judge}", *WINNERS),
+        tuple(
+            (winner, *map(str, row)) for winner, row in zip(WINNERS, card.confusion, strict=True)
+        ),
+    )
+    yield Section("verdicts", (counts,))
+
+
+def _findings(measured: MeasuredJudge) -> Iterator[str]:
+    card = measured.card
+    yield measured.sentence
+    if measured.shown_win_rate is not None:
+        yield (
+            f"of a true win rate of {measured.true_win_rate:.2f} it would show "
+            f"{measured.shown_win_rate:.3f} (standard error {measured.shown_error:.3f})"
+        )
+    yield f"it names the winner where people prefer the first answer: {_share(card.first_right)}"
+    yield f"where they prefer the second: {_share(card.second_right)}"
+    yield f"order effect: {_order(card.order)}; of people: {_order(card.people_order)}"
+    if measured.both_orders_advised:
+        yield "ask it in both orders: its order effect is large, or cannot be told"
+    else:
+        yield "one call in balanced order sees nearly as much as both orders"
+    if card.both_orders is not None:
+        both = card.both_orders
+        yield (
+            f"both orders: the same model is preferred in {_share(both.consistent)} of "
+            f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
+            f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
+        )
+    if card.stability is not None:
+        yield (
+            f"asked again: the same of the four verdicts in {_share(card.stability.labels)}, the "
+            f"same side in {_share(card.stability.forced)}"
+        )
+    yield (
+        f"Krippendorff's alpha: {_number(card.alpha)}; correlation of scores: "
+        f"{_number(card.score_correlation)}, within the battles of a model "
+        f"{_number(card.score_correlation_within)}"
+    )
+
+
+def _notes(measured: MeasuredJudge) -> Iterator[str]:
+    if measured.card.battles < FEW_BATTLES:
+        yield f"fewer than {FEW_BATTLES} battles: the intervals are wide, and this card is a sketch"
+    if measured.unknown_models:
+        yield f"models that people did not judge: {', '.join(measured.unknown_models)}"
+    yield (
+        f"battles of {measured.judge} alone: {measured.judge_alone}; of {measured.people} alone: "
+        f"{measured.people_alone}"
+    )
+    seen = ", ".join(measured.seen) or "not said (--seen MODEL), so all count as seen"
+    yield f"models known while the judge was made: {seen}"
+
+
+def _agreements(card: JudgeCard) -> Table:
+    head = ("ties", "all", "seen", "unseen", "harmonic mean", "kappa", "chance")
+    rows = tuple(
+        (
+            _READINGS[agreed.reading],
+            _share(agreed.overall),
+            _share(agreed.seen),
+            _share(agreed.unseen),
+            _percent(agreed.harmonic_mean),
+            _number(agreed.kappa),
+            _percent(agreed.chance),
+        )
+        for agreed in card.agreements
+    )
+    return Table(head, rows)
+
+
+def _biases(measured: MeasuredJudge) -> Iterator[str]:
+    card = measured.card
+    largest = card.largest_bias
+    yield (
+        f"bias: {100 * measured.bias_rms:.1f} points (root mean square), the largest "
+        f"{100 * largest.bias:+.1f} for {largest.model}"
+    )
+    if card.slope is not None:
+        meaning = "exaggerates" if card.slope > 1 else "flattens"
+        yield (
+            f"slope of its win rates on people's: {card.slope:.2f}, so it {meaning} differences "
+            "between models"
+        )
+
+
+def _win_rates(card: JudgeCard) -> Table:
+    rows = tuple(
+        (m.model, f"{100 * m.people:.1f}", f"{100 * m.judge:.1f}", f"{100 * m.bias:+.1f}")
+        for m in card.models
+    )
+    return Table(("model", "people", "judge", "bias"), rows)
+
+
+def _order(effect: OrderEffect | None) -> str:
+    if effect is None:
+        return "cannot be told"
+    return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _share(share: Share) -> str:
+    if share.value is None:
+        return "-"
+    return f"{100 * share.value:.2f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"

@@ -1,0 +1,209 @@
+"""Answers of a model in OpenING's layout: a folder with a file for each question, and images.
+
+`MODEL_output/UID.json` or `UID.jsonl` (the same JSON under either ending) is the question's record
+with the model's output; its steps name images in the folder, `UID-o-0.jpg` and so on. What the
+authors' scripts pass over silently is counted here: a named image that is not there, an answer
+without steps, a question without an answer.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts.answer import limit_steps
+from pytest_cepbench.datasets.folder import list_folder, unsafe
+from pytest_cepbench.datasets.opening.image_files import ImageFiles
+from pytest_cepbench.datasets.opening.records import (
+    ID_FIELDS,
+    IMAGE_MARKER,
+    RecordedPart,
+    parse_record,
+)
+from pytest_cepbench.datasets.recorded_answers import (
+    RecordedAnswer,
+    RecordedAnswers,
+    RecordedStep,
+)
+from pytest_cepbench.datasets.sample import FileImage, Sample
+from pytest_cepbench.datasets.text_files import read_json
+from pytest_cepbench.errors import DatasetError, WriteError
+
+LAYOUT = "opening"
+
+FOLDER_SUFFIX = "_output"
+"""Behind the model's name in that of its folder."""
+
+MOST_BYTES = 8 * 2**20
+"""Of one answer's file: ten steps of long texts are a hundredth of it."""
+
+Ending = Literal[".json", ".jsonl"]
+"""Of an answer's file: the authors' judges read the one, their page for people the other."""
+
+StepContent = tuple[str, ImageArtifact | Failure | None]
+"""Text of a step, empty for none, and its image; a failure where it should have one."""
+
+_FILE = re.compile(r"([0-9]{7})\.jsonl?", re.IGNORECASE)
+
+
+def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
+    """The answers in a folder; images are read when they are needed.
+
+    partial: as of `RecordedAnswers`.
+    Files of other names are passed over. A name of an image is taken without the folders before
+    it; upper and lower case may differ. Steps beyond `MOST_STEPS` are cut off and counted, steps
+    without text and image are left out.
+    Raises DatasetError for a folder that cannot be listed or holds no answer, two files for one
+    question, a file that is no record or one of another question, and links out of the folder.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        msg = f"{str(folder)!r} {what}: the folder MODEL{FOLDER_SUFFIX} is expected"
+        raise DatasetError(msg)
+    files = ImageFiles(folder)
+    paths: dict[str, Path] = {}
+    for question, path in answer_paths(folder):
+        if question in paths:
+            msg = (
+                f"{str(folder)!r} holds two answers to {question!r}: {paths[question].name!r} and "
+                f"{path.name!r}; keep one of them"
+            )
+            raise DatasetError(msg)
+        if path.is_symlink():
+            files.refuse_outside(LAYOUT, path)
+        paths[question] = path
+    if not paths:
+        msg = f"{str(folder)!r} holds no answer (a file like 0101001.json or 0101001.jsonl)"
+        raise DatasetError(msg)
+    return RecordedAnswers(
+        name=LAYOUT,
+        model=model_of(folder),
+        path=folder,
+        answers={question: _answer(question, path, files) for question, path in paths.items()},
+        partial=partial,
+    )
+
+
+def answer_paths(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The id of the question and the path of each file that is named as an answer is.
+
+    Raises DatasetError for a folder that cannot be listed.
+    """
+    for path in list_folder(folder):
+        match = _FILE.fullmatch(path.name)
+        if match is not None:
+            yield match[1], path
+
+
+def model_of(folder: Path) -> str:
+    """The model's name in that of its folder, as it is spelt there."""
+    name = Path(folder.absolute()).name
+    end = -len(FOLDER_SUFFIX)
+    return name[:end] if name[end:].casefold() == FOLDER_SUFFIX and name[:end] else name
+
+
+def _answer(question: str, path: Path, files: ImageFiles) -> RecordedAnswer | Failure:
+    record = parse_record(str(path), read_json(path, MOST_BYTES))
+    if record.uid != question:
+        msg = f"{path}: the record is of question {record.uid!r}, and the file's name says another"
+        raise DatasetError(msg)
+    named = (_step(record.place, part, files) for part in record.answer)
+    steps, cut = limit_steps([step for step in named if step.text or step.image is not None])
+    if not steps:
+        return Failure("empty-text", "the answer has no step")
+    return RecordedAnswer(tuple(steps), cut)
+
+
+def _step(place: str, part: RecordedPart, files: ImageFiles) -> RecordedStep:
+    text = part.text.replace(IMAGE_MARKER, "").strip()
+    if part.image is None or not part.image.strip():
+        return RecordedStep(text, None)
+    name = files.spell(re.split(r"[/\\]", part.image)[-1])
+    file = files.find(place, name)
+    missing = Failure("missing", f"the folder holds no file {name!r:.200}")
+    return RecordedStep(text, missing if file is None else FileImage(file))
+
+
+# -- export ----------------------------------------------------------------------------------------
+
+
+def write_answers(
+    folder: Path,
+    model: str,
+    answers: Iterable[tuple[Sample, Iterable[StepContent] | Failure]],
+    ending: Ending = ".json",
+) -> Path:
+    """Write answers as the authors' scripts read them; returns the new folder `MODEL_output`.
+
+    folder: where that folder is made; it must not be there yet.
+    answers: to samples of `load_opening`; taken one by one, so that one is in memory at a time. An
+    answer that failed has a file without steps, and an image that failed a name without a file.
+    Images are written without loss, as PNG under the `.jpg` that the scripts expect: they open
+    images by their content. The folder gets its name when it is complete, so that a killed export
+    leaves no answer under it.
+    Raises DatasetError for a name that no folder can have, a sample of another data set or one that
+    is there twice; WriteError where the folder is there already or cannot be written.
+    """
+    target = folder / f"{model}{FOLDER_SUFFIX}"
+    if unsafe(model) or re.search(r"[/\\]", model):
+        msg = f"model {model!r} cannot name a folder: give a name without / and \\"
+        raise DatasetError(msg)
+    if os.path.lexists(target):
+        msg = f"{target} is there already: remove it, or write the answers elsewhere"
+        raise WriteError(msg)
+    unfinished = folder / f".{target.name}-{uuid4().hex}"
+    written: set[str] = set()
+    try:
+        unfinished.mkdir(parents=True)
+        for sample, answer in answers:
+            if sample.id in written:
+                msg = f"two answers to {sample.id!r}: one is expected"
+                raise DatasetError(msg)
+            written.add(sample.id)
+            _write_answer(unfinished, sample, answer, ending)
+        if not written:
+            msg = f"there is no answer of {model!r} to write"
+            raise DatasetError(msg)
+        unfinished.rename(target)
+    except OSError as error:
+        msg = f"{target} could not be written: {error.strerror or error}"
+        raise WriteError(msg) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)  # not there any more where all went well
+    return target
+
+
+def _write_answer(
+    folder: Path, sample: Sample, answer: Iterable[StepContent] | Failure, ending: Ending
+) -> None:
+    record: dict[str, Any] = {"total_uid": sample.id}
+    try:
+        record |= {name: sample.metadata[name] for name in ID_FIELDS}
+        question = sample.metadata["input"]
+    except KeyError:
+        question = None
+    if question is None or _FILE.fullmatch(f"{sample.id}{ending}") is None:
+        msg = f"sample {sample.id!r} is no question of OpenING: its layout has no place for it"
+        raise DatasetError(msg)
+    output = []
+    for number, (text, image) in enumerate(() if isinstance(answer, Failure) else answer):
+        name = None if image is None else f"{sample.id}-o-{number}.jpg"
+        if name is not None and isinstance(image, ImageArtifact):
+            (folder / name).write_bytes(_png(image))
+        output.append({"text": text, "image": name})
+    record["conversations"] = [{"input": question}, {"output": output}]
+    (folder / f"{sample.id}{ending}").write_text(json.dumps(record, indent=4), "ascii")
+
+
+def _png(image: ImageArtifact) -> bytes:
+    stream = io.BytesIO()
+    image.to_pil().save(stream, "PNG", compress_level=1)
+    return stream.getvalue()

@@ -1,0 +1,135 @@
+"""A loaded image-text-to-text model as describers and writers use it: prepared inputs to texts.
+
+Inputs go in batches, padded on the left. Texts are greedy unless the spec says do_sample=true; then
+each is a call of its own under its own seed, because transformers draws from the global generator,
+and the tokens of a batch would depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.torch_runtime import quiet, seeded
+
+T = TypeVar("T")
+
+
+class TextModel:
+    """Writes texts with a loaded model.
+
+    sampled: whether tokens are drawn from the seeds.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, loaded: LoadedDescriber, *, sampled: bool) -> None:
+        self._checkpoint = checkpoint
+        self.loaded = loaded
+        self._sampled = sampled
+        self.chats = loaded.chat_template is not None
+
+    def write_texts(
+        self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
+    ) -> list[str]:
+        """One text per input, special tokens and outer spaces taken off.
+
+        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
+        not the one of the weights, and whatever the libraries raise.
+        """
+        if not self._sampled:
+            return self._generate(inputs, prepare)
+        texts = []
+        for model_input, seed in zip(inputs, seeds, strict=True):
+            with seeded(self.loaded.model.device, seed):
+                texts += self._generate([model_input], prepare)
+        return texts
+
+    def chat_inputs(self, conversations: Sequence[list[dict[str, Any]]]) -> Any:
+        """What the model reads of conversations, by its chat template."""
+        return self.loaded.processor.apply_chat_template(
+            list(conversations),
+            chat_template=self.loaded.chat_template,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+            processor_kwargs={"padding": True},
+        )
+
+    def template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
+        """What a model without a chat template reads of images and the text of each."""
+        return self.loaded.processor(
+            images=[[image] for image in images],
+            text=list(texts),
+            padding=True,
+            return_tensors="pt",
+        )
+
+    def _generate(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> list[str]:
+        import torch
+
+        loaded = self.loaded
+        with quiet(), torch.inference_mode():
+            read = prepare(inputs).to(loaded.model.device, loaded.model.dtype)
+            self._check_vocabulary(read)
+            output = loaded.model.generate(**read, generation_config=self._generation_config(read))
+        texts: list[str] = loaded.tokenizer.batch_decode(
+            self._new_tokens(read, output), skip_special_tokens=True
+        )
+        return [text.strip() for text in texts]
+
+    def _check_vocabulary(self, inputs: Any) -> None:
+        # Out of range, the lookup dies with an IndexError on a CPU and takes the process's whole
+        # CUDA context with it on an accelerator.
+        loaded = self.loaded
+        if "input_ids" not in inputs or loaded.embeddings is None:
+            return
+        ids = inputs["input_ids"]
+        # Several models keep their image token outside the vocabulary and never look it up.
+        if loaded.image_token is not None:
+            ids = ids[ids != loaded.image_token]
+        highest = int(ids.max())
+        if highest >= loaded.embeddings:
+            msg = (
+                f"{self._checkpoint.path}: the tokenizer gives token {highest}, and the "
+                f"weights know {loaded.embeddings} tokens: the tokenizer is not the one of these "
+                "weights"
+            )
+            raise ModelError(msg)
+
+    def _generation_config(self, inputs: Any) -> Any:
+        """The settings in force, shortened where learned positions end.
+
+        Only without a chat template: there the text is the same for every image, so a limit that
+        depends on its length does not make a text depend on its batch.
+        """
+        loaded = self.loaded
+        config = copy.deepcopy(loaded.generation_config)
+        if not self.chats and loaded.positions is not None:
+            used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
+            config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
+        return config
+
+    def _new_tokens(self, inputs: Any, output: Any) -> list[Any]:
+        """The tokens after the prompt; some models repeat it in front, others do not."""
+        if "input_ids" not in inputs or self.loaded.keeps_prompt:
+            return list(output)
+        length = inputs["input_ids"].shape[1]
+        return [
+            row[length:] if row[:length].equal(prompt) else row
+            for row, prompt in zip(output, inputs["input_ids"], strict=True)
+        ]
+
+
+def chat_turn(role: str, parts: Sequence[Any]) -> dict[str, Any]:
+    """A message of texts and images, as chat templates of transformers read it."""
+    content = [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image", "image": part}
+        for part in parts
+    ]
+    return {"role": role, "content": content}

@@ -1,0 +1,1 @@
+"""Editors: pipelines of diffusers that change an image as a text says."""

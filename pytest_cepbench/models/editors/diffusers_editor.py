@@ -1,0 +1,202 @@
+"""Editors: diffusers pipelines that take an image and a text, by the parameters of their call.
+
+Image-to-image pipelines (those with `strength`) noise the image and draw it again with the text;
+the pipeline of the same components does so where a text-to-image pipeline is given. Pipelines that
+were trained to follow instructions (InstructPix2Pix, FLUX Kontext, Qwen-Image-Edit) read the image
+beside the text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.generators.diffusers_pipeline import (
+    PipelineParams,
+    check_safety_checker,
+    load_pipeline,
+    run_pipeline,
+)
+from pytest_cepbench.models.grouping import by_kind
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan, check_at_least
+from pytest_cepbench.models.protocols import ImageLike
+from pytest_cepbench.models.torch_runtime import quiet
+
+_KIND = "image-editing"
+
+_SUPPLIED = ("prompt", "image", "generator", "output_type")
+
+
+@dataclass(frozen=True)
+class EditorParams(PipelineParams):
+    """Parameters of an editor's spec, with those of `PipelineParams`.
+
+    strength: of an image-to-image pipeline, how much of the image is drawn anew, above 0 to 1.
+    image_guidance_scale: of InstructPix2Pix, how close the result stays to the image.
+    max_area: of FLUX Kontext, most pixels of the result.
+    height, width: of the result, in pixels; None is the size of the image, or what the pipeline
+        makes of it.
+    Raises ValueError for a value outside its range, and for one of height and width alone.
+    """
+
+    CALL: ClassVar[tuple[str, ...]] = (
+        *PipelineParams.CALL,
+        "strength",
+        "image_guidance_scale",
+        "max_area",
+    )
+
+    strength: float | None = None
+    image_guidance_scale: float | None = None
+    max_area: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "max_area")
+        if self.strength is not None and not 0 < self.strength <= 1:
+            msg = f"strength must be above 0 and at most 1, got {self.strength}"
+            raise ValueError(msg)
+        scale = self.image_guidance_scale
+        if scale is not None and not (math.isfinite(scale) and scale >= 1):
+            msg = f"image_guidance_scale must be a number from 1 upwards, got {scale}"
+            raise ValueError(msg)
+        if (self.height is None) != (self.width is None):
+            msg = "height and width go together: give both, or none for the size of the image"
+            raise ValueError(msg)
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """The call parameters that were given, but the size: images are brought to it."""
+        return {
+            name: value for name, value in super().call.items() if name not in ("height", "width")
+        }
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The given parameters that can change an image."""
+        size = {} if self.height is None else {"height": self.height, "width": self.width}
+        return {**super().decisive, **size}
+
+
+def _load(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
+    pipeline = load_pipeline(plan, _from_pretrained, _SUPPLIED, _KIND)
+    _check_steps(plan, pipeline)
+    return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
+
+
+def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    """The image-to-image pipeline of the same components where there is one, else the pipeline that
+    was saved.
+    """
+    # Custom pipelines name [module, class], which the auto class cannot look up.
+    if isinstance(checkpoint.config.get("_class_name"), str):
+        try:
+            return diffusers.AutoPipelineForImage2Image.from_pretrained(checkpoint.path, **options)
+        except ValueError as error:
+            if "AutoPipeline" not in str(error):
+                raise
+    return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
+
+
+def _check_steps(plan: LoadPlan[EditorParams], pipeline: Any) -> None:
+    """Raise SpecError where so little of an image would be drawn anew that no step is left."""
+    signature = inspect.signature(pipeline.__call__).parameters
+    if "strength" not in signature:
+        return
+    steps, strength = (
+        plan.params.call.get(name, signature[name].default)
+        for name in ("num_inference_steps", "strength")
+    )
+    if int(steps * strength) < 1:
+        msg = (
+            f"model spec {plan.spec.text!r}: strength={strength:g} of num_inference_steps={steps} "
+            "is less than one step. Raise one of them"
+        )
+        raise SpecError(msg)
+
+
+class DiffusersEditor:
+    """A loaded pipeline that changes images."""
+
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: EditorParams) -> None:
+        self._checkpoint = checkpoint
+        self._pipeline = pipeline
+        self._params = params
+        signature = inspect.signature(pipeline.__call__).parameters
+        self._redraws = "strength" in signature
+        # Elsewhere a list of images is the references of one prompt.
+        self._pairs = self._redraws or "image_guidance_scale" in signature
+        self._takes_size = "height" in signature and "width" in signature
+        # Where neither holds, the pipeline finds a size of the image's shape by itself.
+        self._needs_size = self._redraws or "max_area" in signature
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        with quiet():  # half precision on the CPU, where it only waits, is warned of
+            self._pipeline.to(device)
+
+    def edit(
+        self, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
+    ) -> list[ImageLike | Failure]:
+        """Change each image; see `Editor` and `run_pipeline`.
+
+        The result of an image-to-image pipeline and of InstructPix2Pix has the size of the image,
+        each side rounded down to what the pipeline can draw.
+        """
+        sizes = [self._size(image) for image in images]
+        # Images of one size go together; one by one where a call is about one image.
+        kinds = [size if self._pairs else (index,) for index, size in enumerate(sizes)]
+        return by_kind(
+            kinds,
+            lambda indices: self._run(
+                [images[i] for i in indices],
+                [texts[i] for i in indices],
+                [seeds[i] for i in indices],
+                sizes[indices[0]],
+            ),
+        )
+
+    def _size(self, image: Image.Image) -> tuple[int, int]:
+        """(width, height) of the result, in steps of the pipeline's patches."""
+        params = self._params
+        width, height = image.size
+        if params.width is not None and params.height is not None:
+            width, height = params.width, params.height
+        step = 2 * getattr(self._pipeline, "vae_scale_factor", 8)
+        return max(width // step, 1) * step, max(height // step, 1) * step
+
+    def _run(
+        self,
+        images: Sequence[Image.Image],
+        texts: Sequence[str],
+        seeds: Sequence[int],
+        size: tuple[int, int],
+    ) -> list[ImageLike | Failure]:
+        call = self._params.call
+        if self._takes_size and (self._needs_size or self._params.width is not None):
+            call |= {"width": size[0], "height": size[1]}
+        if self._pairs:
+            call["image"] = [
+                image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+                for image in images
+            ]
+        else:
+            (call["image"],) = images
+        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, _KIND)
+
+
+ADAPTER = Adapter(
+    "diffusers-editor/1",
+    ("torch", "diffusers", "transformers"),
+    EditorParams,
+    _load,
+    check=check_safety_checker,
+)

@@ -1,0 +1,1 @@
+"""Interleavers: checkpoints that answer a question with texts and images."""

@@ -1,0 +1,151 @@
+"""Answers in two stages: for each step a text, then an image of that text, by one unified model.
+
+This is how models are run that write and draw with one set of weights and cannot do both in one
+sequence (Source: OpenING, section 5.1, "two-stage"). For a text the model is shown the question and
+the steps before, texts and images; for an image the step's text and those of the question. Step k
+of all questions of a call is made together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.models.interleavers.prompts import (
+    SO_FAR,
+    image_text,
+    is_end,
+    step_text,
+)
+from pytest_cepbench.models.protocols import (
+    AnswerStep,
+    Generator,
+    Piece,
+    Question,
+    StepLimit,
+    Writer,
+)
+
+
+@dataclass
+class _Draft:
+    """An answer that is being made.
+
+    question: whose answer it is. limit, seed: of the answer.
+    steps: made so far. pieces: the texts and images of these.
+    complete: whether no more steps are wanted. failure: what ended it early.
+    """
+
+    question: Question
+    limit: StepLimit
+    seed: int
+    steps: list[AnswerStep] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    complete: bool = False
+    failure: Failure | None = None
+
+    @property
+    def most(self) -> int:
+        """Steps that it may have."""
+        told = self.limit.told
+        return self.limit.most if told is None else min(told, self.limit.most)
+
+    @property
+    def open(self) -> bool:
+        """Whether another step is to be made."""
+        return not self.complete and self.failure is None and len(self.steps) < self.most
+
+    def text_question(self) -> list[Piece]:
+        """What the model reads before it writes the next step."""
+        asked = step_text(len(self.steps) + 1, self.limit.told)
+        return [*self.question, *([SO_FAR, *self.pieces] if self.pieces else []), asked]
+
+    def image_prompt(self, text: str) -> str:
+        """What the model reads before it draws the next step, whose text is written."""
+        question = " ".join(piece for piece in self.question if isinstance(piece, str))
+        return image_text(text, question)
+
+    def step_seed(self, stage: str) -> int:
+        """The seed of a stage of the next step, below 2**32."""
+        named = f"{self.seed} {len(self.steps)} {stage}"
+        return int.from_bytes(sha256(named.encode()).digest()[:4], "big")
+
+    def add(self, text: str, image: Image.Image) -> None:
+        """Take the next step."""
+        self.steps.append(AnswerStep(text, image))
+        self.pieces += [text, image] if text else [image]
+
+    def result(self) -> list[AnswerStep] | Failure:
+        """The answer, or why there is none."""
+        empty = Failure("empty-text", "the answer has no step")
+        return self.failure or self.steps or empty
+
+
+class TwoStageInterleaver:
+    """Answers with a writer and a generator, which are one model.
+
+    writer: writes a step's text. generator: draws its image; gives Pillow images or failures.
+    """
+
+    def __init__(self, writer: Writer, generator: Generator) -> None:
+        self._writer = writer
+        self._generator = generator
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> list[list[AnswerStep] | Failure]:
+        """Answer each question; see `Interleaver`.
+
+        Where no number of steps is told, an empty text ends an answer, and so does the word with
+        which the model says that it is complete. A step that fails fails its answer.
+        """
+        drafts = [_Draft(*given) for given in zip(questions, limits, seeds, strict=True)]
+        while open_drafts := [draft for draft in drafts if draft.open]:
+            self._make_steps(open_drafts)
+        return [draft.result() for draft in drafts]
+
+    def _make_steps(self, drafts: Sequence[_Draft]) -> None:
+        written = self._writer.write(
+            [draft.text_question() for draft in drafts],
+            "",
+            [draft.step_seed("text") for draft in drafts],
+        )
+        texts: list[tuple[_Draft, str]] = []
+        for draft, answer in zip(drafts, written, strict=True):
+            if isinstance(answer, Failure):
+                draft.failure = answer
+                continue
+            assert isinstance(answer, str)
+            text = answer
+            if draft.limit.told is None:
+                text, ended = split_end(answer)
+                draft.complete = ended or not text
+            if text or draft.limit.told is not None:
+                texts.append((draft, text))
+        if not texts:
+            return
+        drawn = self._generator.generate(
+            [draft.image_prompt(text) for draft, text in texts],
+            [draft.step_seed("image") for draft, _ in texts],
+        )
+        for (draft, text), image in zip(texts, drawn, strict=True):
+            if isinstance(image, Failure):
+                number = len(draft.steps) + 1
+                draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
+            else:
+                assert isinstance(image, Image.Image)
+                draft.add(text, image)
+
+
+def split_end(text: str) -> tuple[str, bool]:
+    """A step's text without its last line, where that says that the answer is complete; whether it
+    did.
+    """
+    *before, last = text.strip().split("\n")
+    if not is_end(last):
+        return text.strip(), False
+    return "\n".join(before).strip(), True

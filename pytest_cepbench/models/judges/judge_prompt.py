@@ -1,0 +1,173 @@
+"""What a judge is shown: a system prompt, both answers in order, and the phrases of its verdicts.
+
+The criteria and their order are those of OpenING's GPT judge. Of the two presets, layout, markers
+and short phrases are those of the authors' released scripts (GPT_judge_AB.py and
+IntJudge_judge_AB.py); the longer sentences are this project's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from PIL import Image
+
+from pytest_cepbench.artifacts.answer import cut_into_steps
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.models.protocols import Battle, Piece
+
+
+@dataclass(frozen=True)
+class JudgePrompt:
+    """A way to ask for a verdict.
+
+    version: names texts and layout, enters keys; raised when any of them changes.
+    system: the system prompt.
+    closing: the last text, after both answers.
+    phrases: how each verdict is to be worded.
+    layout: question and answers as texts and images in reading order.
+    numbered: whether the texts number the images.
+    """
+
+    version: str
+    system: str
+    closing: str
+    phrases: Mapping[Winner, str]
+    layout: Callable[[Battle], list[Piece]]
+    numbered: bool
+
+    def show(self, battle: Battle, max_pixels: int | None = None) -> list[Piece]:
+        """The user's message: texts and RGB images in reading order.
+
+        max_pixels: larger images are made smaller, to at most so many pixels; None leaves them.
+        """
+        pieces = [*self.layout(battle), self.closing]
+        return [
+            piece if isinstance(piece, str) else shrink_image(piece, max_pixels) for piece in pieces
+        ]
+
+
+def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:
+    """The image with at most so many pixels (width times height), its shape kept."""
+    width, height = image.size
+    if max_pixels is None or width * height <= max_pixels:
+        return image
+    scale = math.sqrt(max_pixels / (width * height))
+    # An image of one line stays one: its other side is what is left for it.
+    short = max(1, int(min(width, height) * scale))
+    long = max(1, min(int(max(width, height) * scale), max_pixels // short))
+    size = (long, short) if width >= height else (short, long)
+    return image.resize(size, Image.Resampling.BICUBIC)
+
+
+def _with_headings(battle: Battle) -> list[Piece]:
+    """Each part under a heading of its own."""
+    return [
+        "Question:",
+        *battle.question,
+        "Answer A:",
+        *battle.first,
+        "Answer B:",
+        *battle.second,
+    ]
+
+
+def _with_markers(battle: Battle) -> list[Piece]:
+    """Step by step: a text, a numbered marker where an image follows, the image."""
+    parts: Sequence[tuple[str, Sequence[Piece]]] = (
+        ("<INPUT>: ", battle.question),
+        ("<OUTPUT_A>: ", battle.first),
+        ("\n<OUTPUT_B>: ", battle.second),
+    )
+    pieces: list[Piece] = []
+    images = 0
+    for heading, part in parts:
+        steps = cut_into_steps(part) or [("", None)]
+        for number, (text, image) in enumerate(steps):
+            shown = text if number else heading + text
+            if image is None:
+                pieces.append(shown)
+                continue
+            pieces += [f"{shown} <IMG_{images}></IMG_{images}>", image]
+            images += 1
+    return pieces
+
+
+def _phrases(*words: str) -> dict[Winner, str]:
+    return dict(zip(WINNERS, words, strict=True))
+
+
+_CRITERIA = JudgePrompt(
+    version="opening-criteria/1",
+    system="""\
+You compare two answers, A and B, to one question. Question and answers are made of texts and \
+images.
+Weigh them by these criteria, the first counting most: is the answer correct and does it do what \
+was asked; do its images and texts belong together; do its steps agree with one another; are its \
+texts and images well made; would people like it; is nothing missing; is it rich in content.
+Reply with one of these four phrases and nothing else:
+A is better
+B is better
+Tie (A is better)
+Tie (B is better)
+The last two mean that the answers are about equal, and which of them is ahead by a little.""",
+    closing="Reply with one of the four phrases: which answer is better?",
+    phrases=_phrases("A is better", "Tie (A is better)", "Tie (B is better)", "B is better"),
+    layout=_with_headings,
+    numbered=False,
+)
+
+_GPT = JudgePrompt(
+    version="opening-gpt/1",
+    system="""\
+You are an impartial judge of answers that mix text and images. You see a question after \
+<INPUT>:, the answer of model A after <OUTPUT_A>: and the answer of model B after <OUTPUT_B>:.
+Image number i stands where <IMG_i></IMG_i> is written; numbers go from 0 through question, \
+answer A and answer B.
+Compare the answers by seven criteria, the most important first:
+1. Correctness: text and images are there, valid, and right for the question.
+2. Image-Text Coherency: the images show what the texts say.
+3. Multi-step Consistency: style and things stay the same from step to step.
+4. Content Quality: images are clear and lifelike, the language is correct.
+5. Human Preference Alignment: nothing offends, and the images please.
+6. Completeness: no step that was wanted is missing.
+7. Content Richness: images vary, and the text has detail that means something.
+Reply with "A is better", "B is better", "Tie(A better)" or "Tie(B better)" and nothing else.""",
+    closing="\nPlease only output which model is better: ",
+    phrases=_phrases("A is better", "Tie(A better)", "Tie(B better)", "B is better"),
+    layout=_with_markers,
+    numbered=True,
+)
+
+_INTJUDGE = JudgePrompt(
+    version="opening-intjudge/1",
+    system="""\
+You are an impartial judge of multimodal content. Compare the answers of model A (marked by \
+<OUTPUT_A>: ) and model B (marked by <OUTPUT_B>: ) to the question (marked by <INPUT>: ) and say \
+which one is better.
+""",
+    closing=(
+        '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
+        '"Tie(B is better)": \n'
+    ),
+    phrases=_phrases("A is better", "Tie(A is better)", "Tie(B is better)", "B is better"),
+    layout=_with_markers,
+    numbered=True,
+)
+
+JUDGE_PROMPTS: Mapping[str, JudgePrompt] = {
+    "criteria": _CRITERIA,
+    "opening-gpt": _GPT,
+    "opening-intjudge": _INTJUDGE,
+}
+"""By the name that a spec's `prompt` has; the first is the default."""
+
+DEFAULT_PROMPT = "criteria"
+
+
+def check_prompt(name: str) -> None:
+    """Raise ValueError for a name that is none of `JUDGE_PROMPTS`."""
+    if name not in JUDGE_PROMPTS:
+        raise ValueError(unknown_name("prompt of a judge", name, JUDGE_PROMPTS))

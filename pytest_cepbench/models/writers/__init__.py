@@ -1,0 +1,1 @@
+"""Writers: image-text-to-text checkpoints of transformers that answer questions."""

@@ -1,0 +1,153 @@
+"""A judge measured on battles that people judged: its card, with what it was measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.arena import (
+    TRUE_WIN_RATE,
+    JudgeCard,
+    JudgedBattle,
+    judge_card,
+    match_battles,
+)
+
+LARGE_ORDER_EFFECT = 0.3
+"""Logits from which on a judge should be asked in both orders. Below, one call of balanced order
+sees nearly as much for half the price."""
+
+FEW_BATTLES = 100
+"""With fewer, the intervals of a card are too wide to choose a judge by."""
+
+
+@dataclass(frozen=True)
+class MeasuredJudge:
+    """The card of a judge, and the numbers that follow from it.
+
+    judge, people: what the panels are called.
+    judge_alone, people_alone: their battles that the other did not judge.
+    unknown_models: models of the judge's battles that people never judged.
+    seen: models that were known while the judge was made; empty where that is not said.
+    card: its errors.
+    accuracy: agreement with people, ties forced, in [0, 1].
+    visible_drop: what it shows of a true drop of a win rate, as a factor.
+    sample_factor: how many times the samples of a perfect judge it needs; None for one that is no
+        better than a coin.
+    bias_rms: root mean square over the models of what it adds to a win rate.
+    most_misjudged: the model of the largest bias.
+    true_win_rate, shown_win_rate, shown_error: of a true win rate what it would show, and the
+        standard error; None where people gave all battles to one side.
+    both_orders_advised: whether it should be asked in both orders.
+    sentence: the card in a line.
+    """
+
+    judge: str
+    people: str
+    judge_alone: int
+    people_alone: int
+    unknown_models: tuple[str, ...]
+    seen: tuple[str, ...]
+    card: JudgeCard
+    accuracy: float
+    visible_drop: float
+    sample_factor: float | None
+    bias_rms: float
+    most_misjudged: str
+    true_win_rate: float
+    shown_win_rate: float | None
+    shown_error: float | None
+    both_orders_advised: bool
+    sentence: str
+
+
+def measure_judge(
+    names: tuple[str, str],
+    judge: Sequence[JudgedBattle],
+    people: Sequence[JudgedBattle],
+    *,
+    seen: Collection[str] = (),
+    repeats: Sequence[Sequence[JudgedBattle]] = (),
+) -> MeasuredJudge:
+    """The card of a judge.
+
+    names: of the judge's and of people's verdicts.
+    judge: its verdicts, each battle at most once in each order.
+    seen: models that were known while the judge was made; none where that is unknown.
+    repeats: verdicts of the same judge, asked again.
+    Raises DatasetError where the two judged no battle both, where they are the same verdicts, for a
+    repetition of other battles, and for a seen model that has no battle.
+    """
+    matched = match_battles(people, judge)
+    known = _models(battle for battle, _ in matched)
+    _check(names, judge, people, known)
+    if absent := sorted(set(seen) - known):
+        msg = (
+            f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
+        )
+        raise DatasetError(msg)
+    unseen = known - set(seen) if seen else set()
+    card = judge_card(judge, people, unseen=unseen, repeats=repeats)
+    if repeats and card.stability is None:
+        msg = f"the repetitions have no battle of {names[0]} in the same order"
+        raise DatasetError(msg)
+    sided = card.first_right.total and card.second_right.total
+    shown, error = card.shown_win_rate() if sided else (None, None)
+    shared = _pairs(battle for battle, _ in matched)
+    return MeasuredJudge(
+        judge=names[0],
+        people=names[1],
+        judge_alone=len(_pairs(judge) - shared),
+        people_alone=len(_pairs(people) - shared),
+        unknown_models=tuple(sorted(_models(judge) - _models(people))),
+        seen=tuple(sorted(seen)),
+        card=card,
+        accuracy=card.accuracy,
+        visible_drop=card.visible_drop,
+        sample_factor=card.sample_factor,
+        bias_rms=card.bias_rms,
+        most_misjudged=card.largest_bias.model,
+        true_win_rate=TRUE_WIN_RATE,
+        shown_win_rate=shown,
+        shown_error=error,
+        both_orders_advised=card.order is None or abs(card.order.logit) >= LARGE_ORDER_EFFECT,
+        sentence=card.sentence(),
+    )
+
+
+def _check(
+    names: tuple[str, str],
+    judge: Sequence[JudgedBattle],
+    people: Sequence[JudgedBattle],
+    known: Collection[str],
+) -> None:
+    """Raise DatasetError for verdicts that cannot be compared.
+
+    known: the models of the battles that both judged.
+    """
+    if set(judge) == set(people):
+        msg = (
+            f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
+            "with --people those of people"
+        )
+        raise DatasetError(msg)
+    if known:
+        return
+    own, theirs = _models(judge), _models(people)
+    if not own & theirs:
+        msg = (
+            f"{names[0]} and {names[1]} have no model in common: {', '.join(sorted(own))} against "
+            f"{', '.join(sorted(theirs))}"
+        )
+        raise DatasetError(msg)
+    msg = f"{names[0]} and {names[1]} judged no battle both: the same question and the same models"
+    raise DatasetError(msg)
+
+
+def _models(battles: Iterable[JudgedBattle]) -> set[str]:
+    return {name for battle in battles for name in (battle.first, battle.second)}
+
+
+def _pairs(battles: Iterable[JudgedBattle]) -> set[tuple[str, frozenset[str]]]:
+    return {(battle.question, frozenset((battle.first, battle.second))) for battle in battles}

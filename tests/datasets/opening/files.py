@@ -1,0 +1,72 @@
+"""OpenING's files, built small: questions with images, and folders of answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
+from tests.artifacts.files import encoded
+
+Step = Mapping[str, Any]
+
+
+def png(grey: int) -> bytes:
+    """A PNG file that is recognised by its grey."""
+    return encoded(Image.new("RGB", (3, 2), (grey,) * 3), "PNG")
+
+
+def question(uid: str, inputs: Sequence[Step] = (), outputs: Sequence[Step] = ()) -> dict[str, Any]:
+    """A record as the release writes it; one step with an image each where none are given."""
+    task = TASKS[uid[:4]]
+    return {
+        "total_uid": uid,
+        "meta_task_id": str(int(uid[:2])),
+        "meta_task_name": META_TOPICS[uid[:2]],
+        "subtask_id": str(int(uid[2:4])),
+        "subtask_name": task,
+        "data_id": str(int(uid[4:])),
+        "conversations": [
+            {"input": list(inputs) or [step(uid, "i-1", "<BEGIN> How does it go on? <image>")]},
+            {"output": list(outputs) or [step(uid, "o-1", "It ends well. <image>")]},
+        ],
+    }
+
+
+def step(uid: str, image: str | None, text: str) -> Step:
+    """A step of a question; image: such as `i-1`."""
+    path = None if image is None else f"./images/{TASKS[uid[:4]]}/{int(uid[4:])}-{image}.jpg"
+    return {"image": path, "text": text}
+
+
+def put_questions(root: Path, records: Iterable[Mapping[str, Any]], split: str = "test") -> Path:
+    """The release's folder with these records and all images that they name; returns it."""
+    root.mkdir(parents=True, exist_ok=True)
+    records = list(records)
+    lines = "".join(f"{json.dumps(record)}\n" for record in records)
+    (root / f"{split}_data.jsonl").write_text(lines, "utf-8")
+    for record in records:
+        for side in record["conversations"]:
+            for steps in side.values():
+                for name in filter(None, (part["image"] for part in steps)):
+                    file = root / name
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(png(len(name)))
+    return root
+
+
+def put_answer(
+    folder: Path, uid: str, steps: Sequence[Mapping[str, Any]], ending: str = ".json", **more: Any
+) -> Path:
+    """An answer's file, without images; more: replaces fields of the record, None removes one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = question(uid)
+    record["conversations"][1]["output"] = list(steps)
+    record = {name: value for name, value in (record | more).items() if value is not None}
+    path = folder / f"{uid}{ending}"
+    path.write_text(json.dumps(record, indent=4), "utf-8")
+    return path

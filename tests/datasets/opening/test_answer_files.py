@@ -1,0 +1,374 @@
+"""Answers in OpenING's layout: what is read, what counts as failed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswer, RecordedAnswers
+from pytest_cepbench.datasets.sample import FileImage, Sample
+from pytest_cepbench.errors import DatasetError
+from tests.datasets.opening.files import Step, png, put_answer
+
+UID = "0301096"
+
+
+def sample(uid: str = UID) -> Sample:
+    """A question of which only the id matters here."""
+    return Sample(uid, ("Storybook Completion",), question=("How does it go on?",))
+
+
+def model_folder(root: Path) -> Path:
+    """An empty folder of a model."""
+    folder = root / "SEED-X_output"
+    folder.mkdir()
+    return folder
+
+
+def content(answers: RecordedAnswers, uid: str = UID) -> Any:
+    """Texts of an answer with the grey of its images, or kinds of failures."""
+    answer = answers.answer(sample(uid))
+    if isinstance(answer, Failure):
+        return answer.kind
+    steps = []
+    for step in answer.steps:
+        image = step.load_image()
+        shown = image.kind if isinstance(image, Failure) else image and int(image.pixels[0, 0, 0])
+        steps.append((step.text, shown))
+    return steps
+
+
+@pytest.mark.parametrize("ending", [".json", ".jsonl", ".JSON"])
+def test_either_ending(tmp_path: Path, ending: str) -> None:
+    """The same JSON under both, as the authors' pipelines write it, with or without its id."""
+    folder = model_folder(tmp_path)
+    steps: list[Step] = [
+        {"text": "He sat.", "image": f"{UID}-o-0.jpg"},
+        {"text": "The end.", "image": None},
+    ]
+    put_answer(folder, UID, steps, ending)
+    put_answer(folder, "0101001", steps, ending, total_uid=None)
+    (folder / f"{UID}-o-0.jpg").write_bytes(png(70))
+    answers = read_answers(folder)
+
+    assert content(answers) == content(answers, "0101001") == [("He sat.", 70), ("The end.", None)]
+    assert (answers.name, answers.model, answers.path) == ("opening", "SEED-X", folder)
+    answers.check([sample(), sample("0101001")])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"{UID}-o-0.jpg",
+        f"./Show-o_output/{UID}-o-0.jpg",
+        f"/mnt/workspace/anole_output/{UID}-o-0.jpg",
+        f"..\\anole_output\\{UID}-o-0.jpg",
+        f"{UID}-O-0.JPG",
+    ],
+)
+def test_images_are_found_by_name(tmp_path: Path, written: str) -> None:
+    """The folders before it are another machine's; upper and lower case may differ."""
+    folder = model_folder(tmp_path)
+    put_answer(folder, UID, [{"text": "", "image": written}])
+    (folder / f"{UID}-o-0.jpg").write_bytes(png(9))
+
+    assert content(read_answers(folder)) == [("", 9)]
+
+
+def test_a_name_in_two_spellings_is_not_guessed(tmp_path: Path) -> None:
+    """The exact one goes first; where there is none, the image is missing."""
+    folder = model_folder(tmp_path)
+    (folder / "A.jpg").write_bytes(png(1))
+    (folder / "a.jpg").write_bytes(png(2))
+    put_answer(folder, UID, [{"text": "", "image": name} for name in ("A.jpg", "a.jpg", "A.JPG")])
+
+    assert content(read_answers(folder)) == [("", 1), ("", 2), ("", "missing")]
+
+
+def test_failures_are_counted_by_kind(tmp_path: Path) -> None:
+    """A named image that is not there is never an answer without image, as the judges take it."""
+    folder = model_folder(tmp_path)
+    names = ["gone.jpg", "text.jpg", "folder.jpg", "empty.jpg", "link.jpg"]
+    put_answer(folder, UID, [{"text": name, "image": name} for name in names])
+    (folder / "text.jpg").write_text("no image")
+    (folder / "empty.jpg").touch()
+    (folder / "folder.jpg").mkdir()
+    (folder / "link.jpg").symlink_to("nowhere.jpg")
+    answers = read_answers(folder)
+
+    assert content(answers) == [
+        ("gone.jpg", "missing"),
+        ("text.jpg", "bad-image"),
+        ("folder.jpg", "missing"),
+        ("empty.jpg", "bad-image"),
+        ("link.jpg", "missing"),
+    ]
+    answer = answers.answer(sample())
+    assert isinstance(answer, RecordedAnswer)
+    failed = answer.steps[0].image
+    assert isinstance(failed, Failure)
+    assert failed.detail == "the folder holds no file 'gone.jpg'"
+
+
+def test_markers_and_white_space_are_no_text(tmp_path: Path) -> None:
+    """A step without text and image is no step, wherever it stands."""
+    folder = model_folder(tmp_path)
+    steps: list[Step] = [
+        {"text": " \n", "image": None},
+        {"text": " A fox. <image>", "image": None},
+        {"text": "<image>", "image": ""},
+        {"text": "<image>", "image": "0.jpg"},
+        {"text": "", "image": " "},
+    ]
+    put_answer(folder, UID, steps)
+    (folder / "0.jpg").write_bytes(png(5))
+
+    assert content(read_answers(folder)) == [("A fox.", None), ("", 5)]
+
+
+@pytest.mark.parametrize("steps", [[], [{"text": " ", "image": None}]])
+def test_an_answer_without_steps_is_a_failure(tmp_path: Path, steps: list[Any]) -> None:
+    """It is there, and it is empty."""
+    put_answer(model_folder(tmp_path), UID, steps)
+
+    assert content(read_answers(tmp_path / "SEED-X_output")) == "empty-text"
+
+
+def test_forty_steps_are_cut_to_ten(tmp_path: Path) -> None:
+    """And how many were cut is kept; empty ones before them do not count."""
+    steps: list[Step] = [
+        {"text": "", "image": None},
+        *({"text": f"{k}", "image": None} for k in range(40)),
+    ]
+    put_answer(model_folder(tmp_path), UID, steps)
+    answer = read_answers(tmp_path / "SEED-X_output").answer(sample())
+
+    assert isinstance(answer, RecordedAnswer)
+    assert [step.text for step in answer.steps] == [str(k) for k in range(10)]
+    assert answer.cut == 30
+
+
+def test_fewer_answers_than_questions(tmp_path: Path) -> None:
+    """Refused with a count; where they may be missing, each is a failure."""
+    folder = model_folder(tmp_path)
+    questions = [sample(f"010100{k}") for k in range(1, 6)]
+    for question in questions[:3]:
+        put_answer(folder, question.id, [{"text": "x", "image": None}])
+    with pytest.raises(
+        DatasetError,
+        match=r"SEED-X_output \(opening\): 2 of 5 answers are missing, the first to '0101004': "
+        "give the whole folder, or add the parameter partial=true",
+    ):
+        read_answers(folder).check(questions)
+    answers = read_answers(folder, partial=True)
+    answers.check(questions)
+    assert content(answers, "0101001") == [("x", None)]
+    assert content(answers, "0101005") == "missing"
+    read_answers(folder).check(questions[:2])
+
+
+def test_answers_to_other_questions(tmp_path: Path) -> None:
+    """Refused even where some may be missing: nothing would be measured."""
+    put_answer(model_folder(tmp_path), UID, [{"text": "x", "image": None}])
+    for partial in (False, True):
+        with pytest.raises(DatasetError, match="holds no answer to these questions: its first is"):
+            read_answers(tmp_path / "SEED-X_output", partial=partial).check([sample("0101001")])
+
+
+def test_two_files_for_one_question(tmp_path: Path) -> None:
+    """Neither may stand for the other silently."""
+    folder = model_folder(tmp_path)
+    for ending in (".json", ".jsonl"):
+        put_answer(folder, UID, [{"text": ending, "image": None}], ending)
+    with pytest.raises(
+        DatasetError, match=r"two answers to '0301096': '0301096\.json' and '0301096\.jsonl'; keep"
+    ):
+        read_answers(folder)
+
+
+def raw(folder: Path, text: str) -> None:
+    """The file of an answer with any content."""
+    (folder / f"{UID}.json").write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("[]", "an object is expected, got list"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ("1" * 10_000, "a number has thousands of digits"),
+        ('{"a": 1, "a": 2}', "key 'a' is there twice"),
+        ("\ufeff{}", "has no field"),
+    ],
+)
+def test_files_that_are_no_record(tmp_path: Path, text: str, message: str) -> None:
+    """One line with the file."""
+    folder = model_folder(tmp_path)
+    raw(folder, text)
+    with pytest.raises(DatasetError, match=message) as raised:
+        read_answers(folder)
+    assert f"{folder / UID}.json" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "message"),
+    [
+        ([], {"model": "SEED-X"}, "has an unknown field 'model'"),
+        ([], {"data_id": None}, "has no field 'data_id'"),
+        ([], {"data_id": "95"}, "total_uid is '0301096', and its ids give '0301095'"),
+        (
+            [],
+            {"data_id": "95", "total_uid": "0301095"},
+            "the record is of question '0301095', and the file's name says another",
+        ),
+        ([{"text": "x"}], {}, "output 1: has no field 'image'"),
+        ([{"text": "x", "image": None, "score": 1}], {}, "output 1: has an unknown field 'score'"),
+        ([{"text": None, "image": None}], {}, "output 1: text is expected to be a text, got None"),
+        ([{"text": "x", "image": 3}], {}, "output 1: image is expected to be a text, got 3"),
+        (["x"], {}, r'output 1: a step is {"image": \.\.\., "text": \.\.\.}, got \'x\''),
+        ([{"text": "", "image": ".."}], {}, r"image '\.\.' leads out of the folder"),
+        ([{"text": "", "image": "x/"}], {}, "image '' is no file name"),
+        ([{"text": "", "image": "x/."}], {}, r"image '\.' is no file name"),
+        ([{"text": "", "image": "a\0.jpg"}], {}, r"image 'a\\x00\.jpg' is no file name"),
+        ([{"text": "", "image": "\ud800"}], {}, "it is not UTF-8"),
+    ],
+)
+def test_refused_records(
+    tmp_path: Path, steps: list[Any], more: Mapping[str, Any], message: str
+) -> None:
+    """Each in one line with the file."""
+    folder = model_folder(tmp_path)
+    path = put_answer(folder, UID, steps, **more)
+    with pytest.raises(DatasetError, match=message) as raised:
+        read_answers(folder)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    """An answer of gigabytes is none."""
+    folder = model_folder(tmp_path)
+    with (folder / f"{UID}.json").open("wb") as stream:
+        stream.truncate(50 * 2**30)
+    with pytest.raises(DatasetError, match=r"0301096\.json' cannot be read: it has 53,687,091,200"):
+        read_answers(folder)
+
+
+def test_links_out_of_the_folder(tmp_path: Path) -> None:
+    """Neither an answer nor an image is read from elsewhere."""
+    folder = model_folder(tmp_path)
+    outside = put_answer(tmp_path / "outside", UID, [{"text": "", "image": "0.jpg"}])
+    (tmp_path / "outside" / "0.jpg").write_bytes(png(1))
+    (folder / outside.name).symlink_to(outside)
+    with pytest.raises(DatasetError, match=r"0301096\.json' is a link out of"):
+        read_answers(folder)
+    (folder / outside.name).unlink()
+    outside.rename(folder / outside.name)
+    (folder / "0.jpg").symlink_to(tmp_path / "outside" / "0.jpg")
+    with pytest.raises(DatasetError, match=r"0\.jpg' is a link out of .*: put the file itself"):
+        read_answers(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone", "does not exist: the folder MODEL_output is expected"),
+        ("x.zip", "is a file: the folder MODEL_output is expected"),
+        ("empty", "holds no answer"),
+    ],
+)
+def test_no_folder_of_answers(tmp_path: Path, name: str, message: str) -> None:
+    """Named, with what is expected."""
+    (tmp_path / "x.zip").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.json").write_text("{}")
+    with pytest.raises(DatasetError, match=f"{name}' {message}"):
+        read_answers(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("folder", "model"),
+    [
+        ("GPT-4o+DALL-E3_output", "GPT-4o+DALL-E3"),
+        ("gill_Output", "gill"),
+        ("gill", "gill"),
+        ("_output", "_output"),
+    ],
+)
+def test_the_model_is_named_by_its_folder(tmp_path: Path, folder: str, model: str) -> None:
+    """As it is spelt there."""
+    put_answer(tmp_path / folder, UID, [{"text": "x", "image": None}])
+
+    assert read_answers(tmp_path / folder).model == model
+
+
+def test_identity_follows_from_what_the_files_hold(tmp_path: Path) -> None:
+    """Not from where they lie or how they are written; another text or image file changes it."""
+
+    def identity(
+        name: str, text: str = "x", image: bytes = b"12345", ending: str = ".json"
+    ) -> Mapping[str, Any]:
+        folder = tmp_path / name
+        put_answer(folder, UID, [{"text": text, "image": "0.jpg"}], ending)
+        put_answer(folder, "0101001", [])
+        if image:
+            (folder / "0.jpg").write_bytes(image)
+        return read_answers(folder).identity
+
+    first = identity("a_output")
+    compact = identity("b_output", ending=".jsonl")
+    path = tmp_path / "b_output" / f"{UID}.jsonl"
+    path.write_text(json.dumps(json.loads(path.read_text())))
+
+    assert first == compact == read_answers(tmp_path / "b_output").identity
+    assert {**first, "digest": ""} == {
+        "layout": "opening",
+        "version": "1",
+        "answers": 2,
+        "digest": "",
+    }
+    others = [
+        identity("c_output", text="y"),
+        identity("d_output", image=b"123456"),
+        identity("e_output", image=b""),
+    ]
+    assert len({first["digest"], *(other["digest"] for other in others)}) == 4
+
+
+def test_images_are_read_when_they_are_needed(tmp_path: Path) -> None:
+    """So that memory does not grow with the number of answers."""
+    folder = model_folder(tmp_path)
+    put_answer(folder, UID, [{"text": "", "image": "0.jpg"}])
+    (folder / "0.jpg").write_bytes(png(1))
+    answers = read_answers(folder)
+    (folder / "0.jpg").write_bytes(png(2))
+    answer = answers.answer(sample())
+
+    assert isinstance(answer, RecordedAnswer)
+    assert answer.steps[0].image == FileImage(folder / "0.jpg")
+    assert content(answers) == [("", 2)]
+
+
+RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "model_output.sample.json"
+
+
+@pytest.mark.skipif(not RELEASED.is_file(), reason=f"OpenING's sample is not in {RELEASED}")
+def test_the_released_sample(tmp_path: Path) -> None:
+    """GPT-4o's answer as the authors released it, its images under names of a PNG's bytes."""
+    folder = tmp_path / "GPT-4o+DALL-E3_output"
+    folder.mkdir()
+    (folder / f"{UID}.json").write_bytes(RELEASED.read_bytes())
+    for k in range(2):
+        (folder / f"{UID}-o-{k}.jpg").write_bytes(png(k))
+    steps = content(read_answers(folder))
+
+    assert [image for _, image in steps] == [0, 1]
+    assert steps[0][0].startswith("George's hand gently touched something soft")

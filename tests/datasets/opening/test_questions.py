@@ -1,0 +1,442 @@
+"""OpenING's questions: how a record becomes a sample, and what is refused with its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.datasets.opening.questions import load_opening
+from pytest_cepbench.datasets.opening.task_names import META_TOPICS, MULTI_STEP, TASKS
+from pytest_cepbench.datasets.sample import FileImage, GoldStep, Sample
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.suites.data import LOADERS
+from tests.datasets.opening.files import png, put_questions, question, step
+
+RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "test_data.jsonl"
+
+RELEASED_FILE = pytest.mark.skipif(
+    not RELEASED.is_file(), reason=f"OpenING's questions are not in {RELEASED}"
+)
+
+
+def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
+    """Question in reading order, gold steps, names of the paper; markers are gone."""
+    record = question(
+        "0101007",
+        [
+            step("0101007", "i-1", "Tell the story. <BEGIN> Once upon a time <image>"),
+            step("0101007", None, "there was a fox."),
+            step("0101007", "i-2", " <image>"),
+        ],
+        [
+            step("0101007", "o-1", "It met a crow. <image>"),
+            step("0101007", None, "The end."),
+            step("0101007", "o-2", "<image>"),
+        ],
+    )
+    record |= {"subtask_name": "Story Writting"}
+    root = put_questions(tmp_path / "any name", [record])
+    (sample,) = load_opening(root).samples
+    images = root / "images" / "Story Writing"
+
+    assert sample.id == "0101007"
+    assert sample.categories == ("Story Writing", "Storybook Creation")
+    assert sample.question == (
+        "Tell the story. Once upon a time",
+        FileImage(images / "7-i-1.jpg"),
+        "there was a fox.",
+        FileImage(images / "7-i-2.jpg"),
+    )
+    assert sample.gold == (
+        GoldStep("It met a crow.", FileImage(images / "7-o-1.jpg")),
+        GoldStep("The end.", None),
+        GoldStep("", FileImage(images / "7-o-2.jpg")),
+    )
+    assert sample.metadata == {
+        "meta_task_id": "1",
+        "meta_task_name": "Storybook Creation",
+        "subtask_id": "1",
+        "subtask_name": "Story Writting",
+        "data_id": "7",
+        "input": record["conversations"][0]["input"],
+    }
+    assert (sample.unit, sample.image, sample.text) == ("0101007", None, None)
+    assert sample.gold[0].image is not None
+    assert sample.gold[0].image.load().size == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "pieces"),
+    [
+        ("<BEGIN> Draw a fox. <image>", ["Draw a fox.", FileImage]),
+        ("Read.\n <BEGIN> Draw. <image>", ["Read.\nDraw.", FileImage]),
+        ("Look at <image> and go on. <BEGIN>", ["Look at", FileImage, "and go on."]),
+        ("<image> two  spaces\n\nand lines", [FileImage, "two  spaces\n\nand lines"]),
+        ("<BEGIN><image>", [FileImage]),
+    ],
+)
+def test_an_image_stands_where_its_marker_stood(
+    tmp_path: Path, written: str, pieces: list[Any]
+) -> None:
+    """Also before its text or within it, as no released question has it."""
+    record = question("0602001", [step("0602001", "i-1", written)])
+    (sample,) = load_opening(put_questions(tmp_path, [record])).samples
+
+    assert [piece if isinstance(piece, str) else type(piece) for piece in sample.question] == pieces
+
+
+@pytest.mark.parametrize("name", ["OpenING-benchmark", "OpenING-Benchmark"])
+def test_the_released_folder_is_found_in_the_one_above(tmp_path: Path, name: str) -> None:
+    """The authors write its name in two ways; what a user calls it does not matter."""
+    put_questions(tmp_path / name, [question("0101001")])
+
+    assert load_opening(tmp_path).samples == load_opening(tmp_path / name).samples
+
+
+def test_splits_and_options_are_part_of_the_identity(tmp_path: Path) -> None:
+    """Both splits are read from their own files, by the loader's name in a suite."""
+    put_questions(tmp_path, [question("0101001"), question("0102001")])
+    put_questions(tmp_path, [question("2301002")], "dev")
+    load = LOADERS["opening"]
+    test, dev, part = (
+        load(tmp_path),
+        load(tmp_path, split="dev"),
+        load(tmp_path, partial=True),
+    )
+
+    assert load_opening(tmp_path, split="dev") == dev
+    assert load_opening(tmp_path) == test
+    identities = [dict(dataset.identity) for dataset in (test, dev, part)]  # type: ignore[attr-defined]
+    assert identities == [
+        {"loader": "opening", "version": 1, "split": split, "partial": partial}
+        for split, partial in [("test", False), ("dev", False), ("test", True)]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "tset"}, r"unknown split 'tset'\. Did you mean 'test'\?"),
+        ({"split": 3}, "unknown split '3'"),
+        ({"partial": "no"}, "the option partial is true or false, got 'no'"),
+        ({"split": "dev"}, "holds no dev_data.jsonl: give the folder in which it lies"),
+    ],
+)
+def test_options_that_are_refused(tmp_path: Path, options: Any, message: str) -> None:
+    """A word in the place of true would leave out questions silently."""
+    put_questions(tmp_path, [question("0101001")])
+    with pytest.raises(DatasetError, match=message):
+        load_opening(tmp_path, **options)
+
+
+def test_missing_images_are_counted(tmp_path: Path) -> None:
+    """The folder is refused with how many and the first; `partial` keeps complete questions."""
+    root = put_questions(tmp_path, [question(f"010100{k}") for k in range(1, 6)])
+    images = root / "images" / "Story Writing"
+    (images / "2-o-1.jpg").unlink()
+    (images / "4-i-1.jpg").unlink()
+    (images / "4-o-1.jpg").unlink()
+
+    with pytest.raises(
+        DatasetError,
+        match=r"3 of 10 images are missing, the first '\./images/Story Writing/2-o-1\.jpg' \(.*"
+        r"line 2\): give the whole archive, or set the option partial = true",
+    ):
+        load_opening(root)
+    kept = load_opening(root, partial=True).samples
+    assert [sample.id for sample in kept] == ["0101001", "0101003", "0101005"]
+
+
+def test_no_complete_question_is_refused_anyway(tmp_path: Path) -> None:
+    """The record file alone, as it lies in the authors' repository, measures nothing."""
+    root = put_questions(tmp_path, [question("0101001"), question("0101002")])
+    shutil.rmtree(root / "images")
+    for partial in (False, True):
+        with pytest.raises(
+            DatasetError, match=r"4 of 4 images are missing.*give the whole archive"
+        ):
+            load_opening(root, partial=partial)
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    """The record of 0101001 with other fields."""
+    return question("0101001") | fields
+
+
+def with_step(**fields: Any) -> dict[str, Any]:
+    """The record of 0101001 whose input step has other fields."""
+    return question("0101001", [dict(step("0101001", "i-1", "Go on. <image>")) | fields])
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (changed(answer=1), "line 2: has an unknown field 'answer'"),
+        ({"total_uid": "0101001"}, "line 2: has no field 'conversations', 'data_id', 'meta_task"),
+        (changed(data_id=1), "data_id is expected to be a text, got 1"),
+        (changed(data_id="one"), "data_id: a number of at most 3 digits is expected, got 'one'"),
+        (changed(data_id="1\n"), "data_id: a number of at most 3 digits is expected"),
+        (changed(data_id="2"), "total_uid is '0101001', and its ids give '0101002'"),
+        (changed(total_uid=101001), "total_uid is 101001, and its ids give '0101001'"),
+        (changed(conversations=[]), "conversations is expected to be"),
+        (changed(conversations=[{"input": []}, 3]), r'{"output": \[...\]} is expected, got 3'),
+        (changed(conversations=[{"output": []}, {"input": []}]), "has no field 'input'"),
+        (changed(conversations=[{"input": 3}, {"output": []}]), "input is expected to be a list"),
+        (changed(conversations=[{"input": []}, {"output": []}]), "line 2: input has no step"),
+        (with_step(text=None), "input 1: text is expected to be a text, got None"),
+        (with_step(image=["x.jpg"]), r"input 1: image is expected to be a text, got \['x.jpg'\]"),
+        (with_step(caption="x"), "input 1: has an unknown field 'caption'"),
+        (with_step(text="Go on."), "input 1: 0 <image> in the text, and image is './images/Story"),
+        (with_step(text="<image> <image>"), "input 1: 2 <image> in the text, and image is"),
+        (with_step(image=None), "input 1: 1 <image> in the text, and image is None"),
+        (with_step(image=None, text=" <BEGIN> "), "input 1: neither a text nor an image"),
+        (
+            changed(total_uid="0109001", subtask_id="9"),
+            "'0109001' is of a task '0109' that OpenING has not",
+        ),
+        (question("0101009"), "'0101009' is there twice, first at .*line 1"),
+    ],
+)
+def test_refused_records(tmp_path: Path, record: Any, message: str) -> None:
+    """Each with file and line."""
+    root = put_questions(tmp_path, [question("0101009")])
+    with (root / "test_data.jsonl").open("a") as stream:
+        stream.write(f"{json.dumps(record)}\n")
+    with pytest.raises(DatasetError, match=message) as raised:
+        load_opening(root, partial=True)
+    assert f"{root / 'test_data.jsonl'}, line 2" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "../secret.jpg",
+        "images/../../x.jpg",
+        "C:\\x.jpg",
+        ".",
+        "./",
+        "",
+        " ",
+        "a\0b.jpg",
+        "\ud800",
+    ],
+)
+def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    """Or that no file can have: refused with their line, whatever is there."""
+    root = put_questions(tmp_path / "root", [question("0101001")])
+    (tmp_path / "secret.jpg").write_bytes(png(1))
+    line = json.dumps(with_step(image=name))
+    (root / "test_data.jsonl").write_text(line, "utf-8")
+    with pytest.raises(DatasetError, match=r"line 1: image .* (inside the folder|no file name)"):
+        load_opening(root, partial=True)
+
+
+def link_to_a_file_outside(images: Path, outside: Path) -> None:
+    """One of the images is a link."""
+    (images / "1-i-1.jpg").unlink()
+    (images / "1-i-1.jpg").symlink_to(outside / "x.jpg")
+
+
+def link_to_a_folder_outside(images: Path, outside: Path) -> None:
+    """The folder of the task is a link."""
+    images.rename(outside / "moved")
+    images.symlink_to(outside / "moved")
+
+
+def link_of_the_questions(images: Path, outside: Path) -> None:
+    """The file of the split is a link."""
+    table = images.parents[1] / "test_data.jsonl"
+    table.rename(outside / "moved.jsonl")
+    table.symlink_to(outside / "moved.jsonl")
+
+
+def link_of_all_images(images: Path, outside: Path) -> None:
+    """`images` itself is a link."""
+    images.parent.rename(outside / "moved")
+    images.parent.symlink_to(outside / "moved")
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        link_to_a_file_outside,
+        link_to_a_folder_outside,
+        link_of_all_images,
+        link_of_the_questions,
+    ],
+)
+def test_links_out_of_the_folder(tmp_path: Path, replace: Callable[[Path, Path], None]) -> None:
+    """They are not followed; the folder itself may be reached by a link, and links stay inside."""
+    root = put_questions(tmp_path / "root", [question("0101001")])
+    images = root / "images" / "Story Writing"
+    (tmp_path / "link").symlink_to(root)
+    (images / "1-i-1.jpg").rename(images / "other.jpg")
+    (images / "1-i-1.jpg").symlink_to("other.jpg")
+    assert len(load_opening(tmp_path / "link").samples) == 1
+
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.jpg").write_bytes(png(1))
+    replace(images, outside)
+    with pytest.raises(DatasetError, match=r": .* is a link out of .*: put the file itself"):
+        load_opening(tmp_path / "link")
+
+
+def test_what_is_no_file_is_no_image(tmp_path: Path) -> None:
+    """A folder, a pipe and a link to nothing count as missing, and none of them is opened."""
+    root = put_questions(tmp_path, [question(f"010100{k}") for k in (1, 2, 3)])
+    images = root / "images" / "Story Writing"
+    for name in ("1-i-1.jpg", "2-i-1.jpg", "3-i-1.jpg"):
+        (images / name).unlink()
+    (images / "1-i-1.jpg").mkdir()
+    os.mkfifo(images / "2-i-1.jpg")
+    (images / "3-i-1.jpg").symlink_to("nowhere.jpg")
+    with pytest.raises(DatasetError, match="3 of 6 images are missing"):
+        load_opening(root)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 100_000, "line 1: not JSON: it is nested too deeply"),
+        ('{"total_uid": "0101001", "total_uid": "0101002"}', "key 'total_uid' is there twice"),
+        ('{"total_uid": ', "line 1: not JSON"),
+        ("[]", "line 1: an object is expected, got list"),
+        ("", "data set 'opening' has no samples"),
+    ],
+)
+def test_files_that_are_none(tmp_path: Path, content: str, message: str) -> None:
+    """One line each, with the file."""
+    (tmp_path / "test_data.jsonl").write_text(content, "utf-8")
+    with pytest.raises(DatasetError, match=message):
+        load_opening(tmp_path)
+
+
+def test_a_sparse_file_of_many_gigabytes_is_not_read(tmp_path: Path) -> None:
+    """It is refused by its size."""
+    with (tmp_path / "test_data.jsonl").open("wb") as stream:
+        stream.truncate(50 * 2**30)
+    with pytest.raises(DatasetError, match=r"has 53,687,091,200 bytes, and at most"):
+        load_opening(tmp_path)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """The path is named, with what is expected there."""
+    for path, what in [(tmp_path / "gone", "does not exist"), (tmp_path / "x.zip", "is a file")]:
+        (tmp_path / "x.zip").write_bytes(b"PK")
+        with pytest.raises(DatasetError, match=f"'{path}' {what}: the folder that holds test_data"):
+            load_opening(path)
+    with pytest.raises(DatasetError, match=r"holds no test_data\.jsonl"):
+        load_opening(tmp_path)
+    for name in ("OpenING-benchmark", "OpenING-Benchmark"):
+        put_questions(tmp_path / name, [question("0101001")])
+    with pytest.raises(DatasetError, match=r"holds several folders with test_data\.jsonl"):
+        load_opening(tmp_path)
+
+
+COUNTED = """
+    0101 40 1.00 5.85 8, 0102 30 1.00 2.20 7, 0201 40 1.00 6.25 10, 0202 40 1.00 4.28 7,
+    0203 40 1.00 3.15 4, 0301 40 3.08 2.77 6, 0302 40 1.00 3.05 7, 0401 40 1.00 1.00 1,
+    0402 20 1.05 2.80 6, 0501 40 1.00 3.25 6, 0502 40 1.00 4.80 7, 0503 40 1.00 7.47 9,
+    0504 30 1.00 1.80 3, 0601 40 1.00 1.00 1, 0602 40 1.00 1.00 1, 0701 40 1.12 3.50 5,
+    0702 40 1.00 2.05 5, 0703 40 1.00 1.48 3, 0704 40 1.00 1.57 2, 0705 40 1.02 2.23 3,
+    0801 40 1.00 1.00 1, 0802 40 1.02 3.20 10, 0901 40 1.00 1.77 9, 0902 40 1.00 1.18 5,
+    1001 40 1.00 4.78 6, 1002 40 1.00 2.60 6, 1003 40 1.00 1.95 5, 1004 40 1.00 1.00 1,
+    1005 40 1.00 1.00 1, 1101 40 1.00 1.00 1, 1102 40 1.00 3.60 5, 1103 40 1.00 1.00 1,
+    1104 40 1.00 1.00 1, 1201 40 1.00 1.02 2, 1301 40 5.30 1.00 1, 1401 40 1.00 2.90 3,
+    1402 40 1.00 1.40 4, 1403 40 1.00 5.58 10, 1501 40 1.00 1.05 2, 1502 20 1.05 1.00 1,
+    1601 40 1.40 1.85 4, 1602 40 1.00 1.00 1, 1701 40 1.00 1.00 1, 1702 40 1.00 1.00 1,
+    1703 40 1.00 2.85 9, 1801 40 1.00 1.20 5, 1802 40 1.00 1.00 1, 1901 40 2.00 1.00 1,
+    1902 40 1.00 4.62 8, 1903 40 1.00 4.83 8, 2001 40 1.00 6.58 10, 2002 40 1.02 1.35 5,
+    2101 40 1.00 4.70 8, 2102 40 1.00 1.32 4, 2201 40 1.00 4.30 10, 2301 20 2.45 1.00 1
+"""
+"""Of each task: questions, mean steps of a question and of a gold answer, most steps of the latter;
+counted once by other code."""
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The released questions with an empty file for each of their images."""
+    root = tmp_path_factory.mktemp("release") / "OpenING-benchmark"
+    root.mkdir()
+    shutil.copy(RELEASED, root)
+    records = map(json.loads, RELEASED.read_text("utf-8").splitlines())
+    sides = (
+        steps for record in records for side in record["conversations"] for steps in side.values()
+    )
+    names = [part["image"] for steps in sides for part in steps if part["image"]]
+    for folder in {(root / name).parent for name in names}:
+        folder.mkdir(parents=True)
+    for name in names:
+        (root / name).touch()
+    return root
+
+
+@RELEASED_FILE
+def test_the_released_test_set(released: Path) -> None:
+    """2,160 questions in 56 tasks and 23 meta-topics, with the numbers of steps and images."""
+    dataset = load_opening(released)
+    by_task = {task: dataset.in_category(name) for task, name in TASKS.items()}
+
+    assert len(dataset.samples) == 2160
+    assert set(dataset.categories) == {*TASKS.values(), *META_TOPICS.values()}
+    assert [_count(task, samples) for task, samples in sorted(by_task.items())] == [
+        row.strip() for row in COUNTED.split(",")
+    ]
+    names = {sample.metadata["meta_task_name"] for sample in dataset.samples}
+    assert len(names) == 24
+    questions = [piece for sample in dataset.samples for piece in sample.question]
+    gold = [part for sample in dataset.samples for part in sample.gold]
+    assert sum(isinstance(piece, FileImage) for piece in questions) == 1513
+    assert len(gold) == 5469
+    assert all(part.text and part.image for part in gold)
+    texts = [piece for piece in questions if isinstance(piece, str)] + [part.text for part in gold]
+    assert not any("<BEGIN>" in text or "<image>" in text for text in texts)
+    assert all(text == text.strip() != "" for text in texts)
+    lengths = Counter(len(sample.gold) for sample in dataset.samples)
+    assert [lengths[k] for k in range(1, 12)] == [1107, 215, 276, 197, 132, 98, 57, 41, 29, 8, 0]
+
+
+def _count(task: str, samples: Sequence[Sample]) -> str:
+    """One row of `COUNTED`."""
+    inputs = [len(sample.metadata["input"]) for sample in samples]
+    outputs = [len(sample.gold) for sample in samples]
+    means = (f"{sum(steps) / len(samples):.2f}" for steps in (inputs, outputs))
+    return f"{task} {len(samples)} {' '.join(means)} {max(outputs)}"
+
+
+@RELEASED_FILE
+def test_multi_step_tasks_are_those_of_two_gold_steps_on_average(released: Path) -> None:
+    """26 tasks; 17 of the others never have a second step."""
+    steps: dict[str, list[int]] = defaultdict(list)
+    for sample in load_opening(released).samples:
+        steps[sample.categories[0]].append(len(sample.gold))
+
+    assert len(MULTI_STEP) == 26
+    assert set(MULTI_STEP) == {
+        name for name, counts in steps.items() if sum(counts) >= 2 * len(counts)
+    }
+    assert sum(max(counts) == 1 for counts in steps.values()) == 17
+
+
+@RELEASED_FILE
+def test_loading_is_quick(released: Path) -> None:
+    """6,982 files are looked for by listing 56 folders; every worker of a run loads the set."""
+    start = time.process_time()
+    load_opening(released)
+    assert time.process_time() - start < 2
+
+
+def test_multi_step_names_tasks() -> None:
+    """Each is a category, so that a suite's group can name it."""
+    assert set(MULTI_STEP) <= set(TASKS.values())
+    assert not set(TASKS.values()) & set(META_TOPICS.values())

@@ -1,0 +1,211 @@
+"""The judge's card: known errors are measured as what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.metrics.arena import (
+    WINNERS,
+    JudgedBattle,
+    Share,
+    Winner,
+    judge_card,
+    match_battles,
+    mirror,
+    shown_win_rate,
+)
+from tests.metrics.arena.panels import SWAPPED, panels, simulate, swap
+
+TRUTH = np.array([1.5, 0.5, -0.5, -1.5])
+
+PEOPLE = simulate(TRUTH, 1200, np.random.default_rng(1), order_effect=0.0)
+
+
+def erring(
+    battles: Sequence[JudgedBattle], rate: float, rng: np.random.Generator
+) -> list[JudgedBattle]:
+    """The same verdicts, turned round at a rate."""
+    return [
+        JudgedBattle(b.question, b.first, b.second, SWAPPED[b.winner]) if rng.random() < rate else b
+        for b in battles
+    ]
+
+
+@given(panels())
+def test_a_judge_that_copies_people_has_no_errors(battles: list[JudgedBattle]) -> None:
+    """Full agreement, no bias, the whole of a drop; correlations of 1 where they exist."""
+    card = judge_card(battles, battles)
+
+    assert card.battles == len(battles)
+    assert [agreed.overall.value for agreed in card.agreements][:2] == [1, 1]
+    assert card.accuracy == card.visible_drop == card.sample_factor == 1
+    assert card.bias_rms == 0
+    for value in (card.score_correlation, card.score_correlation_within, card.alpha, card.slope):
+        assert value is None or value == pytest.approx(1)
+    assert card.order == card.people_order
+
+
+@given(panels(), st.data())
+def test_exchanging_all_answers_changes_no_number(
+    battles: list[JudgedBattle], data: st.DataObject
+) -> None:
+    """First and second trade places, and nothing else."""
+    winners = data.draw(
+        st.lists(st.sampled_from(WINNERS), min_size=len(battles), max_size=len(battles))
+    )
+    judge = [
+        JudgedBattle(b.question, b.first, b.second, winner)
+        for b, winner in zip(battles, winners, strict=True)
+    ]
+    card, swapped = judge_card(judge, battles), judge_card(swap(judge), swap(battles))
+
+    assert swapped.models == card.models
+    assert swapped.accuracy == card.accuracy
+    assert (swapped.first_right, swapped.second_right) == (card.second_right, card.first_right)
+    assert (swapped.order is None) == (card.order is None)
+    if card.order is not None and swapped.order is not None:
+        assert swapped.order.logit == pytest.approx(-card.order.logit, abs=1e-4)
+
+
+@given(panels())
+def test_people_may_have_seen_the_other_order(battles: list[JudgedBattle]) -> None:
+    """Their verdict is turned round, and a battle counts once."""
+    once = list({(b.question, frozenset((b.first, b.second))): b for b in battles}.values())
+
+    assert match_battles(swap(once), once) == [(battle, battle.winner) for battle in once]
+    assert len(match_battles(once, [*once, *swap(once)])) == len(once)
+    assert [mirror(mirror(battle)) for battle in battles] == battles
+
+
+def test_symmetric_errors_shrink_what_is_seen() -> None:
+    """A judge that errs in a fifth of all verdicts sees .6 of a drop, and shows .47 of .45."""
+    card = judge_card(erring(PEOPLE, 0.2, np.random.default_rng(2)), PEOPLE)
+
+    assert card.accuracy == pytest.approx(0.8, abs=0.03)
+    assert card.visible_drop == 2 * card.accuracy - 1
+    assert card.sample_factor == pytest.approx(1 / card.visible_drop**2)
+    assert card.sentence().startswith(
+        f"a judge that agrees with people at {card.accuracy:.2f} sees {card.visible_drop:.2f} of a "
+        "true drop"
+    )
+    shown, error = card.shown_win_rate(0.45)
+    assert shown == pytest.approx(0.47, abs=3 * error)
+    assert card.slope == pytest.approx(0.6, abs=0.05)
+    assert card.first_right.low < 0.8 < card.first_right.high
+
+
+def test_a_coin_sees_nothing() -> None:
+    """The sentence says so, and there is no number of samples that would help."""
+    card = judge_card(erring(PEOPLE, 0.6, np.random.default_rng(2)), PEOPLE)
+
+    assert card.visible_drop < 0
+    assert card.sample_factor is None
+    assert "sees nothing of a true drop" in card.sentence()
+
+
+@pytest.mark.parametrize(("winner", "side"), [("A", "first"), ("Tie(B)", "second")])
+def test_a_judge_that_always_says_the_same_sees_nothing(winner: Winner, side: str) -> None:
+    """However often people happen to agree, it says nothing of the models."""
+    judge = [JudgedBattle(b.question, b.first, b.second, winner) for b in PEOPLE]
+    card = judge_card(judge, PEOPLE)
+
+    assert card.one_side == side
+    assert card.sentence().startswith(f"this judge leaned to the {side} answer in all 1200 battles")
+    assert card.order is None
+    assert card.score_correlation is None
+    shown, _ = card.shown_win_rate(0.45)
+    assert shown == pytest.approx(0.5)
+
+
+@given(st.floats(0, 1), st.integers(1, 999), st.integers(1, 999))
+def test_what_is_shown_lies_between_truth_and_one_half(
+    true: float, first: int, second: int
+) -> None:
+    """A judge that is right more often than not moves every win rate toward one half."""
+    rights = (Share(500 + first // 2, 1000, 0, 1), Share(500 + second // 2, 1000, 0, 1))
+    shown, error = shown_win_rate(true, *rights)
+
+    assert min(true, 0.5) - 1e-9 <= shown <= max(true, 0.5) + 1e-9
+    assert error >= 0
+
+
+def test_an_order_effect_is_measured() -> None:
+    """In logits, with a standard error that covers it, and as errors on one side."""
+    rng = np.random.default_rng(3)
+    judge = [
+        JudgedBattle(b.question, b.first, b.second, "A") if rng.random() < 0.3 else b
+        for b in PEOPLE
+    ]
+    card = judge_card(judge, PEOPLE)
+
+    assert card.order is not None
+    assert card.people_order is not None
+    assert abs(card.people_order.logit) < 3 * card.people_order.error
+    assert card.order.logit > 5 * card.order.error
+    assert card.first_right.value == 1
+    assert card.second_right.value == pytest.approx(0.7, abs=0.05)
+
+
+def test_a_favourite_is_found() -> None:
+    """A judge that always prefers one model has its largest bias there."""
+    judge = [
+        JudgedBattle(b.question, b.first, b.second, "A" if b.first == "m03" else "B")
+        if "m03" in (b.first, b.second)
+        else b
+        for b in PEOPLE
+    ]
+    card = judge_card(judge, PEOPLE)
+
+    assert card.largest_bias.model == "m03"
+    assert card.largest_bias.judge == 1
+    assert card.bias_rms**2 == pytest.approx(np.mean([model.bias**2 for model in card.models]))
+    assert [model.people for model in card.models] == sorted(
+        (model.people for model in card.models), reverse=True
+    )
+
+
+def test_both_orders() -> None:
+    """Counted by hand: two consistent pairs, two to the first place, one to the second."""
+    people = [JudgedBattle(f"q{i}", "a", "b", "A") for i in range(5)] + [
+        JudgedBattle("q9", "b", "c", "A")
+    ]
+    verdicts = [("A", "B"), ("Tie(B)", "Tie(A)"), ("A", "A"), ("Tie(A)", "A"), ("B", "Tie(B)")]
+    judge = [JudgedBattle("q9", "b", "c", "B")]
+    for i, (here, there) in enumerate(verdicts):
+        judge += [
+            JudgedBattle(f"q{i}", "a", "b", here),  # type: ignore[arg-type] # of the four
+            JudgedBattle(f"q{i}", "b", "a", there),  # type: ignore[arg-type]
+        ]
+    both = judge_card(judge, people).both_orders
+
+    assert both is not None
+    assert (both.pairs, both.consistent.right, both.first, both.second) == (5, 2, 2, 1)
+    assert both.fairness == pytest.approx(-0.2)
+    assert judge_card(people, people).both_orders is None
+
+
+def test_repetitions() -> None:
+    """Of two repetitions all three pairs of runs count, over the battles that both have."""
+    runs = [
+        [JudgedBattle("q0", "a", "b", "A"), JudgedBattle("q1", "a", "b", "B")],
+        [JudgedBattle("q0", "a", "b", "Tie(A)"), JudgedBattle("q1", "a", "b", "B")],
+        [JudgedBattle("q0", "a", "b", "B")],
+    ]
+    stability = judge_card(runs[0], runs[0], repeats=runs[1:]).stability
+
+    assert stability is not None
+    assert (stability.labels.right, stability.labels.total) == (1, 4)
+    assert (stability.forced.right, stability.forced.total) == (2, 4)
+
+
+def test_nothing_in_common() -> None:
+    """There is no card of no battles."""
+    with pytest.raises(ValueError, match="no battle in common"):
+        judge_card([JudgedBattle("q", "a", "b", "A")], [JudgedBattle("p", "a", "b", "A")])
+    with pytest.raises(ValueError, match="all battles to the same side"):
+        shown_win_rate(0.5, Share(1, 1, 0, 1), Share(0, 0, 0, 1))

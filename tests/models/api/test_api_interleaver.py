@@ -1,0 +1,204 @@
+"""Interleavers behind a server: the forms in which servers send images, and what goes wrong."""
+
+from __future__ import annotations
+
+import io
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import ModelError, NoAnswerError, PointerError
+from pytest_cepbench.models.api.interleaver import read_answer
+from pytest_cepbench.models.protocols import StepLimit
+from tests.models.api.conftest import Load
+from tests.models.api.fake_server import FakeServer, chat_answer, document, fault
+from tests.models.api.test_responses import DOCUMENTS
+from tests.models.binding import bind_text
+
+FREE = StepLimit()
+
+
+def url_of(color: str) -> str:
+    """An image of one color as a data URL."""
+    stream = io.BytesIO()
+    Image.new("RGB", (4, 4), color).save(stream, "PNG")
+    return f"data:image/png;base64,{b64encode(stream.getvalue()).decode()}"
+
+
+RED, BLUE = url_of("red"), url_of("blue")
+NAMES = {(255, 0, 0): "red", (0, 0, 255): "blue"}
+
+
+def part(url: str) -> dict[str, Any]:
+    """A content part with an image."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def text(words: str) -> dict[str, Any]:
+    """A content part with a text."""
+    return {"type": "text", "text": words}
+
+
+def steps_of(value: Any) -> Any:
+    """An answer as texts and names of colors; a failure as it is."""
+    if isinstance(value, Failure):
+        return value
+    return [
+        (step.text, None if step.image is None else NAMES[tuple(np.asarray(step.image)[0, 0])])
+        for step in value
+    ]
+
+
+def message(content: Any, **more: Any) -> dict[str, Any]:
+    """A chat completion."""
+    return {"choices": [{"message": {"content": content, **more}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        message([text("one"), part(RED), text("two"), part(BLUE), text("three")]),
+        message([text("one"), {"type": "image", "image": RED}, text(f"two{BLUE}three")]),
+        message(f"one ![first]({RED})\n\ntwo ![]( {BLUE} ) three"),
+        message("one<IMG>two<IMG>three", images=[part(RED), part(BLUE)]),
+        message(["one", {"b64_json": RED.partition(",")[2]}, "two", part(BLUE), "three"]),
+        message([text("one"), part(RED), text("two"), part(BLUE), "three"], images=[part(RED)]),
+    ],
+    ids=["parts", "image parts", "markdown", "images field", "base64", "said twice"],
+)
+def test_steps_are_read_in_every_form(whole: dict[str, Any]) -> None:
+    """In reading order, each image with the text before it."""
+    assert steps_of(read_answer(whole).value) == [("one", "red"), ("two", "blue"), ("three", None)]
+
+
+@pytest.mark.parametrize(
+    ("whole", "steps"),
+    [
+        (message("one", images=[part(RED), part(BLUE)]), [("one", "red"), ("", "blue")]),
+        (message(None, images=[part(RED)]), [("", "red")]),
+        (message("one<IMG>two", images=[part(RED)]), [("one", "red"), ("two", None)]),
+        (message("one <IMG>", images=[]), [("one <IMG>", None)]),
+        (message([text(" "), part(RED), {"type": "audio"}, 7]), [("", "red")]),
+        (message("one"), [("one", None)]),
+    ],
+)
+def test_images_without_a_place_follow_the_text(whole: Any, steps: Any) -> None:
+    """They are not lost, and a text alone is a step without an image."""
+    assert steps_of(read_answer(whole).value) == steps
+
+
+@pytest.mark.parametrize(
+    ("whole", "kind"),
+    [
+        (message(None, refusal="no"), "refused"),
+        (message("  "), "empty-text"),
+        (message([]), "empty-text"),
+        (message([text("one"), part("data:image/png;base64,AAAA")]), "bad-image"),
+        (message([text("one"), part("data:image/png;base64,?")]), "bad-image"),
+        (
+            {"choices": [{"message": {"content": "one"}, "finish_reason": "content_filter"}]},
+            "refused",
+        ),
+    ],
+)
+def test_what_is_no_answer_is_a_failure_of_its_kind(whole: Any, kind: str) -> None:
+    """A half of an answer is none: one image that cannot be decoded fails it."""
+    value = read_answer(whole).value
+
+    assert isinstance(value, Failure)
+    assert value.kind == kind
+
+
+@given(DOCUMENTS)
+def test_any_document_is_read_or_refused(whole: Any) -> None:
+    """Steps, a failure, or one of the two errors that the client knows."""
+    try:
+        value = read_answer(whole).value
+    except (NoAnswerError, PointerError):
+        return
+    assert isinstance(value, Failure) or value
+
+
+def test_the_question_is_asked_for_texts_and_images(server: FakeServer, load: Load) -> None:
+    """In its order, with the number of steps where it is told and both modalities."""
+    server.answer = lambda _: chat_answer([text("one"), part(RED)])
+    model = load("interleaver", "price_image=2")
+
+    first, second = model.interleave(
+        [["what", Image.new("RGB", (4, 4), "blue")], ["why"]], [StepLimit(3), FREE], [1, 2]
+    )
+
+    assert steps_of(first.value) == steps_of(second.value) == [("one", "red")]
+    assert (first.usage.images, first.usage.cost) == (1, 2)
+    asked = {seen.text: seen for seen in server.seen}
+    told = asked["what\nAnswer in exactly 3 steps, each a text and an image."]
+    assert len(told.images) == 1
+    assert told.body["modalities"] == ["text", "image"]
+    assert "max_tokens" not in told.body
+    assert "texts and images" in told.body["messages"][0]["content"]
+    assert asked["why"].images == []
+
+
+def test_a_server_that_takes_no_modalities_is_asked_without(server: FakeServer, load: Load) -> None:
+    """It is recorded with the answer, as for every parameter."""
+    server.answer = lambda seen: (
+        fault(400, "Unknown parameter: 'modalities'", "unknown_parameter", "modalities")
+        if "modalities" in seen.body
+        else chat_answer("one")
+    )
+
+    (reply,) = load("interleaver").interleave([["what"]], [FREE], [1])
+
+    assert steps_of(reply.value) == [("one", None)]
+    assert "modalities" in reply.provenance["not honoured"]
+
+
+def test_an_image_is_never_fetched(server: FakeServer, load: Load) -> None:
+    """A server could name any address of the network."""
+    server.answer = lambda _: chat_answer([text("one"), part(f"{server.url}/image.png")])
+
+    with pytest.raises(ModelError, match="address"):
+        load("interleaver").interleave([["what"]], [FREE], [1])
+    assert len(server.seen) == 1
+
+
+def test_secrets_are_taken_out_of_every_step(
+    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may repeat what it was sent."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1234567890")
+    server.answer = lambda seen: chat_answer(
+        [text("one"), part(RED), text(seen.headers["authorization"])]
+    )
+
+    (reply,) = load("interleaver").interleave([["what"]], [FREE], [1])
+
+    assert len(reply.value) == 2
+    assert "sk-secret" not in str(reply.value)
+
+
+def test_a_server_without_an_answer_is_asked_again(server: FakeServer, load: Load) -> None:
+    """As for every chat completion."""
+    server.in_turn(document({"choices": []}), chat_answer("one"))
+
+    (reply,) = load("interleaver").interleave([["what"]], [FREE], [1])
+
+    assert steps_of(reply.value) == [("one", None)]
+    assert reply.usage.requests == 2
+
+
+def test_what_decides_is_in_the_key() -> None:
+    """The built-in texts and the modalities, and no price."""
+    query = "openai:m?revision=1&base_url=http://127.0.0.1:1/v1&price_image=3"
+
+    bound = bind_text(query, "interleaver")
+
+    assert bound.params["prompt"] == "interleaver-prompts/1"
+    assert bound.params["modalities"] == "text,image"
+    assert "price_image" not in bound.params
+    assert bind_text(f"{query}&modalities=none", "interleaver").params.get("modalities") is None

@@ -1,0 +1,232 @@
+"""Editors: tiny pipelines saved by diffusers, bound and loaded as a user's would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.protocols import Editor, Movable
+from tests.models.binding import bind_text
+from tests.tiny import generators as tiny
+from tests.tiny.common import pictures
+
+pytest.importorskip("torch", reason="editors need the [models] extra")
+pytest.importorskip("diffusers", reason="editors need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "stable-diffusion": tiny.build_stable_diffusion,
+    "sdxl": tiny.build_sdxl,
+    "flux": tiny.build_flux,
+    "pix2pix": tiny.build_pix2pix,
+    "kontext": tiny.build_kontext,
+}
+QUERIES = {
+    "stable-diffusion": "num_inference_steps=4&strength=0.5",
+    "sdxl": "num_inference_steps=4&strength=0.5",
+    "flux": "num_inference_steps=4&strength=0.5&max_sequence_length=16",
+    "pix2pix": "num_inference_steps=2",
+    "kontext": "num_inference_steps=2&max_sequence_length=16&max_area=2304",
+}
+TEXTS = ["two red circles and a blue square", "one green triangle", "three small yellow shapes"]
+IMAGES = pictures(((48, 48), (64, 32), (48, 48)))
+SEEDS = [11, 12, 13]
+
+Levels = npt.NDArray[np.int_]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One tiny pipeline of each kind."""
+    root = tmp_path_factory.mktemp("editors")
+    return {name: build(root / name) for name, build in BUILDERS.items()}
+
+
+@pytest.fixture(autouse=True)
+def _small_kontext(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its images are brought to a size of this list, all of a million pixels.
+    from diffusers.pipelines.flux import pipeline_flux_kontext
+
+    sizes = [(48, 48), (64, 32)]
+    monkeypatch.setattr(pipeline_flux_kontext, "PREFERRED_KONTEXT_RESOLUTIONS", sizes)
+
+
+def load(folder: Path, query: str = "", settings: str | None = None) -> Editor:
+    """Bind and load; settings: in the place of those of the pipeline's kind."""
+    own = QUERIES[folder.name] if settings is None else settings
+    options = "&".join(part for part in (own, query) if part)
+    model = bind_text(f"{folder}?{options}", "editor").load()
+    assert isinstance(model, Editor)
+    assert isinstance(model, Movable)
+    return model
+
+
+def edit(
+    model: Editor, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
+) -> list[Levels]:
+    """The results as grey levels of 0 to 255."""
+    results = list(model.edit(images, texts, seeds))
+    assert not any(isinstance(result, Failure) for result in results)
+    return [np.rint(np.asarray(result) * 255).astype(int) for result in results]
+
+
+def apart(first: Levels, second: Levels) -> int:
+    """The largest difference of a pixel."""
+    return int(np.abs(first - second).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_result_depends_on_its_own_inputs(folders: dict[str, Path], name: str) -> None:
+    """Alone, in a batch and in another order the same within a level; caller's state stays."""
+    import torch
+
+    model = load(folders[name])
+    before = torch.get_rng_state()
+
+    together = edit(model, IMAGES, TEXTS, SEEDS)
+
+    assert torch.equal(torch.get_rng_state(), before)
+    turned = edit(model, IMAGES[::-1], TEXTS[::-1], SEEDS[::-1])[::-1]
+    for index in range(3):
+        (alone,) = edit(model, [IMAGES[index]], [TEXTS[index]], [SEEDS[index]])
+        assert apart(alone, together[index]) <= 1
+        assert apart(turned[index], together[index]) <= 1
+    (seed,) = edit(model, IMAGES[:1], TEXTS[:1], [99])
+    (text,) = edit(model, IMAGES[:1], TEXTS[1:2], SEEDS[:1])
+    (image,) = edit(model, IMAGES[2:], TEXTS[:1], SEEDS[:1])
+    assert apart(seed, together[0]) > 16
+    assert min(apart(text, together[0]), apart(image, together[0])) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_result_has_the_shape_of_its_image(folders: dict[str, Path], name: str) -> None:
+    """Whole steps of the pipeline's patches; another size where the spec says so."""
+    model = load(folders[name])
+
+    square, wide = edit(model, IMAGES[:2], TEXTS[:2], SEEDS[:2])
+
+    assert square.shape == (48, 48, 3)
+    assert wide.shape[1] > wide.shape[0]
+    if name != "kontext":  # it brings every image to its own area
+        assert wide.shape == (32, 64, 3)
+        (odd,) = edit(model, [Image.new("RGB", (35, 50), "red")], TEXTS[:1], [1])
+        assert odd.shape == (48, 32, 3)
+        (said,) = edit(load(folders[name], "height=32&width=48"), IMAGES[:1], TEXTS[:1], [1])
+        assert said.shape == (32, 48, 3)
+
+
+def test_strength_is_how_much_is_drawn_anew(folders: dict[str, Path]) -> None:
+    """A little of it leaves the image closer to what it was."""
+    folder = folders["stable-diffusion"]
+    results = [
+        edit(
+            load(folder, settings=f"num_inference_steps=8&strength={strength}"),
+            IMAGES[:1],
+            TEXTS[:1],
+            [1],
+        )[0]
+        for strength in ("0.125", "1")
+    ]
+    # What the autoencoder of random weights makes of the image is all that can stay of it.
+    import torch
+
+    pipeline: Any = vars(load(folder))["_pipeline"]
+    with torch.inference_mode():
+        pixels = pipeline.image_processor.preprocess([IMAGES[0]])
+        decoded = pipeline.vae.decode(pipeline.vae.encode(pixels).latent_dist.mode()).sample
+    kept = np.rint((decoded[0] * 0.5 + 0.5).clamp(0, 1).permute(1, 2, 0).numpy() * 255)
+
+    near, far = (float(np.abs(result - kept).mean()) for result in results)
+    assert near < far
+
+
+def test_what_decides_is_in_the_key(folders: dict[str, Path]) -> None:
+    """Given parameters, the size among them; seeds always."""
+    folder = folders["stable-diffusion"]
+
+    bound = bind_text(f"{folder}?strength=0.5&height=32&width=32&batch_size=2", "editor")
+
+    assert bound.params == {"dtype": "float32", "strength": 0.5, "height": 32, "width": 32}
+    assert (bound.adapter, bound.seeded, bound.batch_size) == ("diffusers-editor/1", True, 2)
+    assert bound.fingerprint == bind_text(str(folder), "generator").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "message"),
+    [
+        ("flux", "strength=0", "strength must be above 0"),
+        ("flux", "strength=1.5", "at most 1"),
+        ("flux", "height=32", "height and width go together"),
+        ("flux", "clean_caption=true", "unknown parameter .*clean_caption"),
+        ("pix2pix", "image_guidance_scale=0.5", "image_guidance_scale must be a number from 1"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_binding(
+    folders: dict[str, Path], name: str, query: str, message: str
+) -> None:
+    """By name, before anything is loaded."""
+    with pytest.raises(SpecError, match=message):
+        bind_text(f"{folders[name]}?{query}", "editor")
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "message"),
+    [
+        ("pix2pix", "strength=0.5", "unknown parameter for .*Pix2Pix.* 'strength'"),
+        ("stable-diffusion", "num_inference_steps=1", "strength=0.5 of .*=1 is less than one step"),
+    ],
+)
+def test_a_parameter_that_the_pipeline_has_no_use_for_is_refused(
+    folders: dict[str, Path], name: str, query: str, message: str
+) -> None:
+    """When it is loaded, and its call is known."""
+    folder = folders[name]
+    steps = "strength=0.5&" if name == "stable-diffusion" else ""
+
+    with pytest.raises(SpecError, match=message):
+        bind_text(f"{folder}?{steps}{query}", "editor").load()
+
+
+def test_a_pipeline_that_takes_no_image_is_no_editor(tmp_path: Path) -> None:
+    """Some text-to-image pipelines have no twin that starts from an image."""
+    folder = tiny.build_pixart(tmp_path / "pixart")
+
+    with pytest.raises(RoleError, match="can be the generator, not the editor"):
+        bind_text(str(folder), "editor")
+
+
+def test_an_editing_pipeline_is_no_generator(folders: dict[str, Path]) -> None:
+    """It needs an image, and the message says where to give it."""
+    with pytest.raises(RoleError, match=r"can be the editor, not the generator.*--editor"):
+        bind_text(str(folders["pix2pix"]), "generator")
+
+
+def test_the_library_has_the_pipelines_that_detection_promises() -> None:
+    """Each has a class that takes an image and a text, under the same components."""
+    import inspect
+
+    from diffusers.pipelines import auto_pipeline
+
+    from pytest_cepbench.models.checkpoints import format_detection
+
+    by_name = {
+        drawing.__name__: auto_pipeline.AUTO_IMAGE2IMAGE_PIPELINES_MAPPING.get(family)
+        for family, drawing in auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.items()
+    }
+    for name in format_detection._REDRAWING:
+        editing = by_name[name]
+        assert editing is not None, name
+        assert {"prompt", "image", "generator"} <= set(
+            inspect.signature(editing.__call__).parameters
+        )
