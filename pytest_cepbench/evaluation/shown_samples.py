@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -11,7 +12,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
-from pytest_cepbench.datasets.sample import SeedImage
+from pytest_cepbench.datasets.sample import Dataset, SeedImage
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
@@ -94,17 +95,33 @@ def shown_answers(
     show are put into the store.
     """
     replacing = accepted and bool(evaluated.measurement.answers)
-    by_id: dict[str, Loser] = {}
-    for loser in _changed(evaluated) if replacing else evaluated.judgement.losers:
-        by_id.setdefault(loser.sample, loser)  # a sample may be in several categories
+    losers = _changed(evaluated) if replacing else evaluated.judgement.losers
     answers: list[AnswerShown] = []
-    for loser in list(by_id.values())[:MOST_SAMPLES]:
+    for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]:
         anchor = not replacing and evaluated.lost_since_anchor
         excerpt = run.show(evaluated.case, loser.sample, anchor=anchor)
         if excerpt is not None:
             whole = len(answers) < _SHOWN_WHOLE
             answers.append(_answer(loser, excerpt, store, whole=whole))
     return answers
+
+
+def _varied(losers: Iterable[Loser], dataset: Dataset) -> list[Loser]:
+    """Each sample once, those that lost alike in turn from every category.
+
+    Battles have few different scores, so the first of many equal losers would be of one category.
+    """
+    homes = {sample.id: sample.categories[0] for sample in dataset.samples}
+    by_id: dict[str, Loser] = {}
+    for loser in losers:  # a sample may be in several categories
+        by_id.setdefault(loser.sample, loser)
+    counts: Counter[tuple[float, str]] = Counter()
+    turns: dict[str, int] = {}
+    for name, loser in by_id.items():
+        alike = (loser.difference, homes[name])
+        turns[name] = counts[alike]
+        counts[alike] += 1
+    return sorted(by_id.values(), key=lambda loser: (loser.difference, turns[loser.sample]))
 
 
 def _changed(evaluated: EvaluatedCase) -> list[Loser]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,12 @@ def test_battles_show_both_answers(project: ArenaProject, battles: CaseResult) -
         assert _digest(answer.steps) == measured.answers[answer.sample]
         assert _digest(answer.opposing) == accepted[answer.sample] != _digest(answer.steps)
         assert answer.opponent == "accepted answer"
+
+
+def test_equal_losers_are_of_different_categories(battles: CaseResult) -> None:
+    """Of many that lost alike, the reader sees one of each category, not five of the first."""
+    assert {answer.score for answer in battles.answers} == {0.0}
+    assert len({answer.sample.partition("/")[0] for answer in battles.answers}) == 5
 
 
 def test_questions_are_shown_with_images_that_are_stored(
@@ -161,3 +168,31 @@ def test_accepted_battles_show_what_was_replaced(tmp_path: Path) -> None:
         assert _digest(answer.opposing) == before[answer.sample] != _digest(answer.steps)
     same = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
     assert (same.accepted, same.answers) == (True, [])
+
+
+def test_a_drop_since_the_anchor_shows_the_anchors_answers(tmp_path: Path) -> None:
+    """What holds against the last baseline and not against the anchor lost to the anchor's answers:
+    these stand beside.
+    """
+    project = ArenaProject.make(tmp_path / "anchored")
+    first = _accepted(project)
+    assert project.gate(model=WORSE, snapshot_update=True).changed
+    case = project.gate(model=WORSE)[WIN_RATE]
+    assert case.verdict == "regressed"
+    assert _whole(case)
+    for answer in _whole(case):
+        assert answer.opponent == "anchor's answer"
+        assert _digest(answer.opposing) == first[answer.sample]
+        assert answer.verdicts
+
+
+def test_an_accepted_answer_that_was_lost_is_said_to_be(tmp_path: Path) -> None:
+    """Old answers that the store no longer has are named, not guessed, as they are replaced."""
+    project = ArenaProject.make(tmp_path / "lost", samples=1)
+    shutil.rmtree(project.path / ".cepbench" / "store")
+    case = project.gate(model=WORSE, snapshot_update=True, samples=1)[WIN_RATE]
+    assert case.accepted
+    assert _whole(case)
+    for answer in _whole(case):
+        assert answer.opposing == []
+        assert answer.remark == "the accepted answer is not in the store"
