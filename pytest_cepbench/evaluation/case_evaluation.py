@@ -63,6 +63,12 @@ class EvaluatedCase:
     share: float
     references: References
 
+    @property
+    def lost_since_anchor(self) -> bool:
+        """True where the samples that got worse are those that did so since the anchor."""
+        since = self.judgement.since_anchor
+        return since is not None and self.judgement.losers == since.losers
+
     def judge_at(self, alpha: float) -> Judgement:
         """The measurement judged at another alpha, of which the last look has its share."""
         policy = replace(self.policy, alpha=min(0.5, alpha * self.share))

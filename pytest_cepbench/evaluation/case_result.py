@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from pytest_cepbench.chains import Chain
-from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
+from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
 from pytest_cepbench.gate.baseline import record_of
-from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
-from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, LinkShown, ModelShown
+from pytest_cepbench.report import AnchorShown, CaseResult, ModelShown
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case, SuiteRun
+from pytest_cepbench.suites import SuiteRun
+from pytest_cepbench.suites.answer_run import AnswerRun
+from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.model_pool import describe_role
-
-MOST_LOSERS = 5
-"""Samples that are shown of a case that got worse."""
-
-_CHAINS_SHOWN = 3
 
 
 def measured_case(
@@ -59,7 +53,12 @@ def measured_case(
         visible=judgement.visible,
         reasons=list(judgement.reasons),
         anchor=_anchor(evaluated),
-        chains=_chains(run, evaluated.case, judgement.losers[:MOST_LOSERS], store),
+        chains=shown_chains(run, evaluated, store) if isinstance(run, ChainRun) else [],
+        answers=(
+            shown_answers(run, evaluated, store, accepted=accepted)
+            if isinstance(run, AnswerRun)
+            else []
+        ),
         looks=list(evaluated.looks),
         partial=evaluated.partial,
         accepted=accepted,
@@ -119,44 +118,3 @@ def _calibration_notes(evaluated: EvaluatedCase) -> Iterator[str]:
     if baseline is not None and baseline.noise is not None and policy.statistical and units:
         remark = tolerance_remark(baseline.noise, units, policy)
         yield from () if remark is None else (remark,)
-
-
-def _chains(run: SuiteRun, case: Case, losers: Sequence[Loser], store: Store) -> list[ChainShown]:
-    """The chains of the samples that lost most; images that reports show are put into the store."""
-    chains: list[ChainShown] = []
-    for loser in losers:
-        excerpt = run.show(case, loser.sample)
-        if excerpt is None:
-            continue
-        chain = excerpt.chain
-        failure = excerpt.failure or chain.failure
-        generation = chain.failed_at if excerpt.failure is None else excerpt.failed_at
-        where = "" if generation is None else f" at generation {generation}"
-        chains.append(
-            ChainShown(
-                sample=loser.sample,
-                score=loser.candidate,
-                baseline=loser.baseline,
-                links=_links(chain, excerpt.marks, store) if len(chains) < _CHAINS_SHOWN else [],
-                failure=f"{failure.kind}{where}: {failure.detail}" if failure else None,
-                remark=excerpt.remark,
-            )
-        )
-    return chains
-
-
-def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
-    links = []
-    for generation, link in enumerate(chain.links):
-        if link.source is not None and not store.image_path(link.digest).exists():
-            with suppress(ImageError):  # changed since it was measured: the report goes without it
-                store.put_image(link.source.load())
-        is_image = link.kind == "image" and link.recorded
-        links.append(
-            LinkShown(
-                text=link.text if link.recorded else f"({link.kind} not recorded)",
-                image=link.digest if is_image else None,
-                similarity=marks.get(generation),
-            )
-        )
-    return links

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -25,10 +25,12 @@ from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import why_not_accepted
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.attribution import attribute
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
+from pytest_cepbench.suites.part_attribution import attribute_parts
 
 Acceptance = Literal["none", "new", "all"]
 """Measurements that are to become baselines: none, those of cases without one, or all."""
@@ -141,29 +143,41 @@ class CaseRunner:
         return why_not_accepted(measurement) or ""
 
     def _attribute(self, result: CaseResult, evaluated: EvaluatedCase) -> CaseResult:
-        """The result with the hops of the chain at which a regressed case lost."""
+        """The result with the hops or parts of a pipeline by which a regressed case lost."""
         most = self.evaluator.settings.attribute
         judgement, references = evaluated.judgement, evaluated.references
         if judgement.verdict is not Verdict.REGRESSED or not most:
             return result
-        since = judgement.since_anchor
-        by_anchor = since is not None and judgement.losers == since.losers
-        reference = references.anchor if by_anchor else references.baseline
+        reference = references.anchor if evaluated.lost_since_anchor else references.baseline
         if reference is None:
             return result
         case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
-        if not isinstance(run, ChainRun):
-            return result
+        step = reference.model.get("step", "")
+        lost = list(dict.fromkeys(loser.sample for loser in judgement.losers))
+        if isinstance(run, AnswerRun):
+            return _attribute_parts(result, run, case, step, lost[:most])
+        assert isinstance(run, ChainRun)
         whole = run.samples(case)
         if not run.per_sample(case) and whole > most:
             text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
             return replace_fields(result, attribution=text)
-        lost = list(dict.fromkeys(loser.sample for loser in judgement.losers))
         samples = lost[:most] if run.per_sample(case) else []
         try:
-            attribution = attribute(run, case, reference.model.get("step", ""), samples)
+            attribution = attribute(run, case, step, samples)
         except CepError as error:  # the verdict stands without it
             text = f"could not be followed through the chain: {error}"
             return replace_fields(result, attribution=text)
         hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
         return replace_fields(result, attribution=attribution.said, hops=hops)
+
+
+def _attribute_parts(
+    result: CaseResult, run: AnswerRun, case: Case, step: str, samples: Sequence[str]
+) -> CaseResult:
+    """The result with the parts of a pipeline by which a regressed case lost."""
+    try:
+        attribution = attribute_parts(run, case, step, samples)
+    except CepError as error:  # the verdict stands without it
+        return replace_fields(result, attribution=f"could not be divided among its parts: {error}")
+    hops = [HopShown("question", role, 0, cost) for role, cost in attribution.costs.items()]
+    return replace_fields(result, attribution=attribution.said, hops=hops)

@@ -77,7 +77,7 @@ PRESENTATIONS = {
     Verdict.REGRESSED: _failed(
         color="red",
         meaning="the drop is larger than the tolerance",
-        next_step="look at the chains in the HTML report; if the change is meant, accept it with "
+        next_step="look at the samples in the HTML report; if the change is meant, accept it with "
         "--snapshot-update",
     ),
     Verdict.NO_BASELINE: _failed(
@@ -107,8 +107,8 @@ PRESENTATIONS = {
 REFUSED = _failed(
     color="red",
     meaning="it is not accepted as a baseline, and no other case of the run is",
-    next_step="look at the chains in the HTML report: the models may not be able to read these "
-    "samples, or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the "
+    next_step="look at the samples in the HTML report: the models may not be able to read "
+    "them, or the encoder may not tell them apart; --cep-accept-insensitive accepts it all the "
     "same",
 )
 """Of a case whose measurement was to become the baseline and may not."""

@@ -2,20 +2,24 @@
 
 from pytest_cepbench.report.result import (
     AnchorShown,
+    AnswerShown,
     CaseResult,
     ChainShown,
     HopShown,
     LinkShown,
     ModelShown,
+    StepShown,
     UsageTotals,
 )
 
 __all__ = [
     "AnchorShown",
+    "AnswerShown",
     "CaseResult",
     "ChainShown",
     "HopShown",
     "LinkShown",
     "ModelShown",
+    "StepShown",
     "UsageTotals",
 ]

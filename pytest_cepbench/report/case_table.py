@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.gate.sensitivity import Range
@@ -14,7 +14,7 @@ from pytest_cepbench.report.number_format import (
     printable,
     word_of,
 )
-from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,14 @@ def settings_of(result: CaseResult) -> Iterator[TableLine]:
 
 
 def hops_of(result: CaseResult) -> Iterator[TableLine]:
-    """Cost of each hop of the chain; the remark is its share of the whole cost."""
+    """Cost of each hop, or part of a pipeline; the remark is its share of the whole cost."""
     whole = sum(hop.cost for hop in result.hops)
     several = len({hop.start for hop in result.hops}) > 1
     for hop in result.hops:
         share = percent(hop.cost / whole) if whole > 0 else "-"
         chains = f"{printable(hop.start, 30)}-first " if several else ""
-        name = f"{chains}{printable(hop.role, 30)}, generation {hop.generation}"
+        generation = f", generation {hop.generation}" if hop.generation else ""
+        name = f"{chains}{printable(hop.role, 30)}{generation}"
         yield TableLine(name, number(hop.cost, signed=True), share)
 
 
@@ -158,6 +159,32 @@ def looks_of(result: CaseResult) -> str:
 
 
 def failures_of(result: CaseResult) -> str:
-    """The failed chains by kind; empty where none failed."""
+    """The failed chains or answers by kind; empty where none failed."""
     failures = sorted(result.failures.items())
     return ", ".join(f"{count} x {printable(kind)}" for kind, count in failures)
+
+
+def answer_lines(answer: AnswerShown, most: int) -> Iterator[tuple[str, str]]:
+    """Name and text of each part of a shown answer: question, both answers, verdicts.
+
+    most: characters of a text; longer ones are cut. Nothing of an answer that is only named.
+    """
+    if not answer.question:
+        return
+    yield "question", printable(steps_in_words(answer.question), most)
+    yield "new answer", printable(steps_in_words(answer.steps), most) or "-"
+    if answer.opponent:
+        texts, opposing = (
+            [step.text for step in steps] for steps in (answer.steps, answer.opposing)
+        )
+        same = bool(texts) and texts == opposing
+        words = "the same texts" if same else steps_in_words(answer.opposing)
+        yield printable(answer.opponent, 30), printable(words, most) or "-"
+    for verdict in answer.verdicts:
+        yield "verdict", printable(verdict, most)
+
+
+def steps_in_words(steps: Sequence[StepShown]) -> str:
+    """The steps of an answer, or the parts of a question, in one line; images are only named."""
+    parts = ([*step.text.split(), *(["[image]"] if step.image else [])] for step in steps)
+    return " | ".join(" ".join(words) for words in parts)

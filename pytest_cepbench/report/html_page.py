@@ -98,7 +98,13 @@ def _noteworthy(result: CaseResult) -> bool:
     remarkable = bool(
         result.reasons or result.notes or result.failures or result.warnings or result.refused
     )
-    return result.primary and (remarkable or not result.settled)
+    return result.primary and (remarkable or not result.settled or replaces_answers(result))
+
+
+def replaces_answers(result: CaseResult) -> bool:
+    """True where answers become the accepted ones in place of others."""
+    measured = result.measured
+    return bool(result.accepted and result.answers and measured is not None and measured.answers)
 
 
 def _data_uri(image: ImageArtifact) -> str:
@@ -196,6 +202,6 @@ def _unit(result: CaseResult) -> float:
 
 _FUNCTIONS = (
     between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
-    number, reach_of, settings_of, word_of,
+    number, reach_of, replaces_answers, settings_of, word_of,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

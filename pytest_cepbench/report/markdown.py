@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pytest_cepbench.report.case_table import HEADS, cells_of, range_shown
-from pytest_cepbench.report.number_format import name_of, printable
+from pytest_cepbench.report.case_table import HEADS, answer_lines, cells_of, range_shown
+from pytest_cepbench.report.number_format import name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import counts_line, effort_line, error_lines, improvement_lines
 from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
+
+_LONGEST_TEXT = 300
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", '"': "&quot;"}
 
@@ -42,6 +44,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     if failing:
         lines += ["", "**What failed:**", ""]
         lines += [f"- {escaped(one_line(result), 500)}" for result in failing]
+    lines += _lost_answers(failing)
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
@@ -70,3 +73,20 @@ def escaped(text: str, most: int = 200) -> str:
 def _row(result: CaseResult) -> str:
     word, *cells = map(escaped, cells_of(result))
     return f"| {' | '.join([word if result.passes else f'**{word}**', *cells])} |"
+
+
+def _lost_answers(failing: Sequence[CaseResult]) -> Iterator[str]:
+    """The answers that lost most of each failed case, folded away; texts only."""
+    for result in failing:
+        samples = [answer for answer in result.answers if answer.question]
+        if not samples:
+            continue
+        summary = escaped(f"{name_of(result)}: answers that lost most")
+        yield from ("", f"<details><summary>{summary}</summary>", "")
+        for answer in samples:
+            scores = f"baseline {number(answer.baseline)}, now {number(answer.score)}"
+            failure = f"; no answer: {answer.failure}" if answer.failure else ""
+            yield f"- **{escaped(answer.sample)}** ({escaped(f'{scores}{failure}', 300)})"
+            for name, text in answer_lines(answer, _LONGEST_TEXT):
+                yield f"  - {escaped(name)}: {escaped(text, _LONGEST_TEXT)}"
+        yield from ("", "</details>")

@@ -39,6 +39,42 @@ class ChainShown(msgspec.Struct, frozen=True):
     remark: str = ""
 
 
+class StepShown(msgspec.Struct, frozen=True):
+    """One step of an answer, or one text or image of a question.
+
+    text: empty where it has none.
+    image: digest of its image in the store.
+    """
+
+    text: str = ""
+    image: str | None = None
+
+
+class AnswerShown(msgspec.Struct, frozen=True):
+    """An answer worth looking at: one of those that lost most, or that changed.
+
+    score, baseline: the sample's, in the case's metric.
+    question: its texts and images, in order; empty where only the sample is named.
+    steps: of the answer; empty where there is none.
+    opponent: the other answer of its battle in words; empty where it fought none.
+    opposing: the steps of that answer.
+    verdicts: of the judge, in words, one for each order that was asked.
+    failure: why there is no answer.
+    remark: what else a reader should know of it.
+    """
+
+    sample: str
+    score: float
+    baseline: float | None
+    question: list[StepShown] = []
+    steps: list[StepShown] = []
+    opponent: str = ""
+    opposing: list[StepShown] = []
+    verdicts: list[str] = []
+    failure: str | None = None
+    remark: str = ""
+
+
 class UsageTotals(msgspec.Struct, frozen=True):
     """The work of judging a case.
 
@@ -73,7 +109,12 @@ class AnchorShown(msgspec.Struct, frozen=True):
 
 
 class HopShown(msgspec.Struct, frozen=True):
-    """Cost of one hop: start of the chain, role, generation, and the drop that begins there."""
+    """Cost of one hop of a chain, or of one part of a pipeline that makes answers.
+
+    start: of the chain, or "question".
+    generation: 0 for a part of a pipeline.
+    cost: the drop that begins there.
+    """
 
     start: str
     role: str
@@ -115,11 +156,12 @@ class CaseResult(msgspec.Struct, frozen=True):
     looks: samples at each look.
     partial: whether more samples were there.
     accepted: whether the measurement is to become the baseline.
-    failures: failed chains by kind.
+    failures: failed chains or answers by kind.
     curve: the mean at each iteration or generation.
     notes: what else a reader should know of the number.
     anchor: the same comparison with the anchor.
-    attribution, hops: at which hop it lost, in words and in numbers.
+    attribution, hops: at which hop or by which part it lost, in words and in numbers.
+    chains, answers: samples that lost most, or whose accepted answers were replaced.
     measured: all of the measurement, as `cepbench accept` takes it.
     damage: entries that the store found damaged and computed again.
     floor: what chance alone gives.
@@ -174,6 +216,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     refused: str = ""
     models: list[ModelShown] = []
+    answers: list[AnswerShown] = []
 
     @property
     def presentation(self) -> Presentation:

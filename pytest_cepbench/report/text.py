@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.report.case_table import (
     HEADS,
+    answer_lines,
     cells_of,
     failures_of,
     figures_of,
@@ -16,7 +17,7 @@ from pytest_cepbench.report.case_table import (
     settings_of,
 )
 from pytest_cepbench.report.number_format import between, name_of, number, printable
-from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 from pytest_cepbench.report.totals import counts_line, error_lines, improvement_lines
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 _WIDTH = 100  # of sentences that are wrapped
+
+_LONGEST_TEXT = 76  # of an answer's line, which is not wrapped
 
 
 # -- one case --------------------------------------------------------------------------------------
@@ -74,23 +77,28 @@ def _numbers(result: CaseResult) -> Iterator[str]:
 
 
 def _worst_samples(result: CaseResult) -> Iterator[str]:
-    if not result.chains:
+    """The samples that lost most; of answers also what was asked, answered and judged."""
+    samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
+    if not samples:
         return
     yield f"  {'samples that lost most':40} {'baseline':>10} {'now':>10} {'change':>10}"
-    for chain in result.chains:
-        change = None if chain.baseline is None else chain.score - chain.baseline
-        remark = chain.failure or chain.remark
+    for sample in samples:
+        change = None if sample.baseline is None else sample.score - sample.baseline
+        remark = sample.failure or sample.remark
         note = f"  {printable(remark, 60)}" if remark else ""
         yield (
-            f"  {printable(chain.sample, 40):40} {number(chain.baseline):>10} "
-            f"{number(chain.score):>10} {number(change, signed=True):>10}{note}"
+            f"  {printable(sample.sample, 40):40} {number(sample.baseline):>10} "
+            f"{number(sample.score):>10} {number(change, signed=True):>10}{note}"
         )
+        if isinstance(sample, AnswerShown):
+            for name, text in answer_lines(sample, _LONGEST_TEXT):
+                yield f"    {name:17} {text}"
 
 
 def _coverage(result: CaseResult) -> Iterator[str]:
-    """The chains that failed, and the samples that were looked at."""
+    """The failures, and the samples that were looked at."""
     if result.failures:
-        yield f"  failed chains: {failures_of(result)}"
+        yield f"  failed: {failures_of(result)}"
     if looks_of(result):
         yield f"  {looks_of(result)}"
 
@@ -102,7 +110,8 @@ def _attribution(result: CaseResult) -> Iterator[str]:
     hops = list(hops_of(result))
     if hops:
         width = max(len(hop.label) for hop in hops)
-        yield f"  {'hop':{width}} {'cost':>10} {'share':>8}"
+        head = "hop" if result.hops[0].generation else "part"
+        yield f"  {head:{width}} {'cost':>10} {'share':>8}"
         for hop in hops:
             yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
 

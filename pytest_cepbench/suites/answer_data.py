@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pytest_cepbench.artifacts import ImageArtifact
@@ -122,6 +122,26 @@ class AnswerData(SampleData):
         sides = {s.id: opponents.answers[s.id] for s in samples if s.id in opponents.answers}
         able = [sample for sample in samples if sample.id in sides]
         return self._repaired(able, lambda: self._battles(able, sides))
+
+    def known_outcome(self, sample: Sample, opponents: Opponents | None) -> PairOutcome | None:
+        """The outcome of a sample's battle where it was fought before; no judge is asked.
+
+        opponents: of the battle; None for the reference answers.
+        """
+        if opponents is None:
+            gold: dict[str, PairOutcome] = self._known.get("gold", {})
+            return gold.get(sample.id)
+        own = self._answers.get(sample.id)
+        digest = opponents.answers.get(sample.id)
+        if own is None or digest is None:
+            return None
+        return self._outcomes.get((sample.id, own.digest, digest))
+
+    def recast(self, samples: Sequence[Sample], models: AnswerModels) -> AnswerData:
+        """Data of its own on some of the samples, whose answers other models make."""
+        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
+        dataset = replace(self.dataset, samples=ordered)
+        return AnswerData(dataset, self.plan, self.rules, models, self.runner)
 
     def per_answer(
         self,

@@ -17,10 +17,16 @@ from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
+from pytest_cepbench.suites.answer_excerpts import (
+    AnswerExcerpt,
+    excerpt_answer,
+    excerpt_gold,
+    excerpt_question,
+)
 from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.answer_measures import JUDGE, AnswerMeasure, CaseOpponents
-from pytest_cepbench.suites.measures.base import ChainExcerpt, Measured
+from pytest_cepbench.suites.measures.base import Measured
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.roles import ANSWERING
@@ -115,9 +121,41 @@ class AnswerRun(SuiteRun):
         prompts = [str(plan), plan.system, plan.image, plan.edit]
         return digest_json([prompts, identities, self.suite.name, dict(self.dataset.identity)])
 
-    def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:  # noqa: ARG002 - see above
-        """None: an answer is no chain."""
-        return None
+    def show(self, case: Case, sample_id: str, *, anchor: bool = False) -> AnswerExcerpt | None:
+        """A sample of a measured case for the reader; None for one that was not looked at.
+
+        anchor: whether the answer that is shown beside is the anchor's, not the baseline's.
+        """
+        samples = self.data.named(sample_id)
+        if not samples:
+            return None
+        measure, store = self.measures[case.key.metric], self.data.store
+        own = self.data.answers(samples)[sample_id]
+        excerpt = AnswerExcerpt(
+            excerpt_question(own.sample, store), excerpt_answer(own.answer), own.failure
+        )
+        if not measure.judged:
+            return excerpt
+        if self.suite.table.arena.against == "gold":
+            return replace(
+                excerpt,
+                opponent="reference",
+                opposing=excerpt_gold(own.sample, store),
+                outcome=self.data.known_outcome(own.sample, None),
+            )
+        both = self._opponents_of(case)
+        opponents = both.anchor if anchor else both.accepted
+        if opponents is None or sample_id not in opponents.answers:
+            return excerpt
+        digest = opponents.answers[sample_id]
+        opposing = get_answers(store, [digest]).get(digest) if digest else None
+        return replace(
+            excerpt,
+            opponent="anchor" if anchor else "accepted",
+            opposing=excerpt_answer(opposing),
+            opposing_lost=bool(digest) and opposing is None,
+            outcome=self.data.known_outcome(own.sample, opponents),
+        )
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]

@@ -148,10 +148,10 @@ def _attribute(
     values = hybrids.values(known, whole=whole)
     sign = 1.0 if hybrids.measure.higher_is_better else -1.0
     hops = tuple(
-        Hop(*place, cost=_tidy(sign * (after - before)))
+        Hop(*place, cost=tidy(sign * (after - before)))
         for place, before, after in zip(hybrids.hops, values, values[1:], strict=False)
     )
-    drop = _tidy(sign * (values[-1] - values[0]))
+    drop = tidy(sign * (values[-1] - values[0]))
     ends = (hybrids.chains(swapped, known) for swapped in (0, len(hybrids.hops)))
     differences = Counter(first_difference(*pair) for pair in zip(*ends, strict=True))
     differing = sorted(at for at in differences if at is not None)
@@ -170,7 +170,7 @@ def _attribute(
     )
 
 
-def _tidy(cost: float) -> float:
+def tidy(cost: float) -> float:
     """Without the last bits of sums over equal scores, and without -0.0."""
     return 0.0 if abs(cost) < _NOTHING else cost
 

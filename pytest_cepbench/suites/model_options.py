@@ -127,7 +127,8 @@ class RoleChoices:
         if self.role is not None:
             return (self.role,)
         if self.model_spec is None:
-            return self.preferred or ("describer",)
+            # Of answers, who writes them: the generator of a writer is held fixed.
+            return self.preferred[:2] or ("describer",)
         if self.model_spec.scheme == PRESET:
             return ("generator",)
         detected = detect(self.model_spec)

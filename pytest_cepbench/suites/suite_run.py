@@ -19,7 +19,6 @@ from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.base import (
     CaseMeasure,
     CaseScores,
-    ChainExcerpt,
     Measured,
     by_category,
     everyone,
@@ -91,10 +90,6 @@ class SuiteRun(ABC):
     @abstractmethod
     def lock_name(self, cell: Cell) -> str:
         """The name of the lock on a shard, the same in all processes of the run."""
-
-    @abstractmethod
-    def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
-        """A sample of a measured case for the reader; None where no single one has its score."""
 
     @abstractmethod
     def _measured(self, case: Case, most: int | None) -> Measured:

@@ -52,7 +52,7 @@ def test_what_the_model_under_test_spoils_is_a_regression(
     gc, failures = photos.report()["cases"]
     assert (gc["value"], gc["curve"]) == (0.0, [0.0, 0.0])
     assert (failures["value"], failures["curve"]) == (1.0, [])
-    result.stdout.fnmatch_lines([f"  failed chains: 3 x {kind}"])
+    result.stdout.fnmatch_lines([f"  failed: 3 x {kind}"])
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_failure_says_how_it_was_judged(plain: tuple[Ended, Path]) -> None:
             "  n                    30",
             f"  visible drop *{case['visible']:.4f}   *80 % power",
             "  samples that lost most *",
-            "  next: look at the chains in the HTML report; *",
+            "  next: look at the samples in the HTML report; *",
         ]
     )
 

@@ -94,7 +94,7 @@ def test_what_is_missing_counts_as_failed(photos: Project) -> None:
     assert gc["failures"] == failures["failures"] == {"missing": 1, "bad-image": 1}
     assert gc["value"] == pytest.approx((1 + 1 / 3 + 0) / 3, abs=1e-6)
     assert failures["value"] == pytest.approx(2 / 3, abs=1e-6)
-    result.stdout.fnmatch_lines(["  failed chains: 1 x bad-image, 1 x missing"])
+    result.stdout.fnmatch_lines(["  failed: 1 x bad-image, 1 x missing"])
     result.stdout.fnmatch_lines(
         ["  green.png * missing at generation 4: made holds no image of it"]
     )

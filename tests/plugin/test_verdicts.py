@@ -53,7 +53,7 @@ def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: P
             f"  course *{case['curve'][0]:.4f}  {case['curve'][1]:.4f}",
             "  samples that lost most *baseline *now *change",
             f"  {loser['sample']} *{loser['score']:.4f} *",
-            "  next: look at the chains in the HTML report; * accept it with --snapshot-update",
+            "  next: look at the samples in the HTML report; * accept it with --snapshot-update",
             "REGRESSED test_toy.py::test_drift?crowded-gc? - *",
         ]
     )

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.gate import Baseline, Verdict
-from pytest_cepbench.report import AnchorShown, CaseResult, ChainShown, HopShown, LinkShown
+from pytest_cepbench.report import (
+    AnchorShown,
+    AnswerShown,
+    CaseResult,
+    ChainShown,
+    HopShown,
+    LinkShown,
+    StepShown,
+)
 
 REGRESSED = CaseResult(
     nodeid="test_x.py::test_drift[color-gc]",
@@ -61,6 +69,37 @@ FULL = CaseResult(
 )
 """Everything that a case can say."""
 
+ANSWERED = CaseResult(
+    nodeid="test_x.py::test_arena[overall-win_rate]",
+    suite="toy",
+    part="overall",
+    metric="win_rate",
+    label="win rate",
+    verdict="regressed",
+    tolerance=0.05,
+    value=0.125,
+    baseline=0.5,
+    difference=-0.375,
+    n=2,
+    answers=[
+        AnswerShown(
+            sample="q1",
+            score=0.0,
+            baseline=0.5,
+            question=[StepShown("draw a cat"), StepShown(image="a" * 64)],
+            steps=[StepShown("a dog", "b" * 64)],
+            opponent="accepted answer",
+            opposing=[StepShown("a cat", "c" * 64), StepShown("the end")],
+            verdicts=[
+                "new answer shown first: the accepted answer is better",
+                "accepted answer shown first: a tie that leans to the new answer",
+            ],
+        ),
+        AnswerShown("q2", 0.25, 0.5, opponent="accepted answer"),
+    ],
+)
+"""A case of battles, with one sample that is shown whole and one that is only named."""
+
 SECRET = "a-sample-of-the-measurement"
 
 MEASURED = Baseline(
@@ -89,6 +128,22 @@ CHAINS = st.builds(
     score=st.floats(-1, 1),
     baseline=FRACTIONS,
     links=st.lists(LINKS, max_size=3),
+    failure=st.none() | st.text(max_size=30),
+    remark=st.text(max_size=30),
+)
+
+STEPS = st.lists(st.builds(StepShown, text=st.text(max_size=30), image=st.none()), max_size=2)
+
+ANSWERS = st.builds(
+    AnswerShown,
+    sample=st.text(max_size=30),
+    score=st.floats(-1, 1),
+    baseline=FRACTIONS,
+    question=STEPS,
+    steps=STEPS,
+    opponent=st.sampled_from(["", "accepted answer", "reference answer"]),
+    opposing=STEPS,
+    verdicts=st.lists(st.text(max_size=30), max_size=2),
     failure=st.none() | st.text(max_size=30),
     remark=st.text(max_size=30),
 )
@@ -153,6 +208,7 @@ RESULTS = st.builds(
     attribution=st.text(max_size=60),
     hops=st.lists(HOPS, max_size=3),
     chains=st.lists(CHAINS, max_size=2),
+    answers=st.lists(ANSWERS, max_size=2),
     measured=st.sampled_from([None, MEASURED]),
     damage=st.lists(st.text(max_size=9), max_size=1),
 )

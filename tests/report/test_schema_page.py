@@ -13,11 +13,13 @@ from pytest_cepbench.gate import Baseline, Noise, Verdict
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import (
     AnchorShown,
+    AnswerShown,
     CaseResult,
     ChainShown,
     HopShown,
     LinkShown,
     ModelShown,
+    StepShown,
     UsageTotals,
 )
 from pytest_cepbench.report.writers import PREFIX, SCHEMA, RunFacts, json_document, properties_of
@@ -33,6 +35,8 @@ _NAMES: dict[Any, str] = {
     HopShown: "Hop",
     ChainShown: "Chain",
     LinkShown: "Link",
+    AnswerShown: "Answer",
+    StepShown: "Step",
     UsageTotals: "Effort",
     Usage: "Usage",
     Baseline: "Measured",

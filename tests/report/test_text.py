@@ -47,7 +47,7 @@ regressed: toy, color, GC@2 (the drop is larger than the tolerance)
   samples that lost most                     baseline        now     change
   a.png                                        0.7500     0.5000    -0.2500
 
-  failed chains: 1 x blank-image, 3 x empty-text
+  failed: 1 x blank-image, 3 x empty-text
   looked at 25, 50 samples; more are there
 
   Lost 0.2500 over 1 sample: most of it by the describer.
@@ -55,7 +55,7 @@ regressed: toy, color, GC@2 (the drop is larger than the tolerance)
   describer, generation 1    +0.2000     80 %
   generator, generation 2    +0.0500     20 %
 
-  next: look at the chains in the HTML report; if the change is meant, accept it with --snapshot-update"""
+  next: look at the samples in the HTML report; if the change is meant, accept it with --snapshot-update"""
     )
 
 

@@ -71,7 +71,7 @@ class ShapesWriter:
         prompt: str,  # noqa: ARG002 - the Protocol's; there is one way to answer a question
         seeds: Sequence[int],
     ) -> list[str | Failure]:
-        """The captions of each answer's steps, separated by `STEP_END`; a failure as above."""
+        """The captions of each answer's steps, each ended by `STEP_END`; a failure as above."""
         return [
             self._single(question, seed) for question, seed in zip(questions, seeds, strict=True)
         ]
@@ -82,7 +82,7 @@ class ShapesWriter:
         except DatasetError as error:
             return Failure("refused", str(error))
         steps = degraded_answer(solution, AnswerDegradation(**vars(self.knobs), no_image=1.0), seed)
-        return f" {STEP_END} ".join(text for text, _ in steps)
+        return " ".join(f"{text} {STEP_END}" for text, _ in steps)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,198 @@
+"""The answers that a case's record shows: of the store, beside those that they battled."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench import CaseResult
+from pytest_cepbench.artifacts.answer import Answer, StoredStep
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
+from pytest_cepbench.report import AnswerShown, StepShown
+from pytest_cepbench.store import Store
+from tests.evaluation.arena_project import ArenaProject
+
+WORSE = "shapes:?miss=0.3"
+
+TEXT_JUDGE = "python:tests.evaluation.arena_project:text_judge"
+
+WIN_RATE, TRUTH = "small-arena/overall/win_rate", "small-arena/overall/truth"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> ArenaProject:
+    """Accepted answers of a model that loses nothing."""
+    return ArenaProject.make(tmp_path_factory.mktemp("arena"))
+
+
+@pytest.fixture(scope="module")
+def battles(project: ArenaProject) -> CaseResult:
+    """The battles of a worse model's answers."""
+    return project.gate(model=WORSE)[WIN_RATE]
+
+
+def _whole(case: CaseResult) -> list[AnswerShown]:
+    """The answers that are shown with their steps."""
+    return [answer for answer in case.answers if answer.question]
+
+
+def _digest(steps: list[StepShown]) -> str:
+    return Answer(tuple(StoredStep(step.text, step.image) for step in steps)).digest
+
+
+def _accepted(project: ArenaProject) -> dict[str, str]:
+    """The digests of the accepted answers, by measuring their model again."""
+    measured = project.gate(model="shapes:")[WIN_RATE].measured
+    assert measured is not None
+    return measured.answers
+
+
+def test_battles_show_both_answers(project: ArenaProject, battles: CaseResult) -> None:
+    """Five samples are named, three of them with the steps of both answers as they are stored."""
+    assert battles.verdict == "regressed"
+    assert len(battles.answers) == 5
+    assert len(_whole(battles)) == 3
+    accepted, measured = _accepted(project), battles.measured
+    assert measured is not None
+    for answer in _whole(battles):
+        assert (answer.score, answer.baseline) == (0.0, 0.5)
+        assert _digest(answer.steps) == measured.answers[answer.sample]
+        assert _digest(answer.opposing) == accepted[answer.sample] != _digest(answer.steps)
+        assert answer.opponent == "accepted answer"
+
+
+def test_equal_losers_are_of_different_categories(battles: CaseResult) -> None:
+    """Of many that lost alike, the reader sees one of each category, not five of the first."""
+    assert {answer.score for answer in battles.answers} == {0.0}
+    assert len({answer.sample.partition("/")[0] for answer in battles.answers}) == 5
+
+
+def test_questions_are_shown_with_images_that_are_stored(
+    project: ArenaProject, battles: CaseResult
+) -> None:
+    """Texts and images in the data set's order; every digest of a record leads to an image."""
+    samples = {sample.id: sample for sample in load_shapes_arena(2, 0).samples}
+    with Store(project.path / ".cepbench" / "store") as store:
+        for answer in _whole(battles):
+            asked = [
+                piece if isinstance(piece, str) else piece.load().digest
+                for piece in samples[answer.sample].question
+            ]
+            assert [step.image or step.text for step in answer.question] == asked
+            for step in (*answer.question, *answer.steps, *answer.opposing):
+                assert step.image is None or store.get_image(step.image) is not None
+
+
+def test_verdicts_of_both_orders_are_words(battles: CaseResult) -> None:
+    """A battle that is lost in both orders says so twice."""
+    lost = [answer for answer in battles.answers if answer.score == 0.0]
+    assert lost
+    for answer in lost:
+        assert answer.verdicts == [
+            "new answer shown first: the accepted answer is better",
+            "accepted answer shown first: the accepted answer is better",
+        ]
+
+
+def test_missing_answers_say_why(project: ArenaProject) -> None:
+    """An answer that failed has its failure, no steps and no verdict; the accepted one is there."""
+    case = project.gate(model="shapes:?stop=0.5")[WIN_RATE]
+    missing = [answer for answer in _whole(case) if answer.failure]
+    assert missing
+    for answer in missing:
+        assert answer.steps == []
+        assert answer.opposing
+        assert answer.failure == "empty-text: an answer without steps"
+        assert answer.verdicts == ["the new answer is missing: no judge was asked"]
+
+
+@pytest.mark.parametrize(
+    ("judge", "words"),
+    [
+        (TEXT_JUDGE, "a tie that leans to the accepted answer"),
+        (f"{TEXT_JUDGE}?silent=1", "no verdict (no-verdict: it says nothing)"),
+    ],
+    ids=["tie", "failure"],
+)
+def test_ties_and_failed_verdicts_have_words(tmp_path: Path, judge: str, words: str) -> None:
+    """A tie says to whom it leans, and a verdict that was not given says why."""
+    project = ArenaProject.make(tmp_path / "judged", judge=judge, samples=1)
+    case = project.gate(model=WORSE, judge=judge, samples=1)[WIN_RATE]
+    lost = [answer for answer in case.answers if answer.score == 0.25]
+    assert lost
+    for answer in lost:
+        assert answer.verdicts == [
+            "new answer shown first: the accepted answer is better",
+            f"accepted answer shown first: {words}",
+        ]
+
+
+def test_truth_shows_one_answer(project: ArenaProject) -> None:
+    """No opponent and no verdict where nothing was battled."""
+    case = project.gate(model=WORSE)[TRUTH]
+    assert len(_whole(case)) == 3
+    for answer in _whole(case):
+        assert answer.steps
+        assert (answer.opponent, answer.opposing, answer.verdicts) == ("", [], [])
+
+
+def test_battles_against_the_data_sets_answers(tmp_path: Path) -> None:
+    """The reference answer stands beside, with its images."""
+    project = ArenaProject.make(tmp_path / "gold", against="gold", samples=1)
+    case = project.gate(model=WORSE, samples=1)[WIN_RATE]
+    assert _whole(case)
+    samples = {sample.id: sample for sample in load_shapes_arena(2, 0).samples}
+    for answer in _whole(case):
+        gold = samples[answer.sample].gold
+        assert answer.opponent == "reference answer"
+        assert [(step.text, step.image) for step in answer.opposing] == [
+            (step.text, step.image and step.image.load().digest) for step in gold
+        ]
+        assert len(answer.verdicts) == 2
+
+
+def test_accepted_battles_show_what_was_replaced(tmp_path: Path) -> None:
+    """After --snapshot-update the changed answers are shown beside the old ones; those that lost
+    most come first, and an unchanged model shows none.
+    """
+    project = ArenaProject.make(tmp_path / "replaced")
+    before = _accepted(project)
+    case = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
+    assert case.accepted
+    assert len(_whole(case)) == 3
+    scores = [answer.score for answer in case.answers]
+    assert scores == sorted(scores)
+    for answer in _whole(case):
+        assert _digest(answer.opposing) == before[answer.sample] != _digest(answer.steps)
+    same = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
+    assert (same.accepted, same.answers) == (True, [])
+
+
+def test_a_drop_since_the_anchor_shows_the_anchors_answers(tmp_path: Path) -> None:
+    """What holds against the last baseline and not against the anchor lost to the anchor's answers:
+    these stand beside.
+    """
+    project = ArenaProject.make(tmp_path / "anchored")
+    first = _accepted(project)
+    assert project.gate(model=WORSE, snapshot_update=True).changed
+    case = project.gate(model=WORSE)[WIN_RATE]
+    assert case.verdict == "regressed"
+    assert _whole(case)
+    for answer in _whole(case):
+        assert answer.opponent == "anchor's answer"
+        assert _digest(answer.opposing) == first[answer.sample]
+        assert answer.verdicts
+
+
+def test_an_accepted_answer_that_was_lost_is_said_to_be(tmp_path: Path) -> None:
+    """Old answers that the store no longer has are named, not guessed, as they are replaced."""
+    project = ArenaProject.make(tmp_path / "lost", samples=1)
+    shutil.rmtree(project.path / ".cepbench" / "store")
+    case = project.gate(model=WORSE, snapshot_update=True, samples=1)[WIN_RATE]
+    assert case.accepted
+    assert _whole(case)
+    for answer in _whole(case):
+        assert answer.opposing == []
+        assert answer.remark == "the accepted answer is not in the store"
