@@ -127,8 +127,9 @@ class RoleChoices:
         if self.role is not None:
             return (self.role,)
         if self.model_spec is None:
-            # Of answers, who writes them: the generator of a writer is held fixed.
-            return self.preferred[:2] or ("describer",)
+            # Of answers, the parts that the user named; else who writes, the others held fixed.
+            named = tuple(role for role in self.preferred if role in self.roles)
+            return named or self.preferred[:2] or ("describer",)
         if self.model_spec.scheme == PRESET:
             return ("generator",)
         detected = detect(self.model_spec)

@@ -36,7 +36,7 @@ from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 
 _RELATIVE = ("./", "../")
 
-_TESTED_ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator")
+_TESTED_ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator", "editor")
 """What a model under test plays in a suite of interleaved answers: the first that it can."""
 
 

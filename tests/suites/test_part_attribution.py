@@ -13,11 +13,14 @@ WIN_RATE, TRUTH = "small-arena/overall/win_rate", "small-arena/overall/truth"
 
 WRITER, GENERATOR = "shapes:?miss=0.3", "shapes:?miss=0.4"
 
+EXACT = {"writer": "shapes:", "generator": "shapes:"}
+"""Named by options, both are under test."""
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> ArenaProject:
     """Accepted answers of a writer and a generator that lose nothing."""
-    return ArenaProject.make(tmp_path_factory.mktemp("pipeline"), PIPELINE)
+    return ArenaProject.make(tmp_path_factory.mktemp("pipeline"), PIPELINE, **EXACT)
 
 
 def test_costs_are_those_of_pipelines_with_one_part_less(project: ArenaProject) -> None:
@@ -25,7 +28,7 @@ def test_costs_are_those_of_pipelines_with_one_part_less(project: ArenaProject) 
     the rest; together it is what was lost.
     """
     both = project.gate(writer=WRITER, generator=GENERATOR, attribute=20)[TRUTH]
-    generator_alone = project.gate(generator=GENERATOR)[TRUTH]
+    generator_alone = project.gate(**EXACT | {"generator": GENERATOR})[TRUTH]
     assert [(hop.start, hop.role, hop.generation) for hop in both.hops] == [
         ("question", "writer", 0),
         ("question", "generator", 0),
@@ -49,7 +52,7 @@ def test_costs_are_those_of_pipelines_with_one_part_less(project: ArenaProject) 
 
 def _truths(project: ArenaProject) -> list[dict[str, float]]:
     """The truth of the accepted answers by sample."""
-    measured = project.gate()[TRUTH].measured
+    measured = project.gate(**EXACT)[TRUTH].measured
     assert measured is not None
     return [{s: x for part in measured.scores.values() for s, x in part.items()}]
 
@@ -66,7 +69,7 @@ def test_the_part_that_differs_is_named(
     project: ArenaProject, models: dict[str, str], said: str
 ) -> None:
     """Where one part differs there is nothing to divide, for truth and for battles."""
-    result = project.gate(**models)
+    result = project.gate(**EXACT | models)
     for name in (TRUTH, WIN_RATE):
         assert (result[name].verdict, result[name].attribution, result[name].hops) == (
             "regressed", said, [],
