@@ -19,7 +19,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.registry import PRESET, REPLAY, detect
-from pytest_cepbench.suites.roles import ANSWERS_ONLY
+from pytest_cepbench.suites.roles import ANSWERING, ANSWERS_ONLY
 
 Part = RoleName | Literal["unified"]
 """What a model under test can be told to play: a role, or both of a unified model."""
@@ -189,7 +189,8 @@ def possible_roles(choices: RoleChoices, name: str) -> list[RoleAssignment]:
     model = choices.model_spec
     if model is None or assignment.source != "--model" or assignment.force:
         return [assignment]
-    others = detect(model).roles if model.scheme != PRESET else ()
+    able = detect(model).roles if model.scheme != PRESET else ()
+    others = dict.fromkeys((*(role for role in ANSWERING if role in able), *able))
     return [
         assignment,
         *(replace(assignment, role=role) for role in others if role not in choices.assigned),
