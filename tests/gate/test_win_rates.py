@@ -89,7 +89,7 @@ def test_every_answer_comes_back(answers: Mapping[str, str]) -> None:
     [
         (r'"q001" = "answer[^\n]*\n', ""),
         (r'"q001" = "answer', '"q002" = "answer'),
-        (r'\n\[scores', '"q002" = "an answer more"\n\n[scores'),
+        (r"\n\[scores", '"q002" = "an answer more"\n\n[scores'),
         (r'"q000" = 0.5\n"q001" = 0.5', '"q000" = 0.25\n"q001" = 0.75'),
     ],
     ids=["one is missing", "of another sample", "one more", "other scores"],

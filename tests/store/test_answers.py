@@ -1,4 +1,4 @@
-"""Interleaved answers in a store: found by digest, whole or not at all, and kept with their images."""
+"""Interleaved answers in a store: found by their digests, whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tests.artifacts.files import noise
 def _answer(store: Store, *numbers: int | None) -> Answer:
     """An answer with an image for each number, and a step without one for None."""
     steps = [
-        StoredStep(f"step {n}", None if n is None else store.put_image(ImageArtifact(noise(6, 8, seed=n))))
+        StoredStep(
+            f"step {n}", None if n is None else store.put_image(ImageArtifact(noise(6, 8, seed=n)))
+        )
         for n in numbers
     ]
     return Answer(tuple(steps))

@@ -68,7 +68,9 @@ class MeasuredSuite:
     def judge(self, case_id: str = "overall-win_rate") -> Judgement:
         """The verdict on a case, as the suite's file has it."""
         key = self.cases[case_id].key
-        policies = settle({c.key: claim_of(self.run.suite, c.key, Overrides()) for c in self.cases.values()})
+        policies = settle(
+            {c.key: claim_of(self.run.suite, c.key, Overrides()) for c in self.cases.values()}
+        )
         return judge(
             self.measure(case_id),
             read_baseline(baseline_path(self.baselines, key), key),

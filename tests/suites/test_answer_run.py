@@ -35,7 +35,11 @@ def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, store: Store
     _accept(tmp_path, store)
     again = prepare(tmp_path, store)
     assert again.judge().verdict is Verdict.HELD
-    assert (again.measure().value, again.inputs("judge"), again.inputs("interleaver")) == (0.5, 0, 0)
+    assert (again.measure().value, again.inputs("judge"), again.inputs("interleaver")) == (
+        0.5,
+        0,
+        0,
+    )
 
 
 def test_a_worse_model_loses_its_battles(tmp_path: Path, store: Store) -> None:

@@ -43,7 +43,7 @@ def test_what_is_left_out_has_the_documented_default(tmp_path: Path) -> None:
 def test_every_word_is_read(tmp_path: Path) -> None:
     """Of the answers, of their battles, and of the prompts."""
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
-    answer = '[answer]\nsteps = 3\nmost = 5\nseed = 7\nseeds = 2\n'
+    answer = "[answer]\nsteps = 3\nmost = 5\nseed = 7\nseeds = 2\n"
     arena = '[arena]\nagainst = "gold"\norder = "adaptive"\ntie = "lean"\nseed = 4\n'
     suite = _load(tmp_path, HEAD + prompts + answer + arena + METRICS)
     assert suite.answer_plan == AnswerPlan(3, 5, 7, "s", "i {step}", "e {step} {question}")
@@ -65,7 +65,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ("[answer]\nmost = 11\n" + METRICS, "answer.most = 11: 1 to 10 steps are expected"),
         ("[answer]\nseeds = 0\n" + METRICS, "answer.seeds = 0: at least 1 is expected"),
         ("[answer]\nmosts = 2\n" + METRICS, "mosts.* Did you mean .*most"),
-        ('image = "draw it"\n[answer]\n' + METRICS, "prompts.image = 'draw it' does not hold {step}"),
+        ('image = "draw"\n[answer]\n' + METRICS, "prompts.image = 'draw' does not hold {step}"),
         ('edit = "{question}"\n[answer]\n' + METRICS, "prompts.edit = .* does not hold {step}"),
         ('[answer]\n[arena]\norder = "random"\n' + METRICS, "random"),
         ('[answer]\n[arena]\nagainst = "everyone"\n' + METRICS, "everyone"),

@@ -65,7 +65,9 @@ class SmallWriter:
 
     def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
         """One text per question."""
-        self.asked += [in_words([prompt, *question] if prompt else question) for question in questions]
+        self.asked += [
+            in_words([prompt, *question] if prompt else question) for question in questions
+        ]
         self.batches.append(len(questions))
         return [self.answer(*pair) for pair in zip(questions, seeds, strict=True)]
 

@@ -64,7 +64,12 @@ def _interleaver(store: Store, model: SmallInterleaver, **changes: Any) -> Answe
     ("text", "told", "parts", "cut"),
     [
         ("one<IMG>two<IMG>", None, [("one", True), ("two", True)], 0),
-        ("one <IMG> two <IMG> the end", None, [("one", True), ("two", True), ("the end", False)], 0),
+        (
+            "one <IMG> two <IMG> the end",
+            None,
+            [("one", True), ("two", True), ("the end", False)],
+            0,
+        ),
         ("no marker", None, [("no marker", False)], 0),
         (" <IMG>\n<IMG>one<IMG>", None, [("one", True)], 0),
         ("one<IMG>two", 2, [("one", True), ("two", True)], 0),
@@ -97,7 +102,9 @@ def test_the_reference_answers_number_is_told(store: Store) -> None:
     writer = SmallWriter(lambda _, __: "one<IMG>two<IMG>three<IMG>")
     plan = AnswerPlan(steps="gold")
     (own,) = make_answers(plan, [question(0, gold=2)], pipeline(store, writer, SmallGenerator()))
-    assert writer.asked[0].startswith("The number of generated text-image pairs can be 2: |question")
+    assert writer.asked[0].startswith(
+        "The number of generated text-image pairs can be 2: |question"
+    )
     assert _texts(own) == ["one", "two", "three"]
     assert _with_image(own) == [True, True, False]
 
@@ -123,7 +130,9 @@ def test_no_reference_answer_no_number(store: Store) -> None:
     """A data set without reference answers cannot tell their steps: it is said, not made up."""
     with pytest.raises(DatasetError, match="q00: has no reference answer"):
         make_answers(
-            AnswerPlan(steps="gold"), [question(0)], pipeline(store, SmallWriter(), SmallGenerator())
+            AnswerPlan(steps="gold"),
+            [question(0)],
+            pipeline(store, SmallWriter(), SmallGenerator()),
         )
 
 
@@ -141,7 +150,10 @@ def test_a_text_without_steps_is_no_answer(store: Store) -> None:
     writer = SmallWriter(lambda pieces, _: texts[str(pieces[0])])
     made = make_answers(FREE, questions(3), pipeline(store, writer, SmallGenerator()))
     blank, refused, answered = made
-    assert (blank.blamed, blank.failure) == ("writer", Failure("empty-text", "the writer's text has no step"))
+    assert (blank.blamed, blank.failure) == (
+        "writer",
+        Failure("empty-text", "the writer's text has no step"),
+    )
     assert (refused.blamed, refused.failure) == ("writer", Failure("refused", "no"))
     assert (blank.answer, refused.answer) == (None, None)
     assert _texts(answered) == ["one"]
@@ -251,9 +263,9 @@ def test_where_there_is_no_image_the_first_is_drawn(store: Store) -> None:
     """By the generator; the editor goes on from it, also over a step whose image was lost."""
     generator = SmallGenerator()
     editor = SmallEditor(
-        lambda image, text, seed: Failure("refused", "no")
-        if text == "two"
-        else picture((image, text, seed))
+        lambda image, text, seed: (
+            Failure("refused", "no") if text == "two" else picture((image, text, seed))
+        )
     )
     models = pipeline(store, _write("one<IMG>two<IMG>three<IMG>"), generator, editor)
     (own,) = make_answers(FREE, [question(0, image=False)], models)
@@ -277,7 +289,9 @@ def test_an_interleavers_answer_is_stored_by_its_digest(store: Store) -> None:
 
 def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
     """After as many steps as an answer may have."""
-    model = SmallInterleaver(lambda _, limit, __: [AnswerStep(str(k)) for k in range(limit.most + 3)])
+    model = SmallInterleaver(
+        lambda _, limit, __: [AnswerStep(str(k)) for k in range(limit.most + 3)]
+    )
     (own,) = make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
     assert _texts(own) == ["0", "1", "2", "3"]
 
@@ -344,7 +358,9 @@ def test_a_question_is_needed(store: Store) -> None:
 def _models(store: Store, kind: str) -> AnswerModels:
     if kind == "interleaver":
         return _interleaver(store, SmallInterleaver())
-    return pipeline(store, SmallWriter(), SmallGenerator(), SmallEditor() if kind == "editor" else None)
+    return pipeline(
+        store, SmallWriter(), SmallGenerator(), SmallEditor() if kind == "editor" else None
+    )
 
 
 @pytest.mark.parametrize("kind", ["interleaver", "generator", "editor"])
