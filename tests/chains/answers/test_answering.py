@@ -322,7 +322,7 @@ def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> 
         (["a text"], "are AnswerStep objects"),
         ([("text", None)], "are AnswerStep objects"),
         ([AnswerStep(b"bytes")], "are AnswerStep objects"),  # type: ignore[arg-type]
-        ([AnswerStep("text", "no image")], "as Pillow images or arrays"),  # type: ignore[arg-type]
+        ([AnswerStep("text", "no image")], "returns Pillow images or arrays"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_answer_is_the_models_mistake(store: Store, output: Any, message: str) -> None:
