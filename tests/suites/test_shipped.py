@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,20 @@ from pytest_cepbench.datasets.mme import CATEGORIES
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
     RoleChoices,
+    Suite,
     assign_models,
     list_cases,
     load_data,
     load_suite,
 )
 from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, divide_alpha
+from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures.answer_measures import AnswerMeasure
 from pytest_cepbench.suites.measures.base import readers_of
+from pytest_cepbench.suites.role_assignment import assign_answer_models
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -34,6 +40,7 @@ WORLDS = ("shapes", "instrument")
 """Folders of the suites over generated scenes: trained models, and rule-based ones."""
 
 BUILT_IN = {
+    "arena/instrument.toml",
     "geneval/suite.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
 }
@@ -43,6 +50,20 @@ CHOICES = RoleChoices(
 )
 
 
+ANSWERING = RoleChoices(
+    model="shapes:", roles={"writer": "shapes:", "generator": "shapes:", "judge": "shapes:"}
+)
+"""The same for suites of interleaved answers."""
+
+
+def _assign(
+    suite: Suite,
+) -> tuple[Assignments, Mapping[str, Measure] | Mapping[str, AnswerMeasure]]:
+    if suite.answer_plan is None:
+        return assign_models(suite, CHOICES)
+    return assign_answer_models(suite, ANSWERING)
+
+
 def _text(file: str) -> str:
     return (SUITES / file).read_text(encoding="utf-8")
 
@@ -50,7 +71,7 @@ def _text(file: str) -> str:
 def _cases(file: str, places: dict[str, Path]) -> list[Case]:
     suite = load_suite(SUITES / file)
     dataset = load_data(suite, places)
-    _, measures = assign_models(suite, CHOICES)
+    _, measures = _assign(suite)
     return list_cases(measures, suite.name, dataset, suite.table.groups)
 
 
@@ -58,17 +79,23 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 13
+    assert len(set(names.values())) == len(FILES) == 14
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
-    """With a model in each role the settings fit the chains, and no role lacks a model."""
+    """With a model in each role the settings fit the suite, and no role lacks a model."""
     suite = load_suite(SUITES / file)
-    assignments, measures = assign_models(suite, CHOICES)
+    assignments, measures = _assign(suite)
     assert list(measures) == list(suite.table.metrics)
-    readers = (readers_of(measure.required_features(None)) for measure in measures.values())
-    assert all(name in assignments.roles for names in readers for name in names)
+    needed = {"judge"} if suite.answer_plan is not None else _readers(suite)
+    assert needed <= assignments.roles.keys()
+
+
+def _readers(suite: Suite) -> set[str]:
+    _, measures = assign_models(suite, CHOICES)
+    needed = (readers_of(measure.required_features(None)) for measure in measures.values())
+    return {name for names in needed for name in names}
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -137,7 +164,7 @@ def _shares(file: str) -> dict[str, float]:
     else:
         made = (Sample(f"{i:02d}", (part,), text="t") for i, part in enumerate(PARTS[file]))
         dataset = Dataset("made", {}, tuple(made))
-    _, measures = assign_models(suite, CHOICES)
+    _, measures = _assign(suite)
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     check_names(suite, cases)
     claims = {case.id: claim_of(suite, case.key, Overrides()) for case in cases}
