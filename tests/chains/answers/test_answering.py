@@ -251,11 +251,15 @@ def test_an_editor_changes_the_image_before(store: Store) -> None:
     """The question's first image, then each step's own; texts as the suite words them."""
     sample = Sample("q", ("c",), question=(drawn("first"), "and", drawn("second")))
     editor, generator = SmallEditor(), SmallGenerator()
-    models = pipeline(store, _write("one<IMG>two<IMG>end"), generator, editor)
+    models = pipeline(store, _write("one<IMG>two<IMG>three<IMG>end"), generator, editor)
     (own,) = make_answers(AnswerPlan(edit="change: {step}"), [sample], models)
     assert own.answer is not None
     first = drawn("first").load().digest
-    assert editor.asked == [(first, "change: one"), (own.answer.images[0], "change: two")]
+    before = [first, *own.answer.images[:2]]
+    assert editor.asked == [
+        (image, f"change: {text}")
+        for image, text in zip(before, ("one", "two", "three"), strict=True)
+    ]
     assert generator.asked == []
 
 
