@@ -95,6 +95,7 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     assert (_case(answered)["verdict"], _case(answered)["value"]) == ("improved", 0.875)
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_numbers(answered: Project, tmp_path: Path) -> None:
     """With all of the work to do, and each question answered and each battle judged once."""
     numbers, inputs = [], []
