@@ -31,7 +31,10 @@ def admit_text(value: object) -> str | Failure:
     if isinstance(value, Failure):
         return value
     if not isinstance(value, str):
-        msg = f"a describer or writer returns str for each input, got {type(value).__name__}"
+        msg = (
+            "a describer or writer returns str for each input, this one returned "
+            f"{type(value).__name__}"
+        )
         raise ModelError(msg)
     if not value.strip():
         return Failure("empty-text", "nothing but white space" if value else "no text at all")
@@ -64,7 +67,7 @@ def admit_image(value: object) -> ImageArtifact | Failure:
             image = ImageArtifact(_to_bytes(value))
         else:
             msg = (
-                "a generator, editor or interleaver returns images as Pillow images or arrays, got "
+                "a model returns Pillow images or arrays where it draws, this one returned "
                 f"{type(value).__name__}"
             )
             raise ModelError(msg)

@@ -125,6 +125,12 @@ def test_equal_answers_of_another_model_hold(n: int) -> None:
     assert "every answer is the one that was accepted" in judgement.statements
 
 
+def test_equal_answers_at_a_first_look_prove_nothing_of_the_rest() -> None:
+    """Of sixty answers ten were looked at: the others may be worse, so the gate looks on."""
+    first_look = judge(_battles(0.5, OTHER, 10), _baseline(), POLICY, partial=True)
+    assert first_look.verdict is Verdict.INCONCLUSIVE
+
+
 def test_few_ties_of_other_answers_do_not_hold() -> None:
     """Three verdicts of a tie exclude no regression."""
     assert judge(_battles(0.5, n=3), _baseline(n=3), POLICY).verdict is Verdict.INCONCLUSIVE

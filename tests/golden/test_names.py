@@ -12,6 +12,7 @@ from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.suites.definition import SuiteTable
 from pytest_cepbench.suites.measures import KINDS
+from pytest_cepbench.suites.measures.answer_measures import ANSWER_KINDS
 from tests.golden.frozen import assert_frozen
 from tests.plugin.project import Project
 
@@ -43,6 +44,8 @@ def test_keys_of_suite_files() -> None:
     tables: dict[str, Any] = {"": _keys(SuiteTable)}
     for kind, table in KINDS.items():
         tables[f"metrics.{kind}"] = _keys(table)
+    for kind, table in ANSWER_KINDS.items():
+        tables[f"metrics.{kind} of answers"] = _keys(table)
     assert_frozen("suite_keys.json", tables)
 
 

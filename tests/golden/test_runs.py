@@ -21,7 +21,7 @@ ACCEPTED, WORSE = "shapes:?miss=0.1", "shapes:?miss=0.5"
 
 # Names of cases, categories, roles and samples: keys that are data.
 _OPEN = {
-    "blocks", "clusters", "counts", "failures", "identity",
+    "answers", "blocks", "clusters", "counts", "failures", "identity",
     "model", "origins", "roles", "scores", "sizes",
 }  # fmt: skip
 
@@ -106,6 +106,25 @@ def test_a_baseline_with_every_field() -> None:
     read = load_baseline(text, CaseKey("s", 'ä "b"', "fid"), "here")
     assert read.noise == baseline.noise
     assert dump_baseline(read) == text
+
+
+def test_a_baseline_of_answers() -> None:
+    """The digests that were accepted, beside one half for each; read back as the same."""
+    baseline = Baseline(
+        format=2,
+        case="s/overall/win_rate",
+        metric="win rate",
+        value=0.5,
+        n=2,
+        higher_is_better=True,
+        model={"role": "interleaver", "spec": "ckpt", "identity": "a 0123"},
+        identity={"version": "2", "suite": "s/1", "battles": "order both, tie half, seed 0"},
+        scores={"c": {"a": 0.5, "b": 0.5}},
+        answers={"b": "", "a": "0123456789abcdef"},
+    )
+    text = dump_baseline(baseline)
+    assert_frozen("baseline_of_answers.toml", text)
+    assert load_baseline(text, CaseKey("s", "overall", "win_rate"), "here") == baseline
 
 
 def test_keys_and_types_of_the_report(reports: list[dict[str, Any]]) -> None:

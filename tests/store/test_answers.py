@@ -1,4 +1,4 @@
-"""Interleaved answers in a store: found by digest, whole or not at all, with their images."""
+"""Interleaved answers in a store: found by their digests, whole or not at all."""
 
 from __future__ import annotations
 

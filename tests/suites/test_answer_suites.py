@@ -65,7 +65,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ("[answer]\nmost = 11\n" + METRICS, "answer.most = 11: 1 to 10 steps are expected"),
         ("[answer]\nseeds = 0\n" + METRICS, "answer.seeds = 0: at least 1 is expected"),
         ("[answer]\nmosts = 2\n" + METRICS, "mosts.* Did you mean .*most"),
-        ('image = "draw it"\n[answer]\n' + METRICS, "prompts.image = .* does not hold {step}"),
+        ('image = "draw"\n[answer]\n' + METRICS, "prompts.image = 'draw' does not hold {step}"),
         ('edit = "{question}"\n[answer]\n' + METRICS, "prompts.edit = .* does not hold {step}"),
         ('[answer]\n[arena]\norder = "random"\n' + METRICS, "random"),
         ('[answer]\n[arena]\nagainst = "everyone"\n' + METRICS, "everyone"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.store.answer_bundle import BUNDLE
 from pytest_cepbench.suites import (
+    Assignments,
     Case,
     RoleChoices,
+    Suite,
     assign_models,
     list_cases,
     load_data,
@@ -23,6 +26,8 @@ from pytest_cepbench.suites import (
     prepare_suite,
 )
 from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, divide_alpha
+from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures.answer_measures import AnswerMeasure
 from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.role_assignment import assign_answer_models
 
@@ -37,20 +42,29 @@ FILES = sorted(path.relative_to(SUITES).as_posix() for path in SUITES.glob("*/*.
 WORLDS = ("shapes", "instrument")
 """Folders of the suites over generated scenes: trained models, and rule-based ones."""
 
-ANSWERS = ("arena/instrument.toml", "opening/gold.toml", "opening/suite.toml")
-"""Suites of interleaved answers."""
-
-CHAINS = [file for file in FILES if file not in ANSWERS]
-
 BUILT_IN = {
-    "geneval/suite.toml",
     "arena/instrument.toml",
+    "geneval/suite.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
 }
 
 CHOICES = RoleChoices(
     model="shapes:", role="generator", roles={"describer": "shapes:", "encoder": "shapes:"}
 )
+
+
+ANSWERING = RoleChoices(
+    model="shapes:", roles={"writer": "shapes:", "generator": "shapes:", "judge": "shapes:"}
+)
+"""The same for suites of interleaved answers."""
+
+
+def _assign(
+    suite: Suite,
+) -> tuple[Assignments, Mapping[str, Measure] | Mapping[str, AnswerMeasure]]:
+    if suite.answer_plan is None:
+        return assign_models(suite, CHOICES)
+    return assign_answer_models(suite, ANSWERING)
 
 
 def _text(file: str) -> str:
@@ -60,7 +74,7 @@ def _text(file: str) -> str:
 def _cases(file: str, places: dict[str, Path]) -> list[Case]:
     suite = load_suite(SUITES / file)
     dataset = load_data(suite, places)
-    _, measures = assign_models(suite, CHOICES)
+    _, measures = _assign(suite)
     return list_cases(measures, suite.name, dataset, suite.table.groups)
 
 
@@ -71,22 +85,26 @@ def test_the_suites_are_named_after_their_folders() -> None:
     assert len(set(names.values())) == len(FILES) == 16
 
 
-@pytest.mark.parametrize("file", ANSWERS)
-def test_every_metric_of_answers_can_be_made(file: str) -> None:
-    """With a model in each role each has a measure, and only who answers and judges is needed."""
+@pytest.mark.parametrize("file", FILES)
+def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
+    """With a model in each role the settings fit the suite, and no role lacks a model."""
     suite = load_suite(SUITES / file)
-    choices = RoleChoices(model="shapes:", role="interleaver", roles={"judge": "shapes:"})
-    assignments, measures = assign_answer_models(suite, choices)
+    assignments, measures = _assign(suite)
     assert list(measures) == list(suite.table.metrics)
-    assert list(assignments.roles) == ["interleaver", "judge"]
-    assert assignments.gated == ("interleaver",)
+    needed = {"judge"} if suite.answer_plan is not None else _readers(suite)
+    assert needed <= assignments.roles.keys()
+
+
+def _readers(suite: Suite) -> set[str]:
+    _, measures = assign_models(suite, CHOICES)
+    needed = (readers_of(measure.required_features(None)) for measure in measures.values())
+    return {name for names in needed for name in names}
 
 
 def test_every_case_of_the_arena_ships_a_baseline() -> None:
     """Each has been accepted, and the accepted answers lie beside them in one file."""
     suite = load_suite(SUITES / "arena/instrument.toml")
     prepared = prepare_suite(suite, load_data(suite, {}), RoleChoices())
-    check_names(suite, prepared.cases)
     folder = BASELINES / suite.name
     shipped = [tomllib.loads(path.read_text())["case"] for path in folder.glob("*.toml")]
     assert sorted(shipped) == sorted(str(case.key) for case in prepared.cases)
@@ -97,16 +115,6 @@ def test_opening_groups_the_tasks_of_several_steps() -> None:
     """The group of the suite's file is the list that goes with the data set."""
     suite = load_suite(SUITES / "opening/suite.toml")
     assert tuple(suite.table.groups["multi-step"]) == MULTI_STEP
-
-
-@pytest.mark.parametrize("file", CHAINS)
-def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
-    """With a model in each role the settings fit the chains, and no role lacks a model."""
-    suite = load_suite(SUITES / file)
-    assignments, measures = assign_models(suite, CHOICES)
-    assert list(measures) == list(suite.table.metrics)
-    readers = (readers_of(measure.required_features(None)) for measure in measures.values())
-    assert all(name in assignments.roles for names in readers for name in names)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -163,6 +171,8 @@ PARTS = {
     "geneval/mgg.toml": ["single_object", "two_object"],
     "sdp/suite.toml": ["docci", "nocaps"],
     "folder/suite.toml": ["one", "two"],
+    "opening/suite.toml": list(MULTI_STEP),
+    "opening/gold.toml": list(MULTI_STEP),
 }
 """Categories of the data sets that are not shipped, as far as the cases depend on them."""
 
@@ -175,7 +185,7 @@ def _shares(file: str) -> dict[str, float]:
     else:
         made = (Sample(f"{i:02d}", (part,), text="t") for i, part in enumerate(PARTS[file]))
         dataset = Dataset("made", {}, tuple(made))
-    _, measures = assign_models(suite, CHOICES)
+    _, measures = _assign(suite)
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     check_names(suite, cases)
     claims = {case.id: claim_of(suite, case.key, Overrides()) for case in cases}
@@ -183,7 +193,7 @@ def _shares(file: str) -> dict[str, float]:
     return {name: share / 0.05 for name, share in divide_alpha(sharing).items()}
 
 
-@pytest.mark.parametrize("file", CHAINS)
+@pytest.mark.parametrize("file", FILES)
 def test_what_a_suite_says_of_its_cases_is_about_cases(file: str) -> None:
     """Primary cases and rules of single ones name what is there, and some can fail a run."""
     assert sum(_shares(file).values()) == pytest.approx(1.0)

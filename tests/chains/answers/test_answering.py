@@ -251,11 +251,15 @@ def test_an_editor_changes_the_image_before(store: Store) -> None:
     """The question's first image, then each step's own; texts as the suite words them."""
     sample = Sample("q", ("c",), question=(drawn("first"), "and", drawn("second")))
     editor, generator = SmallEditor(), SmallGenerator()
-    models = pipeline(store, _write("one<IMG>two<IMG>end"), generator, editor)
+    models = pipeline(store, _write("one<IMG>two<IMG>three<IMG>end"), generator, editor)
     (own,) = make_answers(AnswerPlan(edit="change: {step}"), [sample], models)
     assert own.answer is not None
     first = drawn("first").load().digest
-    assert editor.asked == [(first, "change: one"), (own.answer.images[0], "change: two")]
+    before = [first, *own.answer.images[:2]]
+    assert editor.asked == [
+        (image, f"change: {text}")
+        for image, text in zip(before, ("one", "two", "three"), strict=True)
+    ]
     assert generator.asked == []
 
 
@@ -322,7 +326,7 @@ def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> 
         (["a text"], "are AnswerStep objects"),
         ([("text", None)], "are AnswerStep objects"),
         ([AnswerStep(b"bytes")], "are AnswerStep objects"),  # type: ignore[arg-type]
-        ([AnswerStep("text", "no image")], "as Pillow images or arrays"),  # type: ignore[arg-type]
+        ([AnswerStep("text", "no image")], "returns Pillow images or arrays"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_answer_is_the_models_mistake(store: Store, output: Any, message: str) -> None:

@@ -67,6 +67,10 @@ def _make(folder: Path, dies: int | None = None) -> dict[str, str]:
     return {own.sample.id: own.digest for own in made}
 
 
+def _die(folder: Path, call: int) -> None:
+    _make(folder, call)
+
+
 @pytest.mark.parametrize("dies", [1, 2, 6])
 def test_a_killed_run_goes_on(tmp_path: Path, dies: int) -> None:
     """SIGKILL before the first drawing, and between two: every text and every picture that was made
@@ -75,7 +79,7 @@ def test_a_killed_run_goes_on(tmp_path: Path, dies: int) -> None:
     torn, calm = tmp_path / "torn", tmp_path / "calm"
     for folder in (torn, calm):
         folder.mkdir()
-    assert in_child(lambda: _make(torn, dies)) == -signal.SIGKILL
+    assert in_child(lambda: _die(torn, dies)) == -signal.SIGKILL
     texts, images = _lines(torn / "texts"), _lines(torn / "images")
     assert (len(texts), len(images)) == (COUNT, BATCH * (dies - 1))
     made = _make(torn)

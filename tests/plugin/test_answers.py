@@ -1,0 +1,168 @@
+"""A suite of interleaved answers, from the command line to the reports."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.project import INI, MODES, TEST_MODULE, Project, run_plainly
+from tests.suites.answers import ANSWERS, WORSE
+
+REGRESSED = f"--model={WORSE}"
+
+PRIMARY = '[gate]\nprimary = ["overall/win_rate", "failures", "judge_failures"]\n'
+
+SUITE = ANSWERS + PRIMARY
+
+
+@pytest.fixture(scope="module")
+def answered_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose answers were accepted, made once; only to be copied."""
+    root = tmp_path_factory.mktemp("answered")
+    for name, text in {
+        "pytest.ini": INI,
+        "suite.toml": SUITE,
+        "test_arena.py": TEST_MODULE,
+    }.items():
+        (root / name).write_text(text)
+    assert run_plainly(root, "--snapshot-update") == pytest.ExitCode.OK
+    return root
+
+
+@pytest.fixture
+def answered(project: Project, answered_root: Path) -> Project:
+    """The same project, with its store and its baselines."""
+    shutil.copytree(answered_root, project.path, dirs_exist_ok=True)
+    return project
+
+
+def _case(project: Project, metric: str = "win_rate") -> dict[str, Any]:
+    cases: list[dict[str, Any]] = project.report()["cases"]
+    (case,) = [own for own in cases if (own["part"], own["metric"]) == ("overall", metric)]
+    return case
+
+
+def test_accepted_answers_are_kept_by_their_digests(answered: Project) -> None:
+    """In the baseline's file, for a reviewer's diff, one a line beside scores of one half."""
+    (path,) = answered.baselines.rglob("overall-win-rate-*.toml")
+    text = path.read_text(encoding="utf-8")
+    head, _, answers = text.partition("[answers]\n")
+    assert "value = 0.5\n" in head
+    assert len(re.findall(r'^"\w+/\d+" = "[0-9a-f]{32,}"$', answers, re.MULTILINE)) == 20
+    assert text.count(" = 0.5\n") == 21
+
+
+def test_a_worse_model_fails_and_the_accepted_one_passes_again(answered: Project) -> None:
+    """By its battles, as the terminal and the report say; a second run asks nobody anything."""
+    result = answered.run_here(REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "regressed: arena, overall, win rate (*",
+            "*verdicts, 50% of them for the answer that was shown first*",
+            "REGRESSED*arena overall win rate *",
+        ]
+    )
+    case = _case(answered)
+    assert (case["verdict"], case["baseline"], case["n"]) == ("regressed", 0.5, 20)
+    again = answered.run_here(REGRESSED)
+    again.stdout.fnmatch_lines(["*0 model loads, 0 model inputs *"])
+    assert _case(answered)["value"] == case["value"]
+    assert answered.run_here().ret == pytest.ExitCode.OK
+    assert _case(answered)["verdict"] == "held"
+
+
+def test_accepting_turns_the_tables(answered: Project) -> None:
+    """After `--snapshot-update` the answers of the worse model are those that are battled, and the
+    anchor remembers what was lost.
+    """
+    assert answered.run_here(REGRESSED, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = answered.run_here(REGRESSED)
+    result.stdout.fnmatch_lines(
+        [
+            "  now * 0.5000 *",
+            "  since anchor * regressed",
+            "  every answer is the one that was acc*",
+        ]
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert answered.run_here().ret == pytest.ExitCode.OK
+    assert (_case(answered)["verdict"], _case(answered)["value"]) == ("improved", 0.875)
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_numbers(answered: Project, tmp_path: Path) -> None:
+    """With all of the work to do, and each question answered and each battle judged once."""
+    numbers, inputs = [], []
+    for mode in ("no-plugin", "n2"):
+        # Where the accepted answers are, and nothing of the candidate's.
+        folder = tmp_path / mode
+        shutil.copytree(answered.path / ".cepbench" / "store", folder)
+        result = answered.run(REGRESSED, f"--cep-store={folder}", *MODES[mode])
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        cases = answered.report()["cases"]
+        fields = ("value", "baseline", "low", "high", "verdict", "scores")
+        numbers.append({f"{c['part']}/{c['metric']}": {k: c.get(k) for k in fields} for c in cases})
+        (line,) = [line for line in result.outlines if "model inputs" in line]
+        match = re.search(r"(\d+) model inputs", line)
+        assert match is not None
+        inputs.append(int(match[1]))
+    assert numbers[0] == numbers[1]
+    assert inputs[0] == inputs[1] > 20
+
+
+def test_without_the_accepted_answers_the_run_fails(answered: Project) -> None:
+    """In an empty store there is nothing to battle: it says so, and what to do."""
+    result = answered.run_here(REGRESSED, "--cep-store=empty")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["*answers of the baseline are not in the store (*--cep-store, *answers import*"]
+    )
+    assert {_case(answered, name)["verdict"] for name in ("win_rate", "judge_failures")} == {
+        "incomparable"
+    }
+
+
+def test_a_part_of_the_questions(answered: Project) -> None:
+    """`--cep-samples` asks fewer; they are compared where the common ones alone are to be."""
+    assert answered.run_here("--cep-samples=1").ret == pytest.ExitCode.TESTS_FAILED
+    assert _case(answered)["verdict"] == "incomparable"
+    assert answered.run_here("--cep-samples=1", "--cep-pairing=common").ret == pytest.ExitCode.OK
+    assert (_case(answered)["verdict"], _case(answered)["n"]) == ("held", 10)
+
+
+def test_a_plan_of_answers(answered: Project) -> None:
+    """Every case, and the work of every model as far as it is known; no model is asked."""
+    before = json.dumps(answered.report())
+    result = answered.run_here("--cep-plan", REGRESSED)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [
+            "arena overall win rate *regression *0.0500 *20 *",
+            "arena overall judge's failures *threshold *",
+            "suite arena: 20 samples, * 20 steps, 0 of them in the store",
+            f"  interleaver {WORSE} * 20 *",
+            "  judge shapes: * 0+ *",
+            "+: and what follows from results that are yet to be made",
+        ]
+    )
+    assert json.dumps(answered.report()) == before
+
+
+def test_models_of_the_command_line(answered: Project) -> None:
+    """A pipeline goes before the suite's interleaver; without any model the options are named."""
+    pipeline = ("--writer=shapes:", "--generator=shapes:")
+    result = answered.run_here(*pipeline, "--cep-baselines=none")
+    result.stdout.fnmatch_lines(["*model loads: *generator*writer*"])
+    assert _case(answered, "failures")["value"] == 0.0
+    answered.run_here("--interleaver=shapes:?miss=0.3")
+    assert _case(answered)["verdict"] == "regressed"
+    answered.edit("suite.toml", 'interleaver = "shapes:"\n', "")
+    result = answered.run_here()
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*give an --interleaver=SPEC, or a --writer=SPEC with a --gen*"])
