@@ -21,6 +21,7 @@ from pytest_cepbench.chains.steps import (
     battle_inputs,
     key_of,
     load_truncations,
+    loss_results,
     store_truncations,
 )
 from pytest_cepbench.chains.validation import (
@@ -305,6 +306,7 @@ class RoleRunner:
             elif isinstance(value, AdmittedAnswer):
                 answer = value.store(self.store)
                 entries += answer_results(answer, provenance)
+                entries += loss_results(step.key, value.lost, value.cut)
                 value = answer.to_json()
             entries.append(StoredResult(step.key, value, provenance | dict(reply.provenance)))
         if self.bound.warn is not None:

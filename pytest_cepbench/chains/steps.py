@@ -6,13 +6,20 @@ store, not to load the model.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from pytest_cepbench.artifacts import ImageArtifact, canonical_json, digest_json, digest_text
+from pytest_cepbench.artifacts import (
+    Failure,
+    ImageArtifact,
+    canonical_json,
+    digest_json,
+    digest_text,
+)
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.protocols import Battle, BoundRole, CountsTokens, Model, RoleName
@@ -94,6 +101,36 @@ def load_truncations(bound: BoundRole, texts: Iterable[str], store: Store) -> di
 
 def _length_key(bound: BoundRole, text: str) -> str:
     return key_of(bound, "tokens", 0, [["text", digest_text(text)]])
+
+
+# -- answers that lost images or steps: known from when they were made -----------------------------
+
+
+def loss_results(key: str, lost: Sequence[Failure], cut: int) -> list[StoredResult]:
+    """What is stored beside an answer that lost something, under a key of its own.
+
+    key: of the answer's step.
+    lost: the failures of its images.
+    cut: steps that were left out at its end.
+    """
+    if not lost and not cut:
+        return []
+    losses = canonical_json([cut, [[failure.kind, failure.detail] for failure in lost]])
+    return [StoredResult(_losses_key(key), losses)]
+
+
+def load_losses(keys: Sequence[str], store: Store) -> dict[str, tuple[list[Failure], int]]:
+    """What answers lost, by their key: the failures of images, and how many steps were cut."""
+    by_key = {_losses_key(key): key for key in keys}
+    losses = {}
+    for key, text in store.get(by_key).items():
+        cut, failures = json.loads(str(text))
+        losses[by_key[key]] = ([Failure(kind, detail) for kind, detail in failures], int(cut))
+    return losses
+
+
+def _losses_key(key: str) -> str:
+    return digest_json({"losses of": key})
 
 
 # -- models as baselines record them -------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
-from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep
+from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep, limit_steps
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError
@@ -94,9 +94,16 @@ def admit_drawing(output: object) -> object:
 
 @dataclass(frozen=True)
 class AdmittedAnswer:
-    """A valid answer whose images are not stored yet: steps of (text, image or None)."""
+    """A valid answer whose images are not stored yet.
+
+    steps: (text, image or None) of each.
+    lost: why images were left out of their steps.
+    cut: steps that were left out at the end.
+    """
 
     steps: tuple[tuple[str, ImageArtifact | None], ...]
+    lost: tuple[Failure, ...] = ()
+    cut: int = 0
 
     def store(self, store: Store) -> Answer:
         """Store its images; returns the answer. Raises StoreFullError without space."""
@@ -135,7 +142,8 @@ def admit_answer(value: object, most: int = MOST_STEPS) -> AdmittedAnswer | Fail
             steps.append((text, image))
     if not steps:
         return lost[0] if lost else Failure("empty-text", "an answer without steps")
-    return AdmittedAnswer(tuple(steps[:most]))
+    kept, cut = limit_steps(steps, most)
+    return AdmittedAnswer(tuple(kept), tuple(lost), cut)
 
 
 def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:

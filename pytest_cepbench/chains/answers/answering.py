@@ -18,7 +18,7 @@ from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, parts_of
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_question
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
-from pytest_cepbench.chains.steps import Step, key_of
+from pytest_cepbench.chains.steps import Step, key_of, load_losses
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, StoreError
@@ -184,8 +184,10 @@ def _interleave(
         for own, question in asked
     ]
     results = runner.interleave(steps)
+    losses = load_losses([step.key for step in steps], store)
     for (own, _), step, result in zip(asked, steps, results, strict=True):
         own.keys = [step.key]
+        own.lost_images, own.cut = losses.get(step.key, ([], 0))
         if isinstance(result, Failure):
             own.failure, own.blamed = result, "interleaver"
         else:

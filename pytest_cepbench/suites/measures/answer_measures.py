@@ -507,7 +507,8 @@ def _lack(kind: str, of: str) -> Callable[[SampleAnswer], float]:
 
 def _lost(own: SampleAnswer) -> float:
     assert own.answer is not None
-    return len(own.lost_images) / len(own.answer.steps)
+    lost = len(own.lost_images)
+    return lost / (lost + len(own.answer.images)) if lost else 0.0
 
 
 def _gap(own: SampleAnswer) -> float:

@@ -296,8 +296,11 @@ def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
     model = SmallInterleaver(
         lambda _, limit, __: [AnswerStep(str(k)) for k in range(limit.most + 3)]
     )
-    (own,) = make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
-    assert _texts(own) == ["0", "1", "2", "3"]
+    made = [
+        make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
+        for _ in range(2)  # from the model, then from the store
+    ]
+    assert [(_texts(own), own.cut) for (own,) in made] == [(["0", "1", "2", "3"], 3)] * 2
 
 
 def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> None:
@@ -313,6 +316,10 @@ def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> 
     model = SmallInterleaver(lambda pieces, _, __: steps[str(pieces[0])])
     kept, lost, nothing, refused = make_answers(FREE, questions(4), _interleaver(store, model))
     assert (_texts(kept), _with_image(kept)) == (["kept", ""], [False, True])
+    again = make_answers(FREE, questions(4), _interleaver(store, model))[0]
+    assert [[lost.kind for lost in own.lost_images] for own in (kept, again)] == [
+        ["blank-image"]
+    ] * 2
     failures = [own.failure.kind for own in (lost, nothing, refused) if own.failure is not None]
     assert failures == ["nan-image", "empty-text", "refused"]
     assert {own.blamed for own in (lost, nothing, refused)} == {"interleaver"}
