@@ -41,7 +41,7 @@ _MEANS = np.unique(np.concatenate([np.arange(1, 100) / 100, np.arange(300, 701) 
 class Rounds:
     """Scores in the order in which bets are made on them, cut into rounds.
 
-    In every round each category has the same weight, and the stake stays as it is. So the wealth is
+    Categories have the same weights in every round, and the stake stays as it is. So the wealth is
     not expected to grow if the mean of the categories' means is at most m, although some of them
     may lie above it: the geometric mean of factors is at most their arithmetic one.
 
@@ -80,6 +80,8 @@ class Rounds:
         samples: Mapping[str, Iterable[str]],
         scores: Mapping[str, Mapping[str, float]],
         clusters: Mapping[str, str] | None = None,
+        *,
+        pooled: bool = False,
     ) -> Rounds | None:
         """The complete rounds of what was measured so far; None where there is none.
 
@@ -87,12 +89,13 @@ class Rounds:
         depend on these alone, so that they stay as they are while more is measured.
         scores: category -> sample -> score, of those that were.
         clusters: sample -> the cluster that it shares with others: a unit, whose score is the mean.
+        pooled: whether the mean is that of all samples, not the unweighted one of the categories'.
 
         Units are in the order of their names' digests, which knows nothing of scores. There are as
         many rounds as the smallest category has units; each category's are dealt to them evenly.
         Where units are in several categories, their weighted scores are one category.
         """
-        units = _units(samples, clusters or {})
+        units = _units(samples, clusters or {}, pooled=pooled)
         names = {unit for members in units.values() for unit in members}
         if len(names) < sum(map(len, units.values())):
             units = _merged(units)
@@ -103,9 +106,10 @@ class Rounds:
             numbers = np.arange(len(ordered)) * count // len(ordered)
             shares = np.bincount(numbers)
             whole = sum(weight for unit in members.values() for weight in unit.values())
+            share = whole if pooled else 1.0
             for name, number in zip(ordered, numbers.tolist(), strict=True):
                 unit = members[name]
-                weight = sum(unit.values()) / whole * len(ordered) / int(shares[number])
+                weight = sum(unit.values()) / whole * len(ordered) / int(shares[number]) * share
                 rows.append((number, weight, _score(unit, scores)))
         complete = min((number for number, _, score in rows if score is None), default=count)
         heaviest = max(weight for _, weight, _ in rows)
@@ -254,7 +258,7 @@ _Unit = dict[tuple[str, str], float]
 
 
 def _units(
-    samples: Mapping[str, Iterable[str]], clusters: Mapping[str, str]
+    samples: Mapping[str, Iterable[str]], clusters: Mapping[str, str], *, pooled: bool
 ) -> dict[str, dict[str, _Unit]]:
     """Category -> unit -> its samples there."""
     units: dict[str, dict[str, _Unit]] = {}
@@ -262,7 +266,7 @@ def _units(
         members = list(names)
         for sample in members:
             unit = units.setdefault(category, {}).setdefault(clusters.get(sample, sample), {})
-            unit[category, sample] = 1 / len(members)
+            unit[category, sample] = 1.0 if pooled else 1 / len(members)
     return units
 
 
