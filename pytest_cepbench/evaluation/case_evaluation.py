@@ -152,12 +152,13 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [every]
     budget = evaluator.settings.budget.samples
     most = every if budget is None else min(every, budget)
+    if not (policy.primary and policy.statistical):
+        return [look_sizes(most)[0]]
+    if policy.looks == "bounds" or not run.battles(case):
+        return list(look_sizes(most))
     if _decided_by_bets(evaluator, run, case, policy):
         return list(look_sizes(most, LEAST_LOST, _BETTING_GROWTH))
-    if policy.looks != "bounds" and run.battles(case):
-        return [most]
-    sizes = look_sizes(most)
-    return list(sizes) if policy.primary and policy.statistical else list(sizes[:1])
+    return [most]
 
 
 def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Policy) -> bool:

@@ -23,9 +23,8 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("bets")
     text = SUITE.read_text(encoding="utf-8")
     few = text.replace("samples_per_category = 24", "samples_per_category = 40")
-    overall = few.replace('parts = "all"', 'parts = "overall"')
-    bets = overall.replace("[gate]", '[gate]\nlooks = "betting"')
-    assert len({text, few, overall, bets}) == 4
+    bets = few.replace("[gate]", '[gate]\nlooks = "betting"')
+    assert len({text, few, bets}) == 3
     (root / "suite.toml").write_text(bets, encoding="utf-8")
     result = gate_checkpoint(
         root / "suite.toml", root=root, snapshot_update=True, model="shapes:?miss=0.2"
@@ -34,10 +33,10 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def win_rate(root: Path, model: str, options: dict[str, Any]) -> CaseResult:
+def win_rate(root: Path, model: str, options: dict[str, Any], part: str = "overall") -> CaseResult:
     """The case of the win rate of a gated model."""
     result = gate_checkpoint(root / "suite.toml", root=root, model=model, **options)
-    return result["arena-instrument/overall/win_rate"]
+    return result[f"arena-instrument/{part}/win_rate"]
 
 
 def test_a_clear_drop_ends_early(accepted: Path) -> None:
@@ -52,6 +51,13 @@ def test_a_clear_drop_ends_early(accepted: Path) -> None:
     )
     assert case.level == case.alpha
     assert any("overstated" in note for note in case.notes)
+
+
+def test_a_case_that_decides_nothing_is_looked_at_once(accepted: Path) -> None:
+    """A category's win rate is informational: 25 battles, by bounds."""
+    case = win_rate(accepted, "shapes:?miss=0.6", MORE, part="swap")
+    assert (case.primary, case.looks) == (False, [25])
+    assert case.method != BETTING
 
 
 def test_looks_come_more_often_than_bounds_could_afford(accepted: Path) -> None:
