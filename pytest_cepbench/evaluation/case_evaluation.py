@@ -12,9 +12,15 @@ from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.statistics import look_shares, look_sizes
+from pytest_cepbench.gate.statistics import LEAST_LOST, look_shares, look_sizes
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.suite_run import SuiteRun
+
+LEAST_BET_ON = 400
+"""Samples of a case of which bets decide; fewer are judged whole, by bounds."""
+
+_BETTING_GROWTH = 1.25  # a look costs no error, only the wait for the slowest shard
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,10 @@ def evaluate_case(
     run = evaluator.suite_run(suite_file)
     sizes = [run.samples(case)] if whole else planned_looks(evaluator, suite_file, case, policy)
     shares = look_shares(len(sizes))
+    if not whole and _decided_by_bets(evaluator, run, case, policy):
+        shares = (1.0,) * len(sizes)
+    else:
+        policy = replace(policy, looks="bounds")
     looks: list[int] = []
     evaluated: EvaluatedCase | None = None
     for size, share in _affordable(evaluator, sizes, shares):
@@ -140,15 +150,40 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
     """Samples at each look that a case may take; categories add to them alike.
 
     More than one look is for what is decided by statistics and can fail the run; what has a score
-    of a whole set is measured whole.
+    of a whole set is measured whole, as are few battles where bets are to decide.
     """
     run = evaluator.suite_run(suite_file)
     every = run.samples(case)
     if evaluator.settings.inconclusive != "more" or not run.per_sample(case):
         return [every]
     budget = evaluator.settings.budget.samples
-    sizes = look_sizes(every if budget is None else min(every, budget))
-    return list(sizes) if policy.primary and policy.statistical else list(sizes[:1])
+    most = every if budget is None else min(every, budget)
+    if not (policy.primary and policy.statistical):
+        return [look_sizes(most)[0]]
+    if policy.looks == "bounds" or not run.battles(case):
+        return list(look_sizes(most))
+    if _decided_by_bets(evaluator, run, case, policy):
+        return list(look_sizes(most, LEAST_LOST, _BETTING_GROWTH))
+    return [most]
+
+
+def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Policy) -> bool:
+    """Whether battles are looked at as they come, which costs no share of alpha.
+
+    Bets follow the order of all samples, so none may be left out, nor a seed of one come later; of
+    few samples bounds of all of them say more.
+    """
+    settings = evaluator.settings
+    return (
+        policy.looks != "bounds"
+        and policy.primary
+        and policy.statistical
+        and settings.inconclusive == "more"
+        and settings.pairing == "exact"
+        and run.battles(case)
+        and run.suite.seeds == 1
+        and run.samples(case) >= LEAST_BET_ON
+    )
 
 
 def _affordable(

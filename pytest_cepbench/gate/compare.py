@@ -16,9 +16,16 @@ from pytest_cepbench.gate.measurement import (
     mean_of_scores,
     rounded,
 )
-from pytest_cepbench.gate.policy import Pairing, Policy
+from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, remarks_on_comparing
-from pytest_cepbench.gate.statistics import Differences, mean_bounds, smallest_visible
+from pytest_cepbench.gate.statistics import (
+    Bounds,
+    Differences,
+    Rounds,
+    betting_bounds,
+    mean_bounds,
+    smallest_visible,
+)
 from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9
@@ -31,6 +38,8 @@ _SAMPLE_FIELDS = ("samples", "data", "clauses")
 """Fields of an identity that differ where there are other samples, and only there."""
 
 _NAMED = 3
+
+_OVERSTATED = "it was decided before all samples were judged, so the change is overstated"
 
 
 class Loser(NamedTuple):
@@ -204,7 +213,11 @@ def _compare(
                 f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
-    verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance)
+    bets = policy.looks != "bounds" and bool(measurement.answers)
+    strict = bets and policy.looks == "betting-strict"
+    verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
+    if bets and partial and verdict is not Verdict.INCONCLUSIVE:
+        judgement = _add(judgement, _OVERSTATED)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         remark = power_remark(both.differences.sd, judgement.units, policy)
         judgement = _add(judgement, remark)
@@ -219,7 +232,12 @@ def _add(judgement: Judgement, statement: str | None) -> Judgement:
 
 
 def verdict_of(
-    difference: float, low: float | None, high: float | None, tolerance: float
+    difference: float,
+    low: float | None,
+    high: float | None,
+    tolerance: float,
+    *,
+    strict: bool = False,
 ) -> Verdict:
     """Verdict from the bounds of a mean difference.
 
@@ -227,6 +245,7 @@ def verdict_of(
 
     low, high: None where there are no bounds.
     tolerance: at least 0.
+    strict: whether only a drop that is larger than the tolerance beyond doubt is a regression.
     """
     if low is None or high is None:
         return Verdict.INCONCLUSIVE
@@ -234,7 +253,7 @@ def verdict_of(
         return Verdict.IMPROVED
     if rounded(low) > -tolerance:
         return Verdict.HELD
-    if rounded(difference) < -tolerance and rounded(high) < 0:
+    if rounded(difference) < -tolerance and rounded(high) < (-tolerance if strict else 0):
         return Verdict.REGRESSED
     return Verdict.INCONCLUSIVE
 
@@ -246,14 +265,17 @@ def _with_bounds(
     if not both.bounded:
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return _add(judgement, reason)
-    bounds = mean_bounds(
-        both.differences,
-        policy.alpha,
-        method=policy.bounds,
-        shares=measurement.shares,
-        blocks=both.blocks,
-        span=EVEN if measurement.answers else 1.0,
-    )
+    if policy.looks != "bounds" and measurement.answers:
+        bounds = _bounds_by_betting(both, measurement, policy.alpha)
+    else:
+        bounds = mean_bounds(
+            both.differences,
+            policy.alpha,
+            method=policy.bounds,
+            shares=measurement.shares,
+            blocks=both.blocks,
+            span=EVEN if measurement.answers else 1.0,
+        )
     visible, spread = None, both.differences.sd
     if spread > _NO_SPREAD and bounds.units > 1:
         visible = rounded(smallest_visible(spread, bounds.units, policy.alpha, policy.tolerance))
@@ -265,6 +287,24 @@ def _with_bounds(
         units=bounds.units,
         visible=visible,
     )
+
+
+def _bounds_by_betting(both: Pair, measurement: Measurement, alpha: float) -> Bounds:
+    """Bounds of a win rate, less one half, that hold at every look."""
+    strata = measurement.strata or {name: tuple(part) for name, part in both.now.items()}
+    by_sample = {sample: score for part in both.now.values() for sample, score in part.items()}
+    scores = {
+        name: {sample: by_sample[sample] for sample in samples if sample in by_sample}
+        for name, samples in strata.items()
+    }
+    pooled = strata.keys() != both.now.keys()
+    rounds = Rounds.deal(strata, scores, measurement.clusters, pooled=pooled)
+    mean, units = both.differences.mean, both.differences.units
+    if rounds is None:
+        statement = "no round of all categories is complete: no bet was made"
+        return Bounds(mean, -EVEN, EVEN, alpha, BETTING, units, statement)
+    low, high = betting_bounds(rounds, alpha)
+    return Bounds(mean, min(low - EVEN, mean), max(high - EVEN, mean), alpha, BETTING, units)
 
 
 def _same_model(measurement: Measurement, baseline: Baseline) -> bool:

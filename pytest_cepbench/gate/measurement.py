@@ -100,6 +100,8 @@ class Measurement:
     them.
     answers: sample id -> digest of its answer, where scores are of battles against the answers that
     were accepted; "" for a sample that has none. Empty for every other metric.
+    strata: category -> all samples that the case has there, measured yet or not; each is in a
+    single category where the case counts every sample once. Empty where there are no answers.
     anchor_scores: the scores of the same battles against the anchor's answers, as `scores`.
     obstacles: why the battles could not be fought, a sentence each: the measurement is comparable
     with no baseline then.
@@ -122,6 +124,7 @@ class Measurement:
     floor: float | None = None
     warnings: tuple[str, ...] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
+    strata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     anchor_scores: Scores = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
 

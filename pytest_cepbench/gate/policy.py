@@ -11,6 +11,13 @@ GateName = Literal["regression", "noninferiority", "threshold"]
 
 BoundsName = Literal["auto", "t", "bca", "exact"]
 
+LooksName = Literal["bounds", "betting", "betting-strict"]
+"""What decides where samples are looked at again: bounds at shares of alpha, or bets on win rates,
+whose strict rule says `regressed` only of a drop that is proven to exceed the tolerance."""
+
+BETTING = "betting"
+"""Method of bounds that hold at every look, each at the whole alpha of the case."""
+
 Pairing = Literal["exact", "common"]
 """Samples of a measurement and its baseline: the same ones, or those that both have."""
 
@@ -29,6 +36,7 @@ class Policy:
     alpha: error of this case in each direction, in (0, 0.5]; of "threshold" it has no part.
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
     bounds: how the confidence bounds are made.
+    looks: what decides; bets are made on win rates alone.
     primary: whether the case can fail a run.
     origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
@@ -39,6 +47,7 @@ class Policy:
     alpha: float = 0.05
     anchor_tolerance: float | None = None
     bounds: BoundsName = "auto"
+    looks: LooksName = "bounds"
     primary: bool = True
     origins: Mapping[str, str] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_cepbench.gate.policy import BETTING
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.number_format import (
     between,
@@ -96,7 +97,8 @@ def _bounds(result: CaseResult) -> str:
 
 def _division(result: CaseResult) -> str:
     """Share of alpha that a bound has: less at several looks or beside an anchor."""
-    among = ["the looks"] if len(result.looks) > 1 or result.partial else []
+    looked = len(result.looks) > 1 or result.partial
+    among = ["the looks"] if looked and result.method != BETTING else []
     among += ["baseline and anchor"] if result.anchor is not None else []
     if not among:
         return "of each bound"

@@ -25,7 +25,12 @@ from pytest_cepbench.suites.answer_excerpts import (
 )
 from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures.answer_measures import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.suites.measures.answer_measures import (
+    JUDGE,
+    AnswerMeasure,
+    CaseOpponents,
+    WinRateMeasure,
+)
 from pytest_cepbench.suites.measures.base import Measured
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
@@ -79,6 +84,11 @@ class AnswerRun(SuiteRun):
             recorded.check((self.dataset.whole or self.dataset).samples)
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
         return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
+
+    def battles(self, case: Case) -> bool:
+        """True if the case is a win rate against the accepted answers."""
+        measure = self.measures[case.key.metric]
+        return isinstance(measure, WinRateMeasure) and measure.against == "accepted"
 
     def reach(self, case: Case) -> list[list[object]]:
         """Whether a case needs verdicts, and on which accepted answers."""

@@ -22,7 +22,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
-from pytest_cepbench.gate.policy import BoundsName, GateName
+from pytest_cepbench.gate.policy import BoundsName, GateName, LooksName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
@@ -168,6 +168,7 @@ class GateTable(_Strict, frozen=True):
     alpha: error of a run in each direction, which is divided among its cases.
     primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
     pooled: whether the suite has a verdict of its own, an item beside its cases.
+    looks: how win rates are decided under `--cep-inconclusive=more`.
     """
 
     gate: GateName = "regression"
@@ -177,6 +178,7 @@ class GateTable(_Strict, frozen=True):
     bounds: BoundsName = "auto"
     primary: list[str] | None = None
     pooled: bool = False
+    looks: LooksName = "bounds"
 
 
 class CaseTable(_Strict, frozen=True):

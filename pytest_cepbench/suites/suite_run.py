@@ -23,6 +23,7 @@ from pytest_cepbench.suites.measures.base import (
     by_category,
     everyone,
     population,
+    strata,
 )
 from pytest_cepbench.suites.model_pool import ModelPool, describe_role
 from pytest_cepbench.suites.role_assignment import Assignments
@@ -144,6 +145,7 @@ class SuiteRun(ABC):
                 floor=measured.floor,
                 warnings=measured.warnings,
                 answers=measured.answers,
+                strata=strata(case, data) if measured.answers else {},
                 anchor_scores=measured.anchor_scores,
                 obstacles=measured.obstacles,
             )
@@ -153,6 +155,10 @@ class SuiteRun(ABC):
     def per_sample(self, case: Case) -> bool:
         """True if every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
+
+    def battles(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
+        """True if the case's scores are of battles against the accepted answers."""
+        return False
 
     def samples(self, case: Case) -> int:
         """The number of samples of a case, counted in each of its categories."""

@@ -3,19 +3,29 @@
 Pure functions of arrays, without files, models or pytest.
 """
 
+from pytest_cepbench.gate.statistics.betting import (
+    LEAST_LOST,
+    Rounds,
+    betting_bounds,
+    stops_of,
+)
 from pytest_cepbench.gate.statistics.bounds import Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
 from pytest_cepbench.gate.statistics.power import samples_needed, smallest_visible
 
 __all__ = [
+    "LEAST_LOST",
     "Bounds",
     "Differences",
+    "Rounds",
     "alpha_shares",
+    "betting_bounds",
     "holm",
     "look_shares",
     "look_sizes",
     "mean_bounds",
     "samples_needed",
     "smallest_visible",
+    "stops_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import fsum, isfinite
+from math import ceil, fsum, isfinite
 
 FIRST_LOOK = 25
 
@@ -61,14 +61,17 @@ def _check(weights: Mapping[str, float], alpha: float) -> None:
             raise ValueError(msg)
 
 
-def look_sizes(most: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
+def look_sizes(most: int, first: int = FIRST_LOOK, growth: float = 2.0) -> tuple[int, ...]:
     """Numbers of samples to look at: first, twice as many, and so on, and at last the most.
 
-    most, first: at least 1.
+    most, first: at least 1. growth: of each look over the one before it, at least 1.25.
     Returns sizes that rise by at least a quarter from look to look: (25, 50, 100, 200, 300) for
     300, and (25, 50, 110) for 110, where the last look replaces the one at 100.
     Raises ValueError for other numbers.
     """
+    if growth < _LEAST_GROWTH:
+        msg = f"looks grow by at least a quarter, got a factor of {growth}"
+        raise ValueError(msg)
     if most < 1 or first < 1:
         msg = f"expected at least 1 sample at the first look and at most, got {first} and {most}"
         raise ValueError(msg)
@@ -76,7 +79,7 @@ def look_sizes(most: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
     size = first
     while size * _LEAST_GROWTH <= most:
         sizes.append(size)
-        size *= 2
+        size = ceil(size * growth)
     return (*sizes, most)
 
 

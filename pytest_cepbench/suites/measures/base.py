@@ -295,6 +295,20 @@ def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
     return everyone(_pooled(case, data.population))
 
 
+def strata(case: Case, data: SampleData) -> dict[str, tuple[str, ...]]:
+    """Ids of all samples that a case is about, by category.
+
+    Of a case that counts every sample once, each is in the first of its categories.
+    """
+    parts = {name: data.population.in_category(name) for name in case.categories}
+    if case.pool == "samples":
+        homes: dict[str, list[Sample]] = {}
+        for sample in everyone(parts):
+            homes.setdefault(sample.categories[0], []).append(sample)
+        parts = {name: tuple(samples) for name, samples in homes.items()}
+    return {name: tuple(sample.id for sample in samples) for name, samples in parts.items()}
+
+
 def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
     parts = {name: dataset.in_category(name) for name in case.categories}
     if case.pool == "categories":
