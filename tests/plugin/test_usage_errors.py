@@ -69,9 +69,9 @@ def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Proje
         "--cep-role 'descriver': one of describer, generator, encoder",
         "Did you mean 'describer'?",
     )
-    project.write("pytest.ini", "[pytest]\ncepbench_role = interleaver\n")
+    project.write("pytest.ini", "[pytest]\ncepbench_role = painter\n")
     assert_one_message(
-        project.run_here(), "cepbench_role 'interleaver'", "describer, generator, encoder"
+        project.run_here(), "cepbench_role 'painter'", "describer, generator, encoder"
     )
 
 
