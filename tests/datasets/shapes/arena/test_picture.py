@@ -28,10 +28,10 @@ def test_drawings_are_explained(scene: Scene, seed: int) -> None:
 
 @given(drawn_scenes(at_least=2), SEEDS)
 def test_an_object_stays_where_it_is_when_another_is_lost(scene: Scene, seed: int) -> None:
-    """Centers are read to a small part of a pixel, whatever is beside the object."""
+    """By less than half of the pixel that counts as moved, whatever is beside the object."""
     before = read_picture(render(scene, seed)).centers
     after = read_picture(render(Scene(scene.objects[1:]), seed)).centers
-    assert max(dist(before[cell], after[cell]) for cell in after) < 0.1
+    assert max(dist(before[cell], after[cell]) for cell in after) < 0.5
 
 
 @pytest.mark.parametrize("pixels", [-1.0, -0.4, 0.7])
