@@ -21,7 +21,7 @@ from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites import ModelPool, load_suite
-from pytest_cepbench.suites.measures.answer_measures import JUDGE
+from pytest_cepbench.suites.measures.answer_base import JUDGE
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.role_assignment import named_models

@@ -25,13 +25,9 @@ from pytest_cepbench.suites.answer_excerpts import (
 )
 from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures.answer_measures import (
-    JUDGE,
-    AnswerMeasure,
-    CaseOpponents,
-    WinRateMeasure,
-)
+from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure, CaseOpponents
 from pytest_cepbench.suites.measures.base import Measured
+from pytest_cepbench.suites.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.roles import ANSWERING

@@ -17,7 +17,7 @@ from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.attribution import tidy
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.measures.answer_measures import CaseOpponents
+from pytest_cepbench.suites.measures.answer_base import CaseOpponents
 from pytest_cepbench.suites.roles import ANSWERING
 
 

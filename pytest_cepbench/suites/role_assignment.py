@@ -26,11 +26,8 @@ from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.models.registry import check_installed as check_libraries
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
-from pytest_cepbench.suites.measures.answer_measures import (
-    JUDGE,
-    AnswerMeasure,
-    make_answer_measures,
-)
+from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure
+from pytest_cepbench.suites.measures.answer_measures import make_answer_measures
 from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 

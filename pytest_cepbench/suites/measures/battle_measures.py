@@ -1,0 +1,274 @@
+"""Metrics of battles: win rates, and the verdicts that a judge did not give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_cepbench.chains.answers.battles import PairOutcome
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.gate.measurement import EVEN
+from pytest_cepbench.suites.answer_data import AnswerData, Opponents
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.measures.answer_base import (
+    Against,
+    CaseOpponents,
+    by_part,
+    outcome_of_answer,
+)
+from pytest_cepbench.suites.measures.base import (
+    Measured,
+    MetricTable,
+    Parts,
+    Pool,
+    by_category,
+    everyone,
+)
+
+_NAMED = 3
+
+
+class WinRateTable(MetricTable, frozen=True, kw_only=True):
+    """win_rate: how often an answer is better than the one that it battles."""
+
+
+class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
+    """judge_failures: the share of verdicts that the judge did not give."""
+
+
+@dataclass(frozen=True)
+class WinRateMeasure:
+    """The mean score of battles against accepted answers, or against reference answers.
+
+    A sample scores 1 where its answer is better in every order that is asked, 0 where it is worse,
+    one half for a tie, for equal answers, and where the judge gives no verdict. A missing answer
+    loses; two missing ones are a tie.
+    """
+
+    name: str
+    against: Against
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    judged: bool = True
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "win rate" if self.against == "accepted" else "win rate against reference answers"
+
+    @property
+    def span(self) -> float:
+        """Accepted answers score one half against themselves, so no more can be lost."""
+        return EVEN if self.against == "accepted" else 1.0
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"win_rate/1 against {self.against}"
+
+    @property
+    def win_rate(self) -> str:
+        """Its own name, where accepted answers are battled."""
+        return self.name if self.against == "accepted" else ""
+
+    def read(
+        self,
+        _: Case,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: CaseOpponents,
+        model: str,
+    ) -> None:
+        """The answers and the verdicts."""
+        data.answers(samples)
+        if self.against == "gold":
+            data.gold_battles(samples)
+            return
+        _fight(samples, data, opponents.accepted, model, "baseline")
+        _fight(samples, data, opponents.anchor, model, "anchor")
+
+    def measure(
+        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> Measured:
+        """A score per sample."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        answers = data.answers(samples)
+        if all(own.answer is None for own in answers.values()):
+            failure = next(iter(answers.values())).failure
+            detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
+            msg = f"not one of {len(answers)} questions was answered{detail}"
+            raise MeasurementError(msg)
+        outcomes = [outcome_of_answer(own) for own in answers.values()]
+        if self.against == "gold":
+            fought = data.gold_battles(samples)
+            scores = {name: outcome.score for name, outcome in fought.items()}
+            remarks = _remarks_on_judge(fought.values())
+            return Measured(
+                by_part(parts, scores),
+                samples,
+                outcomes,
+                notes=remarks.notes,
+                warnings=remarks.warnings,
+            )
+        fought, obstacles = _fight(samples, data, opponents.accepted, model, "baseline")
+        since, more = _fight(samples, data, opponents.anchor, model, "anchor")
+        anchor_scores = {name: since[name].score for name in since}
+        scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
+        remarks = _remarks_on_judge(fought.values())
+        return Measured(
+            by_part(parts, scores),
+            samples,
+            outcomes,
+            answers={s.id: answers[s.id].digest for s in samples},
+            anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
+            obstacles=(*obstacles, *more),
+            notes=remarks.notes,
+            warnings=remarks.warnings,
+        )
+
+
+@dataclass(frozen=True)
+class JudgeFailuresMeasure:
+    """The share of verdicts that the judge did not give, over the battles of a win rate.
+
+    win_rate: that metric; empty where reference answers are battled.
+    """
+
+    name: str
+    against: Against
+    win_rate: str
+    pool: Pool
+    parts: Parts
+    label: str = "judge's failures"
+    identity: str = "judge_failures/1"
+    higher_is_better: bool = False
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+    judged: bool = True
+
+    def read(
+        self,
+        _: Case,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: CaseOpponents,
+        model: str,
+    ) -> None:
+        """The verdicts."""
+        self._fought(samples, data, opponents, model)
+
+    def measure(
+        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> Measured:
+        """A share per sample; 0 where no verdict was needed."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        fought, obstacles = self._fought(samples, data, opponents, model)
+        shares = dict.fromkeys((s.id for s in samples), 0.0) | {
+            name: len(outcome.failures) / max(1, len(outcome.verdicts))
+            for name, outcome in fought.items()
+        }
+        outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
+        return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
+
+    def _fought(
+        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents, model: str
+    ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
+        if self.against == "gold":
+            return data.gold_battles(samples), ()
+        return _fight(samples, data, opponents.accepted, model, "baseline")
+
+
+def _fight(
+    samples: Sequence[Sample],
+    data: AnswerData,
+    opponents: Opponents | None,
+    model: str,
+    name: str,
+) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
+    """The battles against the answers of one baseline, and why they could not be fought.
+
+    model: identity of the model under test. name: of the baseline, for people.
+    """
+    if opponents is None:
+        return {}, ()
+    if opponents.identity == model:
+        # The same weights and settings: other digests would be another machine's arithmetic.
+        return {sample.id: PairOutcome() for sample in samples}, ()
+    fought: dict[str, PairOutcome] = {}
+    missing = data.missing_opponents(samples, opponents)
+    if not missing:
+        fought = data.battles(samples, opponents)
+        # Damaged images are noticed where the judge is to see them.
+        missing = [s.id for s in samples if s.id in opponents.answers and s.id not in fought]
+    if missing:
+        shown = ", ".join(missing[:_NAMED])
+        obstacle = (
+            f"answers: {len(missing)} of {len(samples)} answers of the {name} are not in the "
+            f"store ({shown}): use the store of the run that accepted them (--cep-store, "
+            "--cep-shared), or bring them with `cepbench answers import`"
+        )
+        return {}, (obstacle,)
+    return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
+
+
+_MOST_FIRST = 0.95
+"""Of the verdicts for the answer in one place; above it a judge looks at places, not at answers."""
+
+_MANY_FIRST = 0.65
+"""From here on reports warn; GPT-4o's share was .641 in the released verdicts of OpenING."""
+
+_ENOUGH_VERDICTS = 20
+
+
+@dataclass(frozen=True)
+class _JudgeRemarks:
+    """What is to be said of the judge of some battles, a sentence each."""
+
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
+    """Remarks on how a judge judged.
+
+    Raises MeasurementError where its verdicts follow the order of the answers alone: every score
+    would be one half then, whatever the answers are.
+    """
+    fought = [outcome for outcome in outcomes if outcome.verdicts]
+    if not fought:
+        return _JudgeRemarks()
+    verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
+    given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
+    failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
+    notes, warnings = [_NOT_MEASURED], []
+    if failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
+        notes.append(
+            f"the judge gave no verdict {failures.total()} times ({kinds}), each counts as a tie"
+        )
+    if given:
+        first = sum(winner in ("A", "Tie(A)") for winner in given) / len(given)
+        said = f"{len(given)} verdicts, {first:.0%} of them for the answer that was shown first"
+        notes.append(said)
+        one_place = max(first, 1 - first)
+        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST:
+            msg = f"{said}: this judge looks at the order of the answers, not at them"
+            raise MeasurementError(msg)
+        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MANY_FIRST:
+            warnings.append(f"{said}: the judge has a strong order effect")
+        if len(given) >= _ENOUGH_VERDICTS and all(w in ("Tie(A)", "Tie(B)") for w in given):
+            warnings.append(f"all {len(given)} verdicts are ties: this judge saw no difference")
+    return _JudgeRemarks(tuple(notes), tuple(warnings))
+
+
+_NOT_MEASURED = (
+    "how well this judge agrees with people is not known here: `cepbench judge-card` measures it"
+)
