@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.arena_figures.power import needed
 from benchmarks.arena_figures.rates import QUICK_RATES, RateSettings, rates
@@ -92,10 +93,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         known = json.loads(options.json.read_bytes()) if options.json.exists() else {}
         document = known | {"machine": about, **figures}
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(_dump(document), encoding="utf-8")
     if options.page is not None:
         fill_page(options.page, tables | {"machine": f"{about}.\n"})
     return 0 if kept else 1
+
+
+def _dump(document: Mapping[str, Any]) -> str:
+    """JSON with a line for each row of a table, so that a change shows as the rows that changed."""
+    fields = []
+    for name, value in document.items():
+        text = json.dumps(value)
+        if isinstance(value, list):
+            rows = ",\n".join(f"  {json.dumps(row)}" for row in value)
+            text = f"[\n{rows}\n ]"
+        fields.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def _print(tables: Mapping[str, str]) -> None:
