@@ -30,6 +30,15 @@ _RIDGE = 0.5
 """Weight of one battle of each model against an average one, spread over all four verdicts. It is
 added where the battles alone leave a parameter without bound."""
 
+_FLAT = 100.0
+"""Variance of the order effect from which the likelihood has no maximum in it. Four battles that
+tell it give some 5; where it is without limit, the fit ends in the thousands or beyond."""
+
+_OPEN = (
+    "the order of the answers cannot be told from the level of the models: show the same models in "
+    "the other order too"
+)
+
 
 @dataclass(frozen=True)
 class Ratings:
@@ -106,6 +115,7 @@ def fit_ratings(
         problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
     )
     fitted: FloatArray = result.x
+    _check_bounded(problem, fitted)
     covariance = _covariance(problem, table, fitted)
     contrasts = problem.contrasts
     count = contrasts.shape[1]
@@ -121,6 +131,22 @@ def fit_ratings(
         loss=problem.loss_of_verdicts(fitted),
         regularized=problem.regularized,
     )
+
+
+def _check_bounded(problem: _Problem, fitted: FloatArray) -> None:
+    """Raise ValueError where an order effect without limit would explain the verdicts best.
+
+    The likelihood is all but flat there, in one direction or in both.
+    """
+    place = problem.contrasts.shape[1]
+    if len(fitted) == place + 1:  # no order effect, only the tie parameter behind the ratings
+        return
+    try:
+        variance = float(np.linalg.inv(problem.hessian(fitted))[place, place])
+    except np.linalg.LinAlgError:
+        variance = inf
+    if not 0 <= variance <= _FLAT:
+        raise ValueError(_OPEN)
 
 
 def _covariance(problem: _Problem, table: BattleTable, fitted: FloatArray) -> FloatArray:
@@ -156,11 +182,7 @@ class _Problem:
             columns.append(np.ones((len(table), 1)))
         self.design = np.hstack(columns)
         if order_effect and np.linalg.matrix_rank(self.design) < self.design.shape[1]:
-            msg = (
-                "the order of the answers cannot be told from the level of the models: show the "
-                "same models in the other order too"
-            )
-            raise ValueError(msg)
+            raise ValueError(_OPEN)
         self.size = self.design.shape[1] + 1
         self.weights = table.weights
         self.grades = table.grades

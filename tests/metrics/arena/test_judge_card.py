@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.arena import (
@@ -50,6 +50,7 @@ def test_a_judge_that_copies_people_has_no_errors(battles: list[JudgedBattle]) -
     assert card.order == card.people_order
 
 
+@settings(max_examples=40)  # each fits four models of pairs
 @given(panels(), st.data())
 def test_exchanging_all_answers_changes_no_number(
     battles: list[JudgedBattle], data: st.DataObject
@@ -209,3 +210,18 @@ def test_nothing_in_common() -> None:
         judge_card([JudgedBattle("q", "a", "b", "A")], [JudgedBattle("p", "a", "b", "A")])
     with pytest.raises(ValueError, match="all battles to the same side"):
         shown_win_rate(0.5, Share(1, 1, 0, 1), Share(0, 0, 0, 1))
+
+
+def test_an_order_effect_without_limit_is_none() -> None:
+    """Verdicts that an ever larger effect would explain ever better do not tell how large it is."""
+    verdicts = [
+        ("q0", "ada", "bob", "A"),
+        ("q0", "ada", "cyd", "Tie(B)"),
+        ("q1", "bob", "ada", "A"),
+        ("q1", "ada", "bob", "Tie(A)"),
+    ]
+    judge = [JudgedBattle(*verdict) for verdict in verdicts]  # type: ignore[arg-type]
+    people = [JudgedBattle(b.question, b.first, b.second, "A") for b in judge]
+
+    assert judge_card(judge, people).order is None
+    assert judge_card(swap(judge), swap(people)).order is None

@@ -291,6 +291,7 @@ def test_wrong_specs_are_refused_by_name(text: str, role: RoleName, message: str
 
 
 # Importing transformers or torch can raise a third party's deprecation notes.
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_trained_describer_reads_these_images() -> None:
