@@ -13,6 +13,7 @@ from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
 from pytest_cepbench.chains.answers.battles import AnswerPair, PairOutcome, judge_pairs
 from pytest_cepbench.chains.answers.piece_refs import (
+    PieceRefs,
     refer_to_answer,
     refer_to_gold,
     refer_to_question,
@@ -68,6 +69,7 @@ class AnswerData(SampleData):
         self.runner = runner
         self._answers: dict[str, SampleAnswer] = {}
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
+        self._stored_opponents: set[str] = set()
 
     @property
     def store(self) -> Store:
@@ -110,7 +112,12 @@ class AnswerData(SampleData):
         named = {s.id: opponents.answers.get(s.id) for s in samples}
         wanted = {digest for digest in named.values() if digest}
         own = {answer.digest for answer in self._answers.values()}
-        stored = get_answers(self.store, wanted - own).keys() | own
+        # Looked up once: every part of a suite asks for the same answers. One that is lost later is
+        # noticed where it is to be judged.
+        self._stored_opponents |= get_answers(
+            self.store, wanted - own - self._stored_opponents
+        ).keys()
+        stored = self._stored_opponents | own
         return [name for name, digest in named.items() if digest and digest not in stored]
 
     def battles(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, PairOutcome]:
@@ -196,12 +203,8 @@ class AnswerData(SampleData):
             try:
                 return use()
             except DamagedInputsError:
-                made = [own for own in self.answers(samples).values() if own.answer is not None]
-                whole = get_answers(self.store, (own.digest for own in made))
-                for own in made:
-                    if own.digest not in whole:
-                        self.store.forget(own.keys, why="an image of the answer is damaged or gone")
-                        del self._answers[own.sample.id]
+                for sample in samples:  # `make_answers` makes those anew that lost an image
+                    self._answers.pop(sample.id, None)
         msg = f"images in the store {self.store.root} keep getting lost: is the disk failing?"
         raise StoreError(msg)
 
@@ -220,14 +223,8 @@ class AnswerData(SampleData):
                 if other is None and sides[sample.id]:
                     continue
                 fought.append(sample)
-                pairs.append(
-                    AnswerPair(
-                        sample.id,
-                        refer_to_question(sample, self.store),
-                        None if own is None else refer_to_answer(own, sample.id),
-                        None if other is None else refer_to_answer(other, sample.id),
-                    )
-                )
+                opponent = None if other is None else refer_to_answer(other, sample.id)
+                pairs.append(self._pair(sample, own, opponent))
             judged = self._judge(pairs)
             self._outcomes.update(zip((keys[s.id] for s in fought), judged, strict=True))
             self.store.image_cache.clear()
@@ -254,17 +251,14 @@ class AnswerData(SampleData):
                 if gold is None:
                     msg = f"{sample.id}: has no reference answer to battle"
                     raise DatasetError(msg)
-                pairs.append(
-                    AnswerPair(
-                        sample.id,
-                        refer_to_question(sample, self.store),
-                        None if own is None else refer_to_answer(own, sample.id),
-                        gold,
-                    )
-                )
+                pairs.append(self._pair(sample, own, gold))
             judged = self._judge(pairs)
             known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
             self.store.image_cache.clear()
+
+    def _pair(self, sample: Sample, own: Answer | None, opponent: PieceRefs | None) -> AnswerPair:
+        candidate = None if own is None else refer_to_answer(own, sample.id)
+        return AnswerPair(sample.id, refer_to_question(sample, self.store), candidate, opponent)
 
     def _judge(self, pairs: Sequence[AnswerPair]) -> list[PairOutcome]:
         return judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []
