@@ -104,11 +104,6 @@ def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:
     return steps
 
 
-def split_steps(text: str, marker: str = STEP_END) -> list[str]:
-    """The parts of a writer's text that are steps: those between markers that are not blank."""
-    return [part.strip() for part in text.split(marker) if part.strip()]
-
-
 def limit_steps(steps: Sequence[T], most: int = MOST_STEPS) -> tuple[list[T], int]:
     """The steps that count, and how many were cut off."""
     return list(steps[:most]), max(0, len(steps) - most)

@@ -34,6 +34,10 @@ leans to the second, the second is better. Source: OpenING, section 4.2."""
 WINNERS: tuple[Winner, ...] = get_args(Winner)
 """From the best for the first answer to the best for the second."""
 
+EVEN = 0.5
+"""The score of a tie, and with it the win rate of answers against themselves: what an accepted
+model's own answers score."""
+
 FAILURE_KINDS: frozenset[str] = frozenset(get_args(FailureKind))
 
 

@@ -6,6 +6,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pytest_cepbench.cli.agreement_table import (
+    agreement_table,
+    confusion_table,
+    number,
+    percent,
+)
 from pytest_cepbench.cli.arena_rejudge import rejudge
 from pytest_cepbench.cli.output import (
     MISTAKE,
@@ -17,7 +23,7 @@ from pytest_cepbench.cli.output import (
 )
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
-from pytest_cepbench.metrics.arena import WINNERS, Share, TiePolicy
+from pytest_cepbench.metrics.arena import TiePolicy
 from pytest_cepbench.studies.arena import (
     JudgeComparison,
     Leaderboard,
@@ -30,12 +36,6 @@ _POLICIES: dict[TiePolicy, str] = {
     "without_ties": "no ties",
     "ties_as_zero": "ties 0",
     "ties_as_half": "ties 1/2",
-}
-
-_READINGS = {
-    "fdt": "ties forced",
-    "three_way": "ties one verdict",
-    "decided": "both decided",
 }
 
 
@@ -115,7 +115,7 @@ def _board_page(board: Leaderboard) -> Iterator[Section]:
             f"{standing.rating:+.0f}",
             f"{1.96 * standing.error:.0f}",
             f"{standing.battles:g}",
-            *(_percent(standing.win_rates[policy]) for policy in _POLICIES),
+            *(percent(standing.win_rates[policy]) for policy in _POLICIES),
         )
         for standing in board.standings
     )
@@ -129,7 +129,7 @@ def _board_page(board: Leaderboard) -> Iterator[Section]:
     if groups:
         head = ("group", *(standing.model for standing in board.standings))
         cells = tuple(
-            (group, *(_percent(standing.groups[group]) for standing in board.standings))
+            (group, *(percent(standing.groups[group]) for standing in board.standings))
             for group in groups
         )
         yield Section(f"{board.name}: win rate with ties as 1/2, in percent", (Table(head, cells),))
@@ -159,48 +159,18 @@ def _board_notes(board: Leaderboard) -> Iterator[str]:
 
 
 def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
-    head = ("ties", "all", "seen", "unseen", "harmonic mean", "kappa", "chance")
-    rows = tuple(
-        (
-            _READINGS[agreed.reading],
-            _share(agreed.overall),
-            _share(agreed.seen),
-            _share(agreed.unseen),
-            _percent(agreed.harmonic_mean),
-            "-" if agreed.kappa is None else f"{agreed.kappa:.3f}",
-            _percent(agreed.chance),
-        )
-        for agreed in comparison.agreements
-    )
-    alpha = "-" if comparison.alpha is None else f"{comparison.alpha:.3f}"
     unseen = ", ".join(comparison.unseen) or "none named (--unseen MODEL)"
     lines = (
         f"command: {command}",
         f"judged by {comparison.first} alone: {comparison.only_first}",
         f"judged by {comparison.second} alone: {comparison.only_second}",
-        f"Krippendorff's alpha over the four verdicts in order: {alpha}",
+        f"Krippendorff's alpha over the four verdicts in order: {number(comparison.alpha)}",
         f"unseen models: {unseen}",
         "chance: agreement of a judge that always gives the most frequent verdict of the first",
     )
-    shares = Table(head, rows)
-    counts = Table(
-        (f"{comparison.first} \\ {comparison.second}", *WINNERS),
-        tuple(
-            (winner, *map(str, row))
-            for winner, row in zip(WINNERS, comparison.confusion, strict=True)
-        ),
-    )
+    shares = agreement_table(comparison.agreements)
+    counts = confusion_table(comparison.first, comparison.second, comparison.confusion)
     title = (
         f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
     )
     return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _share(share: Share) -> str:
-    if share.value is None:
-        return "-"
-    return f"{100 * share.value:.2f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"

@@ -6,17 +6,17 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_cepbench.cli.agreement_table import (
+    agreement_table,
+    confusion_table,
+    number,
+    share,
+)
 from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
-from pytest_cepbench.metrics.arena import WINNERS, JudgeCard, OrderEffect, Share
+from pytest_cepbench.metrics.arena import JudgeCard, OrderEffect
 from pytest_cepbench.studies.judge_card import FEW_BATTLES, MeasuredJudge, measure_judge
-
-_READINGS = {
-    "fdt": "ties forced",
-    "three_way": "ties one verdict",
-    "decided": "both decided",
-}
 
 
 def run(arguments: Namespace) -> int:
@@ -56,14 +56,9 @@ def _page(measured: MeasuredJudge, command: str) -> Iterator[Section]:
     card = measured.card
     title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
     yield Section(title, (f"command: {command}", *_findings(measured), *_notes(measured)))
-    yield Section("agreement with people, in percent", (_agreements(card),))
+    yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
     yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
-    counts = Table(
-        (f"{measured.people} \\ {measured.judge}", *WINNERS),
-        tuple(
-            (winner, *map(str, row)) for winner, row in zip(WINNERS, card.confusion, strict=True)
-        ),
-    )
+    counts = confusion_table(measured.people, measured.judge, card.confusion)
     yield Section("verdicts", (counts,))
 
 
@@ -75,8 +70,8 @@ def _findings(measured: MeasuredJudge) -> Iterator[str]:
             f"of a true win rate of {measured.true_win_rate:.2f} it would show "
             f"{measured.shown_win_rate:.3f} (standard error {measured.shown_error:.3f})"
         )
-    yield f"it names the winner where people prefer the first answer: {_share(card.first_right)}"
-    yield f"where they prefer the second: {_share(card.second_right)}"
+    yield f"it names the winner where people prefer the first answer: {share(card.first_right)}"
+    yield f"where they prefer the second: {share(card.second_right)}"
     yield f"order effect: {_order(card.order)}; of people: {_order(card.people_order)}"
     if measured.both_orders_advised:
         yield "ask it in both orders: its order effect is large, or cannot be told"
@@ -85,19 +80,19 @@ def _findings(measured: MeasuredJudge) -> Iterator[str]:
     if card.both_orders is not None:
         both = card.both_orders
         yield (
-            f"both orders: the same model is preferred in {_share(both.consistent)} of "
+            f"both orders: the same model is preferred in {share(both.consistent)} of "
             f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
             f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
         )
     if card.stability is not None:
         yield (
-            f"asked again: the same of the four verdicts in {_share(card.stability.labels)}, the "
-            f"same side in {_share(card.stability.forced)}"
+            f"asked again: the same of the four verdicts in {share(card.stability.labels)}, the "
+            f"same side in {share(card.stability.forced)}"
         )
     yield (
-        f"Krippendorff's alpha: {_number(card.alpha)}; correlation of scores: "
-        f"{_number(card.score_correlation)}, within the battles of a model "
-        f"{_number(card.score_correlation_within)}"
+        f"Krippendorff's alpha: {number(card.alpha)}; correlation of scores: "
+        f"{number(card.score_correlation)}, within the battles of a model "
+        f"{number(card.score_correlation_within)}"
     )
 
 
@@ -112,23 +107,6 @@ def _notes(measured: MeasuredJudge) -> Iterator[str]:
     )
     seen = ", ".join(measured.seen) or "not said (--seen MODEL), so all count as seen"
     yield f"models known while the judge was made: {seen}"
-
-
-def _agreements(card: JudgeCard) -> Table:
-    head = ("ties", "all", "seen", "unseen", "harmonic mean", "kappa", "chance")
-    rows = tuple(
-        (
-            _READINGS[agreed.reading],
-            _share(agreed.overall),
-            _share(agreed.seen),
-            _share(agreed.unseen),
-            _percent(agreed.harmonic_mean),
-            _number(agreed.kappa),
-            _percent(agreed.chance),
-        )
-        for agreed in card.agreements
-    )
-    return Table(head, rows)
 
 
 def _biases(measured: MeasuredJudge) -> Iterator[str]:
@@ -158,17 +136,3 @@ def _order(effect: OrderEffect | None) -> str:
     if effect is None:
         return "cannot be told"
     return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _share(share: Share) -> str:
-    if share.value is None:
-        return "-"
-    return f"{100 * share.value:.2f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"

@@ -9,14 +9,13 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.outcome import EVEN, Winner
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
 from pytest_cepbench.datasets.sample import Dataset, SeedImage
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
-from pytest_cepbench.gate.measurement import EVEN
 from pytest_cepbench.report import AnswerShown, ChainShown, LinkShown, StepShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.answer_excerpts import AnswerExcerpt, ExcerptStep, OpponentName

@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
 from pytest_cepbench.files import parse_toml, read_text
-from pytest_cepbench.gate.measurement import DECIMALS, EVEN, CaseKey, Measurement, rounded
+from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement, rounded
 
 FORMAT = 2
 """Raised when a field changes its meaning; files of earlier formats are read as far as they go."""

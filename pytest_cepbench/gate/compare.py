@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
-    EVEN,
     Measurement,
     Scores,
     mean_of_scores,

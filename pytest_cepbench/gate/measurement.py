@@ -18,9 +18,6 @@ DECIMALS = 6
 _LARGEST = 1e12
 """No score of ours is larger, and sums of squares of larger ones lose their decimals."""
 
-EVEN = 0.5
-"""The win rate of answers against themselves: what an accepted model's own answers score."""
-
 Scores = Mapping[str, Mapping[str, float]]
 """Category -> sample id -> score."""
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pytest_cepbench.artifacts import Failure, digest_text
-from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.outcome import EVEN, Winner
 from pytest_cepbench.chains.answers.answer_plan import BattleRules, TieName
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.models.protocols import Battle
-
-EVEN = 0.5
 
 _CANDIDATE_FIRST: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
 

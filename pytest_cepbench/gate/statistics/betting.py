@@ -18,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.statistics.differences import Array
 
 Direction = Literal["above", "below"]
 """The side of m on which the mean is shown to lie."""
 
 Decision = Literal["held", "regressed", "inconclusive"]
-
-EVEN = 0.5
 
 LEAST_LOST = 50
 """Samples before a mean is said to lie below anything: what stops sooner overstates too much."""

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.chains.answers.battles import PairOutcome
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.gate.measurement import EVEN
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.answer_base import (

@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.artifacts.answer import STEP_END, split_steps
+from pytest_cepbench.artifacts.answer import STEP_END
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.chains.answers.answer_plan import parts_of
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import caption, parse_caption, parse_image, render
 from pytest_cepbench.datasets.shapes.arena import (
@@ -142,7 +143,12 @@ def test_the_writer_writes_what_the_interleaver_writes() -> None:
     seeds = [zlib.crc32(f" {sample.id}".encode()) for sample in SAMPLES]
     texts = writer.write([asked(sample) for sample in SAMPLES], "any prompt", seeds)
     for text, answer in zip(texts, answer_all(f"shapes:?{knobs}", SAMPLES), strict=True):
-        assert split_steps(cast("str", text)) == [step.text for step in answer if step.text]
+        assert _parts(cast("str", text)) == [step.text for step in answer if step.text]
+
+
+def _parts(text: str) -> list[str]:
+    """The texts of the steps, as a pipeline cuts them."""
+    return [part for part, _ in parts_of(text, StepLimit())[0]]
 
 
 def test_the_writer_s_captions_drawn_by_the_generator_are_right() -> None:
@@ -150,7 +156,7 @@ def test_the_writer_s_captions_drawn_by_the_generator_are_right() -> None:
     writer, generator = load("shapes:", "writer"), load("shapes:", "generator")
     texts = writer.write([asked(sample) for sample in SAMPLES], "", [0] * len(SAMPLES))
     for sample, text in zip(SAMPLES, texts, strict=True):
-        steps = split_steps(text)
+        steps = _parts(text)
         drawn = generator.generate(steps, range(len(steps)))
         answer = [AnswerStep(*step) for step in zip(steps, drawn, strict=True)]
         # Seeds differ from step to step, so that the style does: consistency alone can suffer.
