@@ -90,7 +90,7 @@ class AnswerRun(SuiteRun):
         """Whether a case needs verdicts, and on which accepted answers."""
         if not self.measures[case.key.metric].judged:
             return [["answers"]]
-        opponents = self._opponents_of(case)
+        opponents = self.opponents_of(case)
         sides = [opponents.accepted, opponents.anchor]
         answers = [None if side is None else dict(side.answers) for side in sides]
         return [["answers"], ["battles", digest_json(answers)]]
@@ -107,7 +107,7 @@ class AnswerRun(SuiteRun):
         """
         measure = self.measures[case.key.metric]
         model = self.model_record()["identity"]
-        measure.read(case, samples, self.data, self._opponents_of(case), model)
+        measure.read(case, samples, self.data, self.opponents_of(case), model)
 
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Answer all questions, before the judge is asked."""
@@ -149,7 +149,7 @@ class AnswerRun(SuiteRun):
                 opposing=excerpt_gold(own.sample, store),
                 outcome=self.data.known_outcome(own.sample, None),
             )
-        both = self._opponents_of(case)
+        both = self.opponents_of(case)
         opponents = both.anchor if anchor else both.accepted
         if opponents is None or sample_id not in opponents.answers:
             return excerpt
@@ -167,7 +167,7 @@ class AnswerRun(SuiteRun):
         measure = self.measures[case.key.metric]
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
-        measured = measure.measure(case, data, self._opponents_of(case), model)
+        measured = measure.measure(case, data, self.opponents_of(case), model)
         if not measure.judged or not self._judges_itself:
             return measured
         return replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
@@ -179,7 +179,7 @@ class AnswerRun(SuiteRun):
         prints = {self.runner(role).bound.fingerprint for role in tested}
         return self.runner(JUDGE).bound.fingerprint in prints
 
-    def _opponents_of(self, case: Case) -> CaseOpponents:
+    def opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers that a case's answers battle; none from a file that is unusable."""
         win_rate = self.measures[case.key.metric].win_rate
         if self._baselines is None or not win_rate:
