@@ -81,7 +81,11 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     """After `--snapshot-update` the answers of the worse model are those that are battled, and the
     anchor remembers what was lost.
     """
-    assert answered.run_here(REGRESSED, "--snapshot-update").ret == pytest.ExitCode.OK
+    accepted = answered.run_here(REGRESSED, "--snapshot-update")
+    assert accepted.ret == pytest.ExitCode.OK
+    accepted.stdout.fnmatch_lines(
+        ["changed arena/overall/win_rate: 15 of 20 answers replaced, the one before is its anchor"]
+    )
     result = answered.run_here(REGRESSED)
     result.stdout.fnmatch_lines(
         [
