@@ -95,7 +95,7 @@ def draw_pictures(lessons: Iterable[Lesson], rng: np.random.Generator) -> list[F
     return [_pictures_of(lesson, int(rng.integers(0, 2**63))) for lesson in lessons]
 
 
-def right_steps(lesson: Lesson, words: str) -> float:
+def right_steps(question: ArenaQuestion, words: str) -> float:
     """The share of an answer's steps whose caption is right, in [0, 1].
 
     Missing steps and those that are too many count as wrong. Where a choice is free, each that
@@ -106,7 +106,7 @@ def right_steps(lesson: Lesson, words: str) -> float:
         written.pop()
     if not written:
         return 0.0
-    right = solve(lesson.question).scenes_after(parse_caption(written[0]))
+    right = solve(question).scenes_after(parse_caption(written[0]))
     exact = [text == caption(scene) for text, scene in zip(written, right, strict=False)]
     return sum(exact) / max(len(written), len(right))
 

@@ -198,7 +198,7 @@ def quality(lessons: Sequence[Lesson], answers: Sequence[str]) -> dict[str, floa
     """Shares of right steps: of the categories that were taught, the one that was not, and each."""
     shares: dict[str, list[float]] = defaultdict(list)
     for lesson, words in zip(lessons, answers, strict=True):
-        shares[lesson.question.instruction.task].append(right_steps(lesson, words))
+        shares[lesson.question.instruction.task].append(right_steps(lesson.question, words))
     taught = fmean(share for task in TAUGHT for share in shares[task])
     each: dict[str, float] = {task: fmean(shares[task]) for task in TAUGHT}
     return {"steps": taught, "held_out": fmean(shares[HELD_OUT]), **each}

@@ -83,7 +83,7 @@ def test_a_lesson_is_a_question_with_a_right_answer() -> None:
     words = {*VOCABULARY, STEP_END}
     drawn = lessons(90)
     for lesson, pictures in zip(drawn, draw_pictures(drawn, np.random.default_rng(0)), strict=True):
-        assert right_steps(lesson, lesson.words) == 1.0
+        assert right_steps(lesson.question, lesson.words) == 1.0
         assert {*lesson.text.split(), *lesson.words.split()} <= words
         assert pictures.shape == (len(lesson.question.scenes), 3, 64, 64)
         assert pictures.dtype == np.float32
@@ -93,14 +93,14 @@ def test_steps_count_as_right_word_for_word() -> None:
     """Missing ones, surplus ones, and captions with any other word count as wrong."""
     (lesson,) = lessons(1, "move")
     first, second = (f"{caption(scene)} {STEP_END}" for scene in lesson.answer)
-    assert right_steps(lesson, f"{first} {second}") == 1.0
-    assert right_steps(lesson, f"{first} {caption(lesson.answer[1])}") == 1.0
-    assert right_steps(lesson, first) == 0.5
-    assert right_steps(lesson, f"{first} {first}") == 0.5
-    assert right_steps(lesson, f"{second} {first}") == 0.0
-    assert right_steps(lesson, f"{first} {second} {second}") == pytest.approx(2 / 3)
-    assert right_steps(lesson, f"a {first} {second}") == 0.5
-    assert right_steps(lesson, "") == 0.0
+    assert right_steps(lesson.question, f"{first} {second}") == 1.0
+    assert right_steps(lesson.question, f"{first} {caption(lesson.answer[1])}") == 1.0
+    assert right_steps(lesson.question, first) == 0.5
+    assert right_steps(lesson.question, f"{first} {first}") == 0.5
+    assert right_steps(lesson.question, f"{second} {first}") == 0.0
+    assert right_steps(lesson.question, f"{first} {second} {second}") == pytest.approx(2 / 3)
+    assert right_steps(lesson.question, f"a {first} {second}") == 0.5
+    assert right_steps(lesson.question, "") == 0.0
 
 
 def test_every_choice_that_meets_a_request_is_right() -> None:
@@ -112,6 +112,6 @@ def test_every_choice_that_meets_a_request_is_right() -> None:
     assert pairs
     for lesson, other in pairs:
         assert lesson.answer != other.answer
-        assert right_steps(lesson, other.words) == 1.0
+        assert right_steps(lesson.question, other.words) == 1.0
         mixed = f"{caption(lesson.answer[0])} {STEP_END} {caption(other.answer[1])} {STEP_END}"
-        assert right_steps(lesson, mixed) == 0.5
+        assert right_steps(lesson.question, mixed) == 0.5
