@@ -5,9 +5,9 @@ r"""Figures of the arena: samples needed, error rates of the stopping rules, tim
     OMP_NUM_THREADS=1 python -m benchmarks.arena --quick    # under half a minute of CPU
 
 Battles are simulated (judges that agree with people at .62 to .95, order effects of 0 to .9 logits,
-ties of 0 to 60 %), and go through the gate's own bounds, looks and bets; runs of `suites/arena` are
-whole pytest processes. A promise is broken where a rate exceeds it by more than 3 standard errors:
-it is named, and the exit code is 1.
+ties of 0 to 60 %), and go through the gate's own bounds, looks and bets; runs of
+`arena-instrument` are whole pytest processes. A promise is broken where a rate exceeds it by more
+than 3 standard errors: it is named, and the exit code is 1.
 """
 
 from __future__ import annotations

@@ -143,6 +143,18 @@ def test_a_pipeline_is_named_on_the_command_line(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_writer_alone_has_no_part_where_an_interleaver_answers(tmp_path: Path) -> None:
+    """A suite without a generator does not concern it, until one is named that draws its steps."""
+    own, writer = (
+        'interleaver = "shapes:"\n' + JUDGE,
+        "python:tests.suites.test_answer_suites:Talker",
+    )
+    with pytest.raises(SuiteNotApplicableError, match=r"no generator .* --generator=SPEC"):
+        _assign(tmp_path, own, model=writer)
+    drawn = _assign(tmp_path, own, model=writer, roles={"generator": "shapes:"})
+    assert (drawn.under_test, list(_specs(drawn))) == ("writer", ["writer", "generator", "judge"])
+
+
 def test_one_part_of_a_pipeline_is_under_test(tmp_path: Path) -> None:
     """`--cep-role` says which; the others are held fixed."""
     own = 'writer = "shapes:"\ngenerator = "shapes:"\n' + JUDGE
