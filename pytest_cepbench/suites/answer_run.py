@@ -78,15 +78,16 @@ class AnswerRun(SuiteRun):
         runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
         plan = self.suite.answer_plan
         assert plan is not None
-        if any(measure.judged for measure in self.measures.values()):
+        rules = self.suite.battle_rules
+        if rules.score == "soft" and any(m.judged for m in self.measures.values()):
             # Before a question is answered, which can take hours.
-            check_soft_scores(self.suite.battle_rules, self.runner(JUDGE).bound)
+            check_soft_scores(rules, self.runner(JUDGE).bound)
         recorded = self.assignments.replay
         assert not isinstance(recorded, Replay)  # these are refused as they are opened
         if recorded is not None:
             recorded.check((self.dataset.whole or self.dataset).samples)
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
-        return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
+        return AnswerData(self.dataset, plan, rules, models, self.runner)
 
     def battles(self, case: Case) -> bool:
         """True if the case is a win rate against the accepted answers."""

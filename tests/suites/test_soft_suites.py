@@ -85,6 +85,13 @@ def test_a_shy_judge_is_a_warning(tmp_path: Path, store: Store) -> None:
     """Its scores hardly leave one half, so the tolerance is much wider than it looks."""
     shy = _gated(tmp_path, store, _text("?confidence=0.2")).measure()
     assert any("soft scores show 0.09 of" in warning for warning in shy.warnings)
+    assert any("no drop beyond 0.045 can show" in warning for warning in shy.warnings)
+
+
+def test_a_judge_that_is_never_sure_is_an_error(tmp_path: Path, store: Store) -> None:
+    """A model that lost every battle would pass otherwise."""
+    with pytest.raises(MeasurementError, match=r"show 0.01 of .*hardly ever sure"):
+        _gated(tmp_path, store, _text("?confidence=0.02")).measure()
 
 
 def test_the_kind_of_score_is_part_of_what_is_compared(tmp_path: Path, store: Store) -> None:

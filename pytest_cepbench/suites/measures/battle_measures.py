@@ -232,6 +232,9 @@ _ENOUGH_VERDICTS = 20
 _EVEN_ENOUGH = 0.01
 """Soft scores that are all as near to one half say nothing."""
 
+_HARDLY_ANY = 0.04
+"""Below it not even a model that loses every battle drops by more than 0.02: an error."""
+
 _MUCH_SHRUNK = 0.5
 """From here down a drop of win rate is less than half as large in soft scores: reports warn."""
 
@@ -249,7 +252,7 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
 
     Raises MeasurementError where its verdicts follow the order of the answers alone: every score
     would be one half then, whatever the answers are. Soft scores still differ where its
-    probabilities do.
+    probabilities do; where they hardly do, it is raised too.
     """
     fought = [outcome for outcome in outcomes if outcome.verdicts]
     if not fought:
@@ -281,8 +284,11 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
     if shown is not None:
         remark = (
             f"soft scores show {shown:.2f} of the differences that the verdicts show: a tolerance "
-            "on them is wider by as much"
+            f"on them is wider by as much, and no drop beyond {max(0.0, shown) * EVEN:.3f} can show"
         )
+        if shown < _HARDLY_ANY:
+            msg = f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
+            raise MeasurementError(msg)
         (warnings if shown < _MUCH_SHRUNK else notes).append(remark)
     return _JudgeRemarks(tuple(notes), tuple(warnings))
 
