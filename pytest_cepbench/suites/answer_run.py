@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
+from pytest_cepbench.chains.answers.battles import check_soft_scores
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
@@ -70,16 +71,23 @@ class AnswerRun(SuiteRun):
 
     @cached_property
     def data(self) -> AnswerData:
-        """The answers; models are bound when the first case needs them."""
+        """The answers; models are bound when the first case needs them.
+
+        Raises SpecError as `check_soft_scores`.
+        """
         runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
         plan = self.suite.answer_plan
         assert plan is not None
+        rules = self.suite.battle_rules
+        if rules.score == "soft" and any(m.judged for m in self.measures.values()):
+            # Before a question is answered, which can take hours.
+            check_soft_scores(rules, self.runner(JUDGE).bound)
         recorded = self.assignments.replay
         assert not isinstance(recorded, Replay)  # these are refused as they are opened
         if recorded is not None:
             recorded.check((self.dataset.whole or self.dataset).samples)
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
-        return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
+        return AnswerData(self.dataset, plan, rules, models, self.runner)
 
     def battles(self, case: Case) -> bool:
         """True if the case is a win rate against the accepted answers."""

@@ -252,7 +252,7 @@ def test_what_cannot_judge_is_refused_at_binding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("prompt=gpt", "Known: criteria, opening-gpt"),
+        ("prompt=gpt", "Known: criteria, letters, opening-gpt"),
         ("max_pixels=0", "at least 1"),
         ("temperature=1", "unknown"),
     ],
