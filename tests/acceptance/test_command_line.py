@@ -91,7 +91,7 @@ def test_unchanged_checkpoint_holds_without_one_model_call(
     assert_none_lost(report["cases"])
     assert sum(case["effort"]["inputs"] for case in report["cases"]) == 0
     assert sum(case["effort"]["loads"] for case in report["cases"]) == 0
-    assert "model under test, describer:" in output
+    assert "model under test: " in output
 
 
 def test_other_checkpoint_is_gated_against_the_accepted_one(

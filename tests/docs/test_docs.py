@@ -117,7 +117,7 @@ _FOREIGN_OPTIONS = {
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf",
-    "--no-summary",
+    "--no-summary", "--hypothesis-profile",
     "--group", "--strict",  # of pip and mypy
     "--continue-on-collection-errors", "--forked", "--timeout-method",
     "--gate", "--from", "--device", "--help", "--seed",

@@ -151,7 +151,7 @@ def test_the_header_says_what_is_gated_against_what(
     result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only", "-v")
     result.stdout.fnmatch_lines(
         [
-            "cepbench: model under test, describer: shapes:?miss=0.1 (*miss=0.1)",
+            "cepbench: model under test: shapes:?miss=0.1 (*miss=0.1)",
             "cepbench: generator: shapes:?move=0.1 (*move=0.1)",
             "cepbench: it could also play encoder or detector: choose with --cep-role",
             "cepbench: baselines baselines, store .cepbench/store",
@@ -166,7 +166,7 @@ def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch)
     result = accepted.run_here("--model=shapes:?miss=0.25&swap=0.125&move=0.5", "-k", "color")
     assert [line for line in result.outlines if line.startswith("cepbench: ")] == [
         (
-            "cepbench: model under test, describer: shapes:?... "
+            "cepbench: model under test: shapes:?... "
             "(the shapes world's own describer c0ff9ee56746fbc7)"
         ),
         "cepbench: baselines baselines, store .cepbench/store",

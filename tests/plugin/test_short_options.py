@@ -33,7 +33,7 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
     result.stdout.fnmatch_lines(
         [
             "OWNER SEES their-value",
-            "cepbench: model under test, describer: shapes:?miss=0.3 *",
+            "cepbench: model under test: shapes:?miss=0.3 *",
             "cepbench: --model belongs to another plugin here, use --cep-model",
             "NO-BASELINE *toy crowded *",
         ]
@@ -85,7 +85,7 @@ def test_short_and_long_names_are_the_same_option(accepted: Project) -> None:
     """Each short name sets what its long one sets; the last one given counts."""
     result = accepted.run("-k", "color", "--cep-model=shapes:?miss=1", "--model=shapes:")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["cepbench: model under test, describer: shapes: *"])
+    result.stdout.fnmatch_lines(["cepbench: model under test: shapes: *"])
 
 
 def test_help_lists_options_in_groups(project: Project) -> None:

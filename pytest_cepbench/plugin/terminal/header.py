@@ -76,6 +76,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.registry import SCHEMES, detect
+    from pytest_cepbench.suites.model_options import possible_roles
     from pytest_cepbench.suites.roles import ANSWERS_ONLY
 
     choices = evaluator.suites.choices
@@ -93,6 +94,9 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
         if name in gated_roles:
             full, short = _identities(bound)
             label = f"model under test, {name if bound is None else bound.role}: "
+            others = possible_roles(choices, name)[1:] if len(gated_roles) == 1 else ()
+            if any(other.role in ANSWERS_ONLY for other in others):
+                label = "model under test: "  # each suite's line says what it plays there
             yield HeaderLine(f"{label}{spec}{full}", f"{label}{short_name(spec)}{short}")
         else:
             yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")

@@ -99,5 +99,5 @@ def test_a_run_that_asks_no_model_starts_no_cluster(toy: Project, asking: str) -
     """A plan or a list of cases needs no cluster, whatever the address."""
     result = toy.run_here(RAY, "--cep-ray-address=localhost:1", asking, "--model=shapes:?miss=0")
     assert result.ret == pytest.ExitCode.OK
-    assert "model under test, describer: shapes:?miss=0" in result.stdout.str()
+    assert "model under test: shapes:?miss=0" in result.stdout.str()
     assert "Ray cluster" not in result.stdout.str()
