@@ -115,6 +115,7 @@ class WinRateMeasure:
                 outcomes,
                 notes=remarks.notes,
                 warnings=remarks.warnings,
+                verdicts=remarks.verdicts,
             )
         fought, obstacles = _fight(samples, data, opponents.accepted, model, "baseline")
         since, more = _fight(samples, data, opponents.anchor, model, "anchor")
@@ -130,6 +131,7 @@ class WinRateMeasure:
             obstacles=(*obstacles, *more),
             notes=remarks.notes,
             warnings=remarks.warnings,
+            verdicts=remarks.verdicts,
         )
 
 
@@ -230,10 +232,14 @@ _ENOUGH_VERDICTS = 20
 
 @dataclass(frozen=True)
 class _JudgeRemarks:
-    """What is to be said of the judge of some battles, a sentence each."""
+    """What is to be said of the judge of some battles, a sentence each.
+
+    verdicts: how many it gave.
+    """
 
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    verdicts: int = 0
 
 
 def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
@@ -248,7 +254,7 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
     verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
     given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
     failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
-    notes, warnings = [_NOT_MEASURED], []
+    notes, warnings = [], []
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
         notes.append(
@@ -266,9 +272,4 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
             warnings.append(f"{said}: the judge has a strong order effect")
         if len(given) >= _ENOUGH_VERDICTS and all(w in ("Tie(A)", "Tie(B)") for w in given):
             warnings.append(f"all {len(given)} verdicts are ties: this judge saw no difference")
-    return _JudgeRemarks(tuple(notes), tuple(warnings))
-
-
-_NOT_MEASURED = (
-    "how well this judge agrees with people is not known here: `cepbench judge-card` measures it"
-)
+    return _JudgeRemarks(tuple(notes), tuple(warnings), len(given))
