@@ -100,6 +100,7 @@ def panel(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setattr(Longer, "shown", 0)
     monkeypatch.setattr(Interrupted, "stopped", False)
     put_questions(home.path / "questions", [question(uid) for uid in UIDS])
+    put_questions(home.path / "others", [question("0101099")])
     for place, uid in enumerate(UIDS):
         for name, words in (("Wordy", 30 + place), ("terse", 3 + place % 4)):
             folder = home.path / f"{name}_output"
@@ -322,6 +323,10 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
         ([*ON, "--repeat=often"], "--repeat 'often': a number of at least 1 is expected"),
         ([*ON, "--repeat=1", "--repeat=2"], "--repeat is given several times"),
         ([], "--judge needs --on FILE"),
+        (
+            ["--on=people.json", "--data=opening=others", "--partial", *ON[2:]],
+            "24 of 24 battles cannot be shown to a judge, 24 whose question is not there whole",
+        ),
         (["--on=none.json", "--data=opening=questions"], "file 'none.json' cannot be read"),
         (["people.json", *ON], "drop the file 'people.json'"),
         ([*ON, "--people=people.json"], "drop --people"),

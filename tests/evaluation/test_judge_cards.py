@@ -11,6 +11,7 @@ import pytest
 
 from pytest_cepbench.cli import main
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.writers import properties_of
 from tests.evaluation.arena_project import ArenaProject
 
 JUDGE = "shapes:?flip=0.1"
@@ -43,7 +44,7 @@ def win_rate(project: ArenaProject, **options: str) -> CaseResult:
 
 
 def test_every_report_shows_the_card(project: ArenaProject) -> None:
-    """A line with agreement, order effect, number and date: terminal, JSON, HTML, Markdown."""
+    """Agreement, order effect, number and date: terminal, JSON, JUnit, HTML and Markdown."""
     result = project.gate(model=WORSE, judge=JUDGE, report=str(project.path / "r.json"))
     case = result["small-arena/overall/win_rate"]
 
@@ -56,6 +57,7 @@ def test_every_report_shows_the_card(project: ArenaProject) -> None:
     document = json.loads((project.path / "r.json").read_text("utf-8"))
     assert [c["judge"] for c in document["cases"] if c["metric"] == "win_rate"] == [case.judge]
     assert all(not c["judge"] for c in document["cases"] if c["metric"] != "win_rate")
+    assert ("cepbench_judge", case.judge) in properties_of(case)
     for suffix in (".html", ".md"):
         assert "judge of small-arena" in (project.path / f"r{suffix}").read_text("utf-8")
 

@@ -49,8 +49,8 @@ class SizeEffect:
 
     measure: one of `MEASURES`.
     spread: standard deviation of (first - second) / (first + second) over the battles, in [0, 1].
-    judge, people: None where verdicts cannot tell it from the levels of the models or from the
-        measures before it, and where no two answers differ.
+    judge, people: None where it is the levels of the models or a measure before it in other
+        words, where no two answers differ, and where the verdicts tell nothing of the models.
     """
 
     measure: str

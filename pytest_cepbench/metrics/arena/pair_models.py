@@ -35,6 +35,10 @@ _FLAT = 100.0
 battles that tell it give some 5; where it is without limit, the fit ends in the thousands or
 beyond."""
 
+_PRIOR = 5.0
+"""Standard deviation, in logits, of the normal prior on levels and effects where there are
+covariates: a judge that follows one of them alone has a large coefficient, not an endless one."""
+
 _OPEN = (
     "the order of the answers cannot be told from the level of the models: show the same models in "
     "the other order too"
@@ -111,7 +115,8 @@ def fit_ratings(
 
     order_effect: False holds delta at 0, for verdicts that were asked in both orders.
     covariates: (n, K) what else x depends on, each changing its sign where the answers trade
-    places, in units that make a coefficient of some logits a large one.
+    places, in units that make a coefficient of some logits a large one. With them the fit is the
+    most probable one under a wide prior.
     Raises ValueError where some models never met the others, directly or through further ones,
     where the judge leaned to the same side in every battle, which says nothing of the models, and
     where the battles leave open whether the order of the answers, a covariate or the models made a
@@ -204,8 +209,10 @@ class _Problem:
         columns = [signs @ self.contrasts]
         if order_effect:
             columns.append(np.ones((len(table), 1)))
+        self.precision = 0.0
         if covariates is not None:
             columns.append(covariates)
+            self.precision = _PRIOR**-2
         self.design = np.hstack(columns)
         if len(columns) > 1 and np.linalg.matrix_rank(self.design) < self.design.shape[1]:
             raise ValueError(_OPEN)
@@ -227,7 +234,7 @@ class _Problem:
         if self.regularized:
             terms, _ = self._ridge(parameters)
             value -= float(_RIDGE / 4 * terms.value.sum())
-        return value
+        return value + self.precision / 2 * float(parameters[:-1] @ parameters[:-1])
 
     def scores(self, parameters: FloatArray) -> FloatArray:
         """(n, P) gradient of each verdict's log-likelihood."""
@@ -243,6 +250,7 @@ class _Problem:
             terms, design = self._ridge(parameters)
             gradient[:-1] -= _RIDGE / 4 * design.T @ terms.x
             gradient[-1] -= _RIDGE / 4 * terms.s.sum()
+        gradient[:-1] += self.precision * parameters[:-1]
         return gradient
 
     def hessian(self, parameters: FloatArray) -> FloatArray:
@@ -251,6 +259,7 @@ class _Problem:
         if self.regularized:
             terms, design = self._ridge(parameters)
             hessian += _second(terms, design, np.full(len(design), _RIDGE / 4))
+        hessian[:-1, :-1] += self.precision * np.eye(self.size - 1)
         return hessian
 
     def _ridge(self, parameters: FloatArray) -> tuple[_Terms, FloatArray]:

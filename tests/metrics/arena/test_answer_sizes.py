@@ -154,6 +154,29 @@ def test_what_cannot_be_told_is_none() -> None:
     assert logits(size_effects(pair, pair, of_model)) == [None, None, None]
 
 
+def test_a_judge_that_counts_words_has_a_large_coefficient() -> None:
+    """No number is the likeliest for it; the prior keeps it finite, so that it is shown."""
+    rng = np.random.default_rng(6)
+    people = simulate(LEVELS, 600, rng)
+    sizes = draw_sizes(people, rng)
+    judge = [
+        JudgedBattle(
+            b.question,
+            b.first,
+            b.second,
+            "A" if sizes[b.question, b.first].words > sizes[b.question, b.second].words else "B",
+        )
+        for b in people
+    ]
+    words, images, steps = size_effects(judge, people, sizes).effects
+
+    assert words.judge is not None
+    assert 5 < words.judge.logit < 50
+    for effect in (images, steps):
+        assert effect.judge is not None
+        assert abs(effect.judge.logit) < 1
+
+
 def test_only_answers_at_hand_count() -> None:
     """A battle counts where both answers are known; where none is, nothing is told."""
     rng = np.random.default_rng(5)
