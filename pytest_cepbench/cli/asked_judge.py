@@ -24,7 +24,12 @@ from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.judge_card import AskedJudge, MeasuredJudge, measure_asked
+from pytest_cepbench.studies.judge_card import (
+    AskedJudge,
+    MeasuredJudge,
+    measure_asked,
+    require_models,
+)
 from pytest_cepbench.studies.judge_panels import BattlePanel, choose_battles, opening_panel
 from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL, shapes_panel
 from pytest_cepbench.studies.verdict_collection import (
@@ -133,6 +138,7 @@ def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepa
     else:
         panel = _people_panel(arguments, request, pool.store, names)
     seen, family = ([*map(names, models)] for models in (arguments.seen, arguments.family))
+    require_models([*seen, *family], panel.people)  # now, not after thousands of calls
     return _Prepared(request, judge, panel, seen, family)
 
 

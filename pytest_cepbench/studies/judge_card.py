@@ -120,11 +120,7 @@ def measure_judge(
     if asked is None:
         _refuse_same(names, judge, people)
     _check(names, judge, people, known)
-    if absent := sorted({*seen, *family} - known):
-        msg = (
-            f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
-        )
-        raise DatasetError(msg)
+    _require_models({*seen, *family}, known)
     unseen = known - set(seen) if seen else set()
     card = judge_card(
         judge, people, unseen=unseen, repeats=repeats, sizes=sizes, family=set(family)
@@ -185,6 +181,19 @@ def measure_asked(
         sizes=panel.sizes,
         asked=replace(asked, left_out=left_out),
     )
+
+
+def require_models(named: Collection[str], battles: Iterable[JudgedBattle]) -> None:
+    """Raise DatasetError for a named model that has no battle."""
+    _require_models(named, _models(battles))
+
+
+def _require_models(named: Collection[str], known: Collection[str]) -> None:
+    if absent := sorted(set(named) - set(known)):
+        msg = (
+            f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
+        )
+        raise DatasetError(msg)
 
 
 def _refuse_same(

@@ -334,11 +334,12 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
     ],
 )
 def test_refused(panel: Home, argv: list[str], message: str) -> None:
-    """One line, exit code 2 or 1, no card."""
+    """One line and exit code 2, before the judge is asked; no card."""
     ended = panel.command("judge-card", f"--judge={LONGER}", *argv)
 
-    assert (ended.code in (1, 2), ended.out, ended.err.count("cepbench:")) == (True, "", 1)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
+    assert Longer.shown == 0
     assert not (panel.path / "baselines").exists()
     assert not (panel.path / ".cepbench/judge-cards").exists()
 

@@ -82,6 +82,13 @@ def test_without_a_card_reports_say_so(tmp_path: Path) -> None:
     assert "judge of" not in str(held)
 
 
+def test_battles_against_reference_answers_name_the_judge(tmp_path: Path) -> None:
+    """They are judged too."""
+    gold = ArenaProject.make(tmp_path / "gold", against="gold")
+
+    assert UNKNOWN in win_rate(gold).judge
+
+
 def test_a_card_of_a_coin_is_a_warning(tmp_path: Path) -> None:
     """A judge that sees nothing decides nothing, whatever the win rate is."""
     coin = "shapes:?flip=0.6"
