@@ -541,7 +541,7 @@ _COMMANDS = (
     Command(
         "judge-card",
         "measure a judge on battles that people judged: agreement, order effect, bias",
-        _UNWRITTEN,
+        _EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
         _JUDGE_CARD,
     ),
     Command(

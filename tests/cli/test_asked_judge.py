@@ -373,3 +373,28 @@ def test_folders_without_battles_are_said(panel: Home) -> None:
 
     assert ended.code == 0
     assert "Other_output is not used: no battle has the model 'Other'" in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.models
+def test_a_local_checkpoint_has_a_card_for_each_prompt(home: Home) -> None:
+    """Its weights, its prompt and its precision are what a card is of."""
+    pytest.importorskip("torch", reason="local judges need the [models] extra")
+    pytest.importorskip("transformers", reason="local judges need the [models] extra")
+    from tests.tiny.common import JUDGE_WORDS
+    from tests.tiny.describers import build_qwen2_vl
+
+    build_qwen2_vl(home.path / "tiny", words=JUDGE_WORDS)
+    for prompt in ("criteria", "opening-intjudge"):
+        spec = f"tiny?device=cpu&dtype=float32&max_pixels=4096&prompt={prompt}"
+        ended = home.command("judge-card", f"--judge={spec}", "--on=shapes-arena", "--limit=12")
+        assert ended.code == 0, ended.err
+    cards = [
+        json.loads(path.read_text("utf-8"))["card"]["asked"]["judge"]
+        for path in (home.path / "baselines/judges").iterdir()
+    ]
+
+    assert len(cards) == 2
+    assert len({card["fingerprint"] for card in cards}) == 1
+    assert all("float32" in card["step"] for card in cards)
+    assert {"opening-intjudge" in card["identity"] for card in cards} == {True, False}
