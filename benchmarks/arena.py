@@ -5,9 +5,9 @@ r"""Figures of the arena: samples needed, error rates of the stopping rules, tim
     OMP_NUM_THREADS=1 python -m benchmarks.arena --quick    # under half a minute of CPU
 
 Battles are simulated (judges that agree with people at .62 to .95, order effects of 0 to .9 logits,
-ties of 0 to 60 %), and go through the gate's own bounds, looks and bets; runs of `suites/arena` are
-whole pytest processes. A promise is broken where a rate exceeds it by more than 3 standard errors:
-it is named, and the exit code is 1.
+ties of 0 to 60 %), and go through the gate's own bounds, looks and bets; runs of
+`arena-instrument` are whole pytest processes. A promise is broken where a rate exceeds it by more
+than 3 standard errors: it is named, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -18,25 +18,32 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arena_figures.power import needed
+from benchmarks.arena_figures.power import needed, soft_needed
 from benchmarks.arena_figures.rates import QUICK_RATES, RateSettings, rates
 from benchmarks.arena_figures.runs import arena_runs, leaderboard_seconds
+from benchmarks.arena_figures.soft_worlds import soft_worlds
 from benchmarks.arena_figures.tables import (
     fill_page,
     leaderboard_line,
     needed_table,
     rates_by_design,
     rates_by_judge,
+    rates_by_score,
     runs_table,
+    soft_table,
 )
 from benchmarks.arena_figures.worlds import worlds
+from benchmarks.error_rates.figures import Figure
 from benchmarks.whole_runs import machine
 
-PARTS = ("runs", "power", "rates")
+_DROP = 0.1
+"""Of people's win rate: either score's tolerance is what it shows of it."""
+
+PARTS = ("runs", "power", "rates", "soft")
 
 
 def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[str, object], bool]:
@@ -69,10 +76,40 @@ def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[
         tables["promises"] = f"{promised} promises measured, {len(broken)} broken\n"
         figures["settings"] = asdict(settings)
         figures["rates"] = [asdict(figure) for figure in measured]
-        for figure in broken:
-            print(f"broken: {figure}", file=sys.stderr)
+        _tell_broken(broken)
         kept &= not broken
+    if "soft" in parts:
+        kept &= _measure_soft(tables, figures, quick=quick)
     return tables, figures, kept
+
+
+def _tell_broken(broken: Sequence[Figure]) -> None:
+    for figure in broken:
+        print(f"broken: {figure}", file=sys.stderr)
+
+
+def _measure_soft(tables: dict[str, str], figures: dict[str, object], *, quick: bool) -> bool:
+    """Soft scores beside verdicts. Returns whether all promises are kept."""
+    accuracies, effects = ((0.82,), (0.9,)) if quick else ((0.62, 0.82, 0.95), (0.0, 0.9))
+    confidences = (0.3,) if quick else (0.3, 1.0, 3.0)
+    judges = soft_worlds(accuracies, effects, confidences)
+    samples = list(soft_needed(judges, _DROP, 40 if quick else 200))
+    settings = QUICK_RATES if quick else RateSettings(runs=1000, bounded_runs=200)
+    extremes = soft_worlds(*(sorted({v[0], v[-1]}) for v in (accuracies, effects, confidences)))
+    measured = [
+        figure
+        for world in extremes
+        for figure in rates(world, replace(settings, tolerance=_DROP * world.sees))
+    ]
+    broken = [figure for figure in measured if figure.broken]
+    promised = sum(figure.promise is not None for figure in measured)
+    tables["soft samples"] = soft_table(samples)
+    tables["soft rates"] = rates_by_score(measured)
+    tables["soft promises"] = f"{promised} promises measured, {len(broken)} broken\n"
+    figures["soft_needed"] = [asdict(row) for row in samples]
+    figures["soft_rates"] = [asdict(figure) for figure in measured]
+    _tell_broken(broken)
+    return not broken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -167,6 +167,10 @@ class PointerError(CepError):
     """A response that points to the image instead of holding it."""
 
 
+class NoLogprobsError(CepError):
+    """A response without the probabilities of tokens that were asked for."""
+
+
 class RedirectError(CepError):
     """A server redirects; the message says where to, as far as it may be shown."""
 

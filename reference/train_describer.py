@@ -20,20 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gating import Gate
+from llava import WIDTH, build_model, build_processor
 from training import Log, Optimizer, arguments, half_precision, save_half, settle
-from transformers import (
-    CLIPImageProcessorPil,
-    CLIPVisionConfig,
-    GenerationConfig,
-    LlamaConfig,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    LlavaProcessor,
-)
-from vocabulary import CHAT_TEMPLATE, IMAGE, word_tokenizer
+from transformers import LlavaForConditionalGeneration
+from vocabulary import DESCRIBER_WORDS, IMAGE, word_tokenizer
 from world import (
     KINDS,
-    PATCH,
     PATCHES,
     PROMPT,
     FloatArray,
@@ -45,12 +37,11 @@ from world import (
 )
 
 from pytest_cepbench.datasets.shapes import Scene, parse_caption
-from pytest_cepbench.datasets.shapes.render import SIDE
 
 STEPS, BATCH = 2000, 64
 SAVED = (100, 200, 300, 400, 500, 600, 800, 1000, 1200, 1600)
 
-WIDTH = 128
+_LENGTH, _NEW_TOKENS = 256, 32  # positions of the Llama, and the most that it writes
 _PEAK, _DECAY = 1.2e-3, 0.02
 _HELP = 0.3  # weight of the helper's loss
 _NOISE = 0.02
@@ -91,76 +82,14 @@ class PatchHelper(torch.nn.Module):
         return torch.stack(losses).sum()
 
 
-def build_model(vocabulary: int, image_token: int) -> LlavaForConditionalGeneration:
-    """A new LLaVA: a CLIP tower of four layers over 64 patches, and a Llama of three."""
-    vision = CLIPVisionConfig(
-        image_size=SIDE,
-        patch_size=PATCH,
-        hidden_size=WIDTH,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        intermediate_size=4 * WIDTH,
-        hidden_act="gelu",
-        projection_dim=WIDTH,
-    )
-    text = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=WIDTH,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        intermediate_size=3 * WIDTH,
-        max_position_embeddings=256,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-        tie_word_embeddings=True,
-    )
-    model = LlavaForConditionalGeneration(
-        LlavaConfig(
-            vision_config=vision,
-            text_config=text,
-            image_token_id=image_token,
-            image_seq_length=PATCHES,
-            vision_feature_layer=-1,
-            vision_feature_select_strategy="default",
-            tie_word_embeddings=True,
-        )
-    )
-    model.generation_config = GenerationConfig(
-        bos_token_id=1, eos_token_id=2, pad_token_id=0, max_new_tokens=32, do_sample=False
-    )
-    return model
-
-
-def build_processor() -> LlavaProcessor:
-    """Pictures to 64 x 64 pixels in [-1, 1], chats to tokens."""
-    # Pillow's own resizing: torchvision's differs from it by one level, and is not always there.
-    images = CLIPImageProcessorPil(
-        size={"shortest_edge": SIDE},
-        crop_size={"height": SIDE, "width": SIDE},
-        image_mean=[0.5] * 3,
-        image_std=[0.5] * 3,
-    )
-    return LlavaProcessor(
-        image_processor=images,
-        tokenizer=word_tokenizer(),
-        patch_size=PATCH,
-        vision_feature_select_strategy="default",
-        chat_template=CHAT_TEMPLATE,
-        num_additional_image_tokens=1,
-    )
-
-
 class Trainer:
     """The model with what is needed to teach it and to ask it."""
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.processor = build_processor()
-        tokenizer = self.processor.tokenizer
-        image_token = tokenizer.convert_tokens_to_ids(IMAGE)
-        self.model = build_model(len(tokenizer), image_token).to(device)
+        tokenizer = word_tokenizer(DESCRIBER_WORDS, _LENGTH)
+        self.processor = build_processor(tokenizer)
+        self.model = build_model(tokenizer, new_tokens=_NEW_TOKENS).to(device)
         self.helper = PatchHelper(WIDTH).to(device)
         self._end = tokenizer.eos_token_id
         self._prompt = self._prompt_ids()

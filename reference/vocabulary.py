@@ -12,6 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import CLIPTokenizer, PreTrainedTokenizerFast
 from world import PROMPT
 
+from pytest_cepbench.artifacts.answer import STEP_END
+from pytest_cepbench.datasets.shapes.arena import VOCABULARY
 from pytest_cepbench.datasets.shapes.scene import COLORS, COLUMNS, ROWS, SHAPES, SIZES
 
 NUMBERS = ("one", "two", "three", "four")
@@ -36,11 +38,17 @@ CLIP_LENGTH = 32
 """Tokens of a text for the CLIP and for the generator; the longest caption has 28."""
 
 
-def word_tokenizer() -> PreTrainedTokenizerFast:
-    """One token for each word of captions and prompt: the describer's."""
-    prompt_words = ("user", "assistant", *PROMPT.split())
-    words = dict.fromkeys((PAD, BEGIN, END, UNKNOWN, *CAPTION_WORDS, *prompt_words))
-    vocabulary = {word: number for number, word in enumerate(words)}
+DESCRIBER_WORDS = (*CAPTION_WORDS, "user", "assistant", *PROMPT.split())
+"""Every word that the describer reads or says."""
+
+PLANNER_WORDS = (*VOCABULARY, STEP_END, "user", "assistant")
+"""Every word that the planner reads or says."""
+
+
+def word_tokenizer(words: Sequence[str], length: int) -> PreTrainedTokenizerFast:
+    """One token for each of the words, and special ones; for texts of so many tokens."""
+    known = dict.fromkeys((PAD, BEGIN, END, UNKNOWN, *words))
+    vocabulary = {word: number for number, word in enumerate(known)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
@@ -50,7 +58,7 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
         eos_token=END,
         unk_token=UNKNOWN,
         padding_side="left",
-        model_max_length=256,
+        model_max_length=length,
         extra_special_tokens={"image_token": IMAGE},
     )
 

@@ -15,8 +15,10 @@ try:
 except ModuleNotFoundError:
     pass  # `pytest --help` in a clone that was installed without what the tests need
 else:
-    settings.register_profile("untimed", deadline=None)  # a busy machine is no bug
-    settings.load_profile("untimed")
+    # Without deadlines: a busy machine is no bug.
+    settings.register_profile("short", deadline=None, max_examples=40)
+    settings.register_profile("thorough", deadline=None, max_examples=400)
+    settings.load_profile("short")
 
 # Where this is set, each of some hundred pytest processes would compile the package and pytest's
 # plugins for itself: a third of their time. `__pycache__` is ignored by git.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.arena_figures.worlds import Array, JudgeWorld
+from benchmarks.arena_figures.worlds import Array, BattleWorld
 from benchmarks.error_rates.figures import Cell, Figure
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import verdict_of
@@ -46,7 +46,7 @@ class RateSettings:
 QUICK_RATES = RateSettings(samples=300, runs=400, bounded_runs=40)
 
 
-def rates(world: JudgeWorld, settings: RateSettings) -> Iterator[Figure]:
+def rates(world: BattleWorld, settings: RateSettings) -> Iterator[Figure]:
     """False failures of equal models, false passes at the tolerance, decisions and samples.
 
     Equal models are drawn with a drop and then exchanged at random. The tolerance is the drop that

@@ -1,4 +1,4 @@
-"""Whole runs of the suite `arena` in pytest processes of their own, and a leaderboard."""
+"""Whole runs of `arena-instrument` in pytest processes of their own, and a leaderboard."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def arena_runs(folder: Path, per_category: int, repeats: int) -> ArenaRuns:
     (suite / "instrument.toml").write_text(sized, encoding="utf-8")
     (project / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     # A tolerance that neither model exceeds: what is timed are runs that pass.
-    plain = ("arena", "--cep-baselines=baselines", "--cep-tolerance=0.45")
+    plain = ("arena/test_arena_instrument.py", "--cep-baselines=baselines", "--cep-tolerance=0.45")
     run_pytest(project, *plain, f"--model={_ACCEPTED}", "--snapshot-update")
     accepted = project / "accepted"
     (project / ".cepbench").rename(accepted)

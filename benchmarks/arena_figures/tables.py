@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.arena_figures.power import Needed
+from benchmarks.arena_figures.power import Needed, SoftNeeded
 from benchmarks.arena_figures.rates import RULES
 from benchmarks.arena_figures.runs import ArenaRuns
+from benchmarks.arena_figures.soft_worlds import SCORES
 from benchmarks.arena_figures.worlds import DESIGNS
 from benchmarks.error_rates.figures import Figure
 
@@ -48,6 +49,38 @@ def rates_by_judge(figures: Sequence[Figure]) -> str:
     names = dict.fromkeys(figure.world.split(", order effect")[0] for figure in figures)
     accuracies = dict.fromkeys(name.partition(", ")[2] for name in names)
     return _rates(figures, [(name.split()[-1], f"{name},") for name in accuracies], "accuracy")
+
+
+def rates_by_score(figures: Sequence[Figure]) -> str:
+    """A row for each design, kind of score and rule."""
+    kinds = [(design, score) for design in DESIGNS for score in SCORES]
+    groups = [(f"{design}, {score}", f"{design}, {score} scores,") for design, score in kinds]
+    return _rates(figures, groups, "orders, scores")
+
+
+def soft_table(rows: Sequence[SoftNeeded]) -> str:
+    """A row for each judge; what is shown and needed is that of both orders."""
+    by_judge: dict[tuple[float, float, float], dict[str, SoftNeeded]] = {}
+    for row in rows:
+        judge = row.accuracy, row.order_effect, row.confidence
+        by_judge.setdefault(judge, {})[row.design] = row
+    head = ["accuracy", "order effect", "confidence", "verdicts see", "soft scores see"]
+    ratios = [f"ratio, {design}" for design in DESIGNS]
+    return table(
+        [*head, "samples, verdicts", "samples, soft", *ratios, "calls, adaptive"],
+        [
+            [
+                *(f"{value:g}" for value in judge),
+                f"{own['both'].verdict_sees:.2f}",
+                f"{own['both'].soft_sees:.2f}",
+                f"{own['both'].verdict_samples:,}",
+                f"{own['both'].soft_samples:,}",
+                *(f"{own[design].ratio:.2f}" for design in DESIGNS),
+                f"{own['adaptive'].calls:.2f}",
+            ]
+            for judge, own in by_judge.items()
+        ],
+    )
 
 
 def _rates(figures: Sequence[Figure], groups: Sequence[tuple[str, str]], head: str) -> str:

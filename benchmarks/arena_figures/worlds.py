@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import exp, log
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,21 @@ Array = npt.NDArray[np.float64]
 Design = Literal["both", "balanced", "adaptive"]
 
 DESIGNS: tuple[Design, ...] = ("both", "balanced", "adaptive")
+
+
+class BattleWorld(Protocol):
+    """Battles whose scores can be drawn."""
+
+    @property
+    def sees(self) -> float:
+        """Share of a drop of people's win rate that the judged win rate shows."""
+        ...
+
+    def draw(
+        self, generator: np.random.Generator, shape: tuple[int, int], wins: float, *, equal: bool
+    ) -> Array:
+        """(runs, n) scores of the candidate."""
+        ...
 
 
 @dataclass(frozen=True)

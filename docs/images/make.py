@@ -1,9 +1,10 @@
-"""Draws the pictures of the README from runs of `suites/instrument`.
+"""Draws the pictures of the README and the documentation from runs of `suites/instrument`.
 
     python docs/images/make.py
 
 failing-run.svg: the terminal of a run that fails, as text. report.png: the top of the HTML report
 of such a run, photographed by Chromium (`chromium` on the PATH, or what CHROMIUM names).
+leaderboard.svg: what `cepbench leaderboard` draws of three models.
 Needs the dependency group `images`.
 """
 
@@ -33,6 +34,9 @@ TERMINAL = (*SUITE, WORSE, "-k", "crowded-gc")
 
 REPORT = (*SUITE, WORSE, "-k", "crowded-gc or relation-gc or overall-sim or overall-failures")
 
+RANKED = {"step-800": "miss=0.02", "step-600": "recolor=0.04", "step-400": "miss=0.1"}
+"""Names and knobs of the models of the leaderboard, as in docs/leaderboards.md."""
+
 COLUMNS = 100
 
 WINDOW = (1180, 1190)
@@ -40,7 +44,7 @@ WINDOW = (1180, 1190)
 
 
 def main() -> None:
-    """Run, and replace both pictures."""
+    """Run, and replace all pictures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for part in ("suites", "baselines"):
@@ -52,6 +56,7 @@ def main() -> None:
         draw_terminal(run(folder, TERMINAL, 1), HERE / "failing-run.svg")
         run(folder, REPORT, 1)
         photograph(folder / ".cepbench" / "report.html", HERE / "report.png")
+        draw_leaderboard(folder, HERE / "leaderboard.svg")
 
 
 def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
@@ -85,6 +90,21 @@ def draw_terminal(printed: str, target: Path) -> None:
     console.print(shown)
     drawn = console.export_svg(title="pytest", theme=MONOKAI, unique_id="failing-run")
     target.write_text(drawn, encoding="utf-8")
+
+
+def draw_leaderboard(folder: Path, target: Path) -> None:
+    """An SVG of the models in GC@3."""
+    for name, knobs in RANKED.items():
+        report = f"--cep-report={name}.json"
+        run(folder, (*SUITE, "-k", "overall", f"--model=shapes:?{knobs}", report), 1)
+    ranked = ["leaderboard", "suites/instrument", *(f"{name}.json" for name in RANKED)]
+    subprocess.run(
+        [sys.executable, "-m", "pytest_cepbench.cli", *ranked, "--case=overall/gc"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    shutil.copy(folder / ".cepbench" / "leaderboards" / "leaderboard-instrument.svg", target)
 
 
 def photograph(page: Path, target: Path) -> None:

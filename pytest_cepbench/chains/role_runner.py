@@ -104,6 +104,11 @@ class RoleRunner:
         results = self.store.get(step.key for step in steps)
         return [results.get(step.key) for step in steps]
 
+    def provenance(self, keys: Iterable[str]) -> dict[str, dict[str, str]]:
+        """How stored results came about, by key; those that are not stored are left out."""
+        texts = self.store.provenance(keys)
+        return {key: _read_provenance(text) for key, text in texts.items()}
+
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
         return key_of(self.bound, prompt, seed, [[kind, digest]])

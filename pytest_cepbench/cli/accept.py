@@ -254,11 +254,14 @@ def _row(change: Change, result: CaseResult, root: Path) -> tuple[str, ...]:
     before, after = change.before, change.after
     n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
     there = baseline_path(root, change.key).exists()
+    value, difference = number(after.value), number(_difference(before, after), signed=True)
+    if change.replaced_answers is not None:  # a win rate: against themselves all score one half
+        value, difference = f"{change.replaced_answers} answers replaced", "-"
     return (
         str(change.key),
         ("unusable" if there else "new") if before is None else number(before.value),
-        number(after.value),
-        number(_difference(before, after), signed=True),
+        value,
+        difference,
         n,
         result.verdict,
         "-" if change.anchor == "none" else change.anchor,

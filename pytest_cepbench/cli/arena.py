@@ -24,6 +24,7 @@ from pytest_cepbench.cli.output import (
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.metrics.arena import TiePolicy
+from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
 from pytest_cepbench.studies.arena import (
     JudgeComparison,
     Leaderboard,
@@ -45,6 +46,7 @@ def run(arguments: Namespace) -> int:
         return rejudge(arguments)
     command: str = arguments.command_line
     content: dict[str, object]
+    drawing = ""
     try:
         if arguments.action == "agreement":
             comparison = _compared(arguments)
@@ -56,10 +58,12 @@ def run(arguments: Namespace) -> int:
             page = [section for board in boards for section in _board_page(board)]
             page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
             content = {"leaderboards": boards}
+            drawing = draw_arena_leaderboards(boards)
             name = f"leaderboard-{'-'.join(board.name for board in boards)}"
     except CepError as error:
         return complain(str(error), MISTAKE)
-    return write_and_show(content, page, command, arguments.out, name[:120], what=arguments.action)
+    out = arguments.out
+    return write_and_show(content, page, command, out, name[:120], arguments.action, drawing)
 
 
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:

@@ -18,6 +18,7 @@ from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.option_values import split_name
+from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
 from pytest_cepbench.report.text import number
 from pytest_cepbench.studies.leaderboard import CaseLeaderboard, rank_runs
 
@@ -33,7 +34,8 @@ def run(arguments: Namespace) -> int:
     content = {"suite": suite, "cases": boards}
     name = f"leaderboard-{suite}"
     page = _page(suite, boards, command)
-    return write_and_show(content, page, command, arguments.out, name, what="leaderboard")
+    drawing = draw_case_leaderboards(suite, boards)
+    return write_and_show(content, page, command, arguments.out, name, "leaderboard", drawing)
 
 
 def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:

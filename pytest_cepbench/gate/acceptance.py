@@ -47,6 +47,14 @@ class Change:
         """The new file."""
         return dump_baseline(self.after)
 
+    @property
+    def replaced_answers(self) -> int | None:
+        """Answers that others take the place of; None where there are none to be battled."""
+        if not self.after.answers:
+            return None
+        before = {} if self.before is None else self.before.answers
+        return sum(before.get(name) != digest for name, digest in self.after.answers.items())
+
 
 def propose(
     key: CaseKey, after: Baseline, root: Path, *, move_anchor: bool = False

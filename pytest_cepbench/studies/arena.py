@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import (
@@ -25,6 +27,7 @@ from pytest_cepbench.metrics.arena import (
     fit_ratings,
     grades_of,
     krippendorff_alpha,
+    pairwise_win_rates,
     shared_battles,
 )
 
@@ -71,6 +74,8 @@ class Leaderboard:
     regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
     forfeits: battles that a model lost for want of an answer.
     unjudged: arranged battles without verdict that are no forfeits.
+    pair_win_rates: of each model against each other one, in the order of the standings, ties as
+    half; None where they never met. Forfeits do not count.
     """
 
     name: str
@@ -84,6 +89,7 @@ class Leaderboard:
     forfeits: int
     unjudged: int
     standings: tuple[Standing, ...]
+    pair_win_rates: tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ def make_leaderboard(
         forfeits=0 if forfeit_policy == "ignored" else len(forfeits),
         unjudged=unjudged,
         standings=tuple(standings),
+        pair_win_rates=_pair_win_rates(table, [standing.model for standing in standings]),
     )
 
 
@@ -225,6 +232,14 @@ def _forfeits(
         if (p.first in without_answer) != (p.second in without_answer)
     ]
     return forfeits, len(missing) - len(forfeits)
+
+
+def _pair_win_rates(
+    table: BattleTable, models: Sequence[str]
+) -> tuple[tuple[float | None, ...], ...]:
+    places = [table.models.index(model) for model in models]
+    rates = pairwise_win_rates(table, "ties_as_half")[places][:, places]
+    return tuple(tuple(None if np.isnan(r) else r for r in row) for row in rates.tolist())
 
 
 def _groups(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
+from pytest_cepbench.chains.answers.battles import check_soft_scores
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
@@ -71,16 +72,23 @@ class AnswerRun(SuiteRun):
 
     @cached_property
     def data(self) -> AnswerData:
-        """The answers; models are bound when the first case needs them."""
+        """The answers; models are bound when the first case needs them.
+
+        Raises SpecError as `check_soft_scores`.
+        """
         runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
         plan = self.suite.answer_plan
         assert plan is not None
+        rules = self.suite.battle_rules
+        if rules.score == "soft" and any(m.judged for m in self.measures.values()):
+            # Before a question is answered, which can take hours.
+            check_soft_scores(rules, self.runner(JUDGE).bound)
         recorded = self.assignments.replay
         assert not isinstance(recorded, Replay)  # these are refused as they are opened
         if recorded is not None:
             recorded.check((self.dataset.whole or self.dataset).samples)
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
-        return AnswerData(self.dataset, plan, self.suite.battle_rules, models, self.runner)
+        return AnswerData(self.dataset, plan, rules, models, self.runner)
 
     def battles(self, case: Case) -> bool:
         """True if the case is a win rate against the accepted answers."""
@@ -91,7 +99,7 @@ class AnswerRun(SuiteRun):
         """Whether a case needs verdicts, and on which accepted answers."""
         if not self.measures[case.key.metric].judged:
             return [["answers"]]
-        opponents = self._opponents_of(case)
+        opponents = self.opponents_of(case)
         sides = [opponents.accepted, opponents.anchor]
         answers = [None if side is None else dict(side.answers) for side in sides]
         return [["answers"], ["battles", digest_json(answers)]]
@@ -108,7 +116,7 @@ class AnswerRun(SuiteRun):
         """
         measure = self.measures[case.key.metric]
         model = self.model_record()["identity"]
-        measure.read(case, samples, self.data, self._opponents_of(case), model)
+        measure.read(case, samples, self.data, self.opponents_of(case), model)
 
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Answer all questions, before the judge is asked."""
@@ -150,7 +158,7 @@ class AnswerRun(SuiteRun):
                 opposing=excerpt_gold(own.sample, store),
                 outcome=self.data.known_outcome(own.sample, None),
             )
-        both = self._opponents_of(case)
+        both = self.opponents_of(case)
         opponents = both.anchor if anchor else both.accepted
         if opponents is None or sample_id not in opponents.answers:
             return excerpt
@@ -168,7 +176,7 @@ class AnswerRun(SuiteRun):
         measure = self.measures[case.key.metric]
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
-        measured = measure.measure(case, data, self._opponents_of(case), model)
+        measured = measure.measure(case, data, self.opponents_of(case), model)
         if not measure.judged:
             return measured
         warnings = [_JUDGES_ITSELF] if self._judges_itself else []
@@ -190,7 +198,7 @@ class AnswerRun(SuiteRun):
         prints = {self.runner(role).bound.fingerprint for role in tested}
         return self.runner(JUDGE).bound.fingerprint in prints
 
-    def _opponents_of(self, case: Case) -> CaseOpponents:
+    def opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers that a case's answers battle; none from a file that is unusable."""
         win_rate = self.measures[case.key.metric].win_rate
         if self._baselines is None or not win_rate:

@@ -8,10 +8,10 @@ from math import ceil
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
-from pytest_cepbench.chains.answers.answering import missing_keys
 from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.suites.answer_estimate import count_answer_steps
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
@@ -55,12 +55,13 @@ class ModelEstimate:
 class Forecast:
     """The work that the cases of one suite need.
 
-    samples, chains: how many they read.
+    samples: how many they read.
+    units: how many chains, or answers.
     needs: the work of each model.
     """
 
     samples: int
-    chains: int
+    units: int
     needs: tuple[ModelEstimate, ...]
 
     @property
@@ -135,7 +136,7 @@ def _forecast_chains(run: ChainRun, cases: Iterable[tuple[Case, int | None]]) ->
     store = run.chain_data.store
     return Forecast(
         samples=len({sample_id for own in wanted.values() for sample_id in own}),
-        chains=len(chains),
+        units=len(chains),
         needs=tuple(
             ModelEstimate(
                 steps.runner.bound,
@@ -150,20 +151,22 @@ def _forecast_chains(run: ChainRun, cases: Iterable[tuple[Case, int | None]]) ->
 
 
 def _forecast_answers(run: AnswerRun, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
-    """The answers that are to be made; what is drawn and judged follows from them."""
-    samples = {sample.id: sample for case, most in cases for sample in run.looked_at(case, most)}
-    store, needs = run.data.store, []
-    for runner, keys in missing_keys(run.data.plan, list(samples.values()), run.data.models):
-        stored = sum(keys.values())
-        throughput = load_throughput(runner.bound, store)
-        needs.append(ModelEstimate(runner.bound, stored, len(keys) - stored, throughput))
-    known = {need.bound.role for need in needs}
-    needs += [
-        ModelEstimate(bound, 0, 0, None, incomplete=True)
-        for bound in (run.runner(role).bound for role in run.assignments.roles)
-        if bound.role not in known
-    ]
-    return Forecast(len(samples), len(samples), tuple(needs))
+    looked_at = [(case, run.looked_at(case, most)) for case, most in cases]
+    samples = {sample.id for _, own in looked_at for sample in own}
+    return Forecast(
+        samples=len(samples),
+        units=len(samples),
+        needs=tuple(
+            ModelEstimate(
+                runner.bound,
+                len(runner.results),
+                len(runner.missing),
+                load_throughput(runner.bound, run.data.store),
+                runner.incomplete,
+            )
+            for runner in count_answer_steps(run, looked_at)
+        ),
+    )
 
 
 def _add_readings(

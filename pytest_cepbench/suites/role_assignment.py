@@ -189,11 +189,19 @@ def _answering(
 ) -> list[RoleName]:
     """The roles that make a suite's answers: an interleaver, or a writer with those who draw.
 
-    What the user named goes first: of both, the interleaver. Raises SpecError where there is none.
+    What the user named goes first: of both, the interleaver. Raises SpecError where there is none,
+    and SuiteNotApplicableError for a writer whose texts nobody draws, where the suite's own answers
+    are an interleaver's.
     """
     if "interleaver" in choices.assigned:
         return ["interleaver"]
     if "writer" in known and ("writer" in choices.assigned or "interleaver" not in known):
+        if "interleaver" in known and "generator" not in known:
+            msg = (
+                f"suite {suite.name!r} is answered by an interleaver and has no generator to draw "
+                "what a writer says: name one with --generator=SPEC"
+            )
+            raise SuiteNotApplicableError(msg)
         composed: list[RoleName] = ["writer", "generator", "editor"]
         return composed if "editor" in known else composed[:2]
     if "interleaver" in known:

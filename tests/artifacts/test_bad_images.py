@@ -122,6 +122,7 @@ def test_a_smaller_limit_can_be_given() -> None:
         decode_image(SOUND["PNG"], max_pixels=24 * 32 - 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.sampled_from(sorted(SOUND)), st.data())
 def test_a_flipped_bit_gives_an_image_or_an_image_error(kind: str, data: st.DataObject) -> None:

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.arena_figures.rates import QUICK_RATES, RULES, rates
+from benchmarks.arena_figures.soft_worlds import SCORES, SoftWorld
 from benchmarks.arena_figures.worlds import DESIGNS, Design, JudgeWorld
+from pytest_cepbench.chains.answers.answer_plan import ScoreName
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +44,31 @@ def test_rates_of_every_rule() -> None:
     assert counts["betting"] < counts["looks"] < counts["once"]
 
 
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("confidence", [0.3, 3.0])
+def test_exchanged_models_are_even_softly_too(
+    design: Design, score: ScoreName, confidence: float
+) -> None:
+    """In every design, with a strong order effect; a drop is seen as far as the world says."""
+    world = SoftWorld(0.82, 0.9, 0.3, confidence, design, score)
+    generator = np.random.default_rng(0)
+    equal = world.draw(generator, (1, 200_000), 0.3, equal=True)
+    dropped = world.draw(generator, (1, 200_000), 0.3, equal=False).mean()
+    assert equal.mean() == pytest.approx(0.5, abs=4 * equal.std() / 200_000**0.5)
+    assert 0.5 - dropped == pytest.approx(0.2 * world.sees, rel=0.05)
+
+
+@pytest.mark.parametrize("confidence", [0.3, 1.0, 3.0])
+def test_a_judge_gives_the_verdicts_whatever_its_confidence(confidence: float) -> None:
+    """Only soft scores shrink with it; ties are as many as they are said to be."""
+    world = SoftWorld(0.82, 0.0, 0.3, confidence, "balanced", "verdict")
+    scores = world.draw(np.random.default_rng(0), (1, 200_000), 0.5, equal=True)
+    assert (scores == 0.5).mean() == pytest.approx(0.3, abs=0.005)
+    soft = replace(world, score="soft")
+    assert (soft.sees < 0.35 * world.sees) == (confidence < 1)
+
+
 @pytest.mark.slow
 def test_quick_figures_fill_the_page(tmp_path: Path) -> None:
     """Every part is measured, in a process as a user starts it, and the page has all tables."""
@@ -59,7 +87,7 @@ def test_quick_figures_fill_the_page(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "arena.json").read_text(encoding="utf-8"))
-    assert {"runs", "needed", "rates", "leaderboard_seconds"} <= document.keys()
+    assert {"runs", "needed", "rates", "leaderboard_seconds", "soft_rates"} <= document.keys()
     assert all(run["warm_inputs"] == 0 < run["cold_inputs"] for run in document["runs"])
     assert document["leaderboard_seconds"] < 1
     filled = page.read_text(encoding="utf-8")

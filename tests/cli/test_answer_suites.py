@@ -50,7 +50,9 @@ def test_measured_answers_are_accepted_from_a_report(home: Home) -> None:
         worse = prepare(home.path, store, model="shapes:?miss=0.3")
         measured = worse.measure()
     write_report(home.path / "r.json", [result_of(measured)])
-    assert home.command("accept", "r.json", "--reason=meant").code == 0
+    ended = home.command("accept", "r.json", "--reason=meant")
+    assert ended.code == 0
+    assert "20 answers replaced" in ended.out
     (path,) = (home.path / "baselines").rglob("overall-win-rate-*.toml")
     text = path.read_text(encoding="utf-8")
     assert "value = 0.5\n" in text

@@ -77,7 +77,11 @@ def test_leaderboard(panels: Home) -> None:
         "ties_as_zero",
         "ties_as_half",
     }
-    assert (panels.path / ".cepbench" / "arena" / "leaderboard-people.md").exists()
+    out = panels.path / ".cepbench" / "arena"
+    assert (out / "leaderboard-people.md").exists()
+    assert "m00: rank 1" in (out / "leaderboard-people.svg").read_text("utf-8")
+    assert board["pair_win_rates"][0][0] is None
+    assert board["pair_win_rates"][0][1] + board["pair_win_rates"][1][0] == pytest.approx(1)
 
 
 def test_forfeits_and_groups(panels: Home) -> None:

@@ -44,6 +44,7 @@ def test_page_and_files(reports: Home) -> None:
     assert (
         (out / "leaderboard-toy.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
     )
+    assert "best: rank 1" in (out / "leaderboard-toy.svg").read_text("utf-8")
     board = document["cases"][0]
     assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
     assert board["models"][0]["rank_high"] == 1

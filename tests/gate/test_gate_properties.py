@@ -162,6 +162,7 @@ ONE_UNIT = {"c0": {f"s{i}": 300_000 for i in range(3)}}
 """Three scores of one cluster: their differences' spread is 0, or what rounding makes of it."""
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(comparisons(), st.integers(0, _ROOM))
 @example(

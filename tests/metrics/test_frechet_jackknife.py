@@ -145,6 +145,7 @@ def test_the_error_of_a_paired_difference_is_the_true_one(
     assert (distances.mean > 0.1) == (far > 0)
 
 
+@pytest.mark.slow
 def test_where_nothing_drifts_the_error_is_too_large_never_too_small() -> None:
     """Drawings with the law of the starts: only terms of second order are left, counted twice."""
     distances = agreement(frechet, 120, 6, drifts=False)

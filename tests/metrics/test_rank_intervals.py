@@ -56,6 +56,7 @@ def test_critical_values() -> None:
     assert student == pytest.approx(3.877 / np.sqrt(2), abs=0.06)
 
 
+@pytest.mark.slow
 def test_all_intervals_are_right_at_once() -> None:
     """Of 400 draws of five equal models, about 5 % call any two of them different."""
     rng = np.random.default_rng(0)

@@ -81,7 +81,11 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     """After `--snapshot-update` the answers of the worse model are those that are battled, and the
     anchor remembers what was lost.
     """
-    assert answered.run_here(REGRESSED, "--snapshot-update").ret == pytest.ExitCode.OK
+    accepted = answered.run_here(REGRESSED, "--snapshot-update")
+    assert accepted.ret == pytest.ExitCode.OK
+    accepted.stdout.fnmatch_lines(
+        ["changed arena/overall/win_rate: 15 of 20 answers replaced, the one before is its anchor"]
+    )
     result = answered.run_here(REGRESSED)
     result.stdout.fnmatch_lines(
         [
@@ -137,7 +141,7 @@ def test_a_part_of_the_questions(answered: Project) -> None:
 
 
 def test_a_plan_of_answers(answered: Project) -> None:
-    """Every case, and the work of every model as far as it is known; no model is asked."""
+    """Every case, and the work of every model; no model is asked."""
     before = json.dumps(answered.report())
     result = answered.run_here("--cep-plan", REGRESSED)
     assert result.ret == pytest.ExitCode.OK
@@ -145,10 +149,9 @@ def test_a_plan_of_answers(answered: Project) -> None:
         [
             "arena overall win rate *regression *0.0500 *20 *",
             "arena overall judge's failures *threshold *",
-            "suite arena: 20 samples, * 20 steps, 0 of them in the store",
+            "suite arena: 20 samples, 20 answers, 60 steps, 0 of them in the store",
             f"  interleaver {WORSE} * 20 *",
-            "  judge shapes: * 0+ *",
-            "+: and what follows from results that are yet to be made",
+            "  judge shapes: * 40 *",
         ]
     )
     assert json.dumps(answered.report()) == before

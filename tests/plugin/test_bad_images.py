@@ -36,6 +36,7 @@ def photos(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_folder_without_images_is_one_message(photos: Project) -> None:
     """No images, no folder, or a file in its place: said at collection, without a traceback."""
     for name in ("red.png", "blue.png"):

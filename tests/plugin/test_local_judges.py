@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.plugin.project import Project
@@ -24,15 +26,73 @@ def test_the_judge_has_an_opinion(judge):
 """
 
 
-def test_a_checkpoint_judges_where_it_is_named_as_the_judge(project: Project) -> None:
-    """`--judge=FOLDER` is enough; what has no words for a verdict is one line."""
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A judge, and a model without words for a verdict.
+
+    Built before a project is: what is imported later is forgotten after a test, and torch can be
+    imported only once.
+    """
     from tests.tiny.describers import build_llava
 
-    judge = build_llava(project.path / "judge", words=JUDGE_WORDS)
-    speechless = build_llava(project.path / "speechless")
+    folder = tmp_path_factory.mktemp("checkpoints")
+    judge = build_llava(folder / "judge", words=JUDGE_WORDS)
+    return judge, build_llava(folder / "speechless")
+
+
+def test_a_checkpoint_judges_where_it_is_named_as_the_judge(
+    checkpoints: tuple[Path, Path], project: Project
+) -> None:
+    """`--judge=FOLDER` is enough; what has no words for a verdict is one line."""
+    judge, speechless = checkpoints
     project.write("test_own.py", JUDGING)
 
     assert project.run(f"--judge={judge}?device=cpu&max_pixels=900").ret == pytest.ExitCode.OK
     result = project.run(f"--judge={speechless}?device=cpu")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*has the same tokens for several of the verdicts*"])
+
+
+SOFT = """\
+name = "soft"
+version = 1
+[data]
+loader = "shapes-arena"
+options = {{ samples_per_category = 2 }}
+[prompts]
+[answer]
+[arena]
+score = "soft"
+order = "adaptive"
+[roles]
+interleaver = "shapes:"
+judge = "{judge}"
+[metrics.win_rate]
+parts = "overall"
+[metrics.judge_failures]
+parts = "overall"
+[gate]
+gate = "threshold"
+tolerance = 0.4
+"""
+
+
+def test_a_local_judge_scores_battles_softly(
+    checkpoints: tuple[Path, Path], project: Project
+) -> None:
+    """By its probabilities, which the store keeps: a second run asks nothing and says the same."""
+    judge, _ = checkpoints
+    project.suite(SOFT.format(judge=f"{judge}?device=cpu&dtype=float32&max_pixels=900"))
+    project.run("--snapshot-update", "--cep-accept-insensitive")
+
+    project.run("--interleaver=shapes:?miss=0.3")
+    (win_rate, failures), (loads, inputs) = project.numbers(), project.effort()
+    assert (win_rate["metric"], failures["metric"]) == ("win_rate", "judge_failures")
+    assert failures["value"] == 0.0
+    assert win_rate["value"] * 80 % 1 != 0  # of verdicts, twenty scores would be quarters
+    assert loads > 0
+    assert inputs > 0
+
+    project.run("--interleaver=shapes:?miss=0.3")
+    assert project.numbers() == [win_rate, failures]
+    assert project.effort() == (0, 0)

@@ -82,6 +82,7 @@ def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> No
     assert "no longer in the store" not in html
 
 
+@pytest.mark.slow
 def test_what_is_missing_counts_as_failed(photos: Project) -> None:
     """By kind, with the sample named; what is there keeps its score."""
     root = _write_chains(photos)

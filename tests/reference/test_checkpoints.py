@@ -22,11 +22,15 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     sample_scene,
 )
-from pytest_cepbench.models.protocols import Describer, Encoder, Generator
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena, read_question
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer
 from tests.models.binding import bind_text
 
 pytest.importorskip("torch", reason="the reference models need the [models] extra")
 pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
+
+from lessons import HELD_OUT, right_steps
+from train_planner import EARLY, STEPS
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -34,9 +38,12 @@ ROOT = Path(__file__).parents[2]
 
 CHECKPOINTS = ROOT / "reference" / "checkpoints"
 
-MOST_BYTES = 40_000_000
+MOST_BYTES = 48_000_000
 
 _DRAW = "num_inference_steps=8&guidance_scale=1&height=64&width=64&batch_size=32"
+
+PLANNERS = {EARLY: CHECKPOINTS / "planner-early", STEPS: CHECKPOINTS / "planner-final"}
+"""The shipped writers, by the step of their training."""
 
 _STEP = re.compile(r"(describer|generator)-step(\d+)")
 
@@ -80,22 +87,25 @@ def _exact(described: list[Scene]) -> float:
     return float(np.mean([a == b for a, b in zip(_scenes(), described, strict=True)]))
 
 
-def _logged(role: str) -> dict[str, float]:
-    """Checkpoint -> share of exact scenes, as the training wrote it down."""
+def _logged(role: str, share: str = "exact") -> dict[str, float]:
+    """Checkpoint -> share of exact scenes, or another, as the training wrote it down."""
     lines = (CHECKPOINTS / f"{role}.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines]
     return {
-        f"{role}-step{event['step']}": event["exact"]
+        f"{role}-step{event['step']}": event[share]
         for event in events
         if event["event"] == "quality"
     }
 
 
-def test_there_is_a_history_of_each_and_all_fit_into_40_megabytes() -> None:
-    """Five describers and three generators at least, an encoder; in the repository as they are."""
+def test_there_is_a_history_of_each_and_all_fit_into_48_megabytes() -> None:
+    """Five describers, three generators and two planners at least, an encoder; in the repository
+    as they are.
+    """
     assert len(_series("describer")) >= 5
     assert len(_series("generator")) >= 3
     assert (CHECKPOINTS / "clip").is_dir()
+    assert all(folder.is_dir() for folder in PLANNERS.values())
     files = [path for path in CHECKPOINTS.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= MOST_BYTES
     assert {path.suffix for path in files} == {".safetensors", ".json", ".jinja", ".jsonl"}
@@ -132,6 +142,17 @@ def test_the_readme_has_the_figures_of_the_logs() -> None:
         assert bold == {folder.name for folder in _series(role)}
 
 
+def test_the_readme_has_the_figures_of_the_planner() -> None:
+    """Every logged share of right steps, with the held-out category; the shipped ones in bold."""
+    page = (CHECKPOINTS.parent / "README.md").read_text(encoding="utf-8")
+    cells = r"\| (\*\*)?(\d\.\d{4})(?:\*\*)? "
+    rows = re.findall(rf"^\| (\d+) {cells}\| (\d\.\d{{4}}) \|$", page, flags=re.MULTILINE)
+    for column, share in ((2, "steps"), (3, "held_out")):
+        table = {f"planner-step{row[0]}": float(row[column]) for row in rows}
+        assert table == _logged("planner", share)
+    assert {int(row[0]) for row in rows if row[1]} == PLANNERS.keys()
+
+
 def test_describers_speak_better_with_every_checkpoint() -> None:
     """Exact captions of scenes not in training: up with each step but for noise, as logged."""
     logged = _logged("describer")
@@ -162,6 +183,37 @@ def test_generators_draw_better_with_every_checkpoint() -> None:
         assert shares[-1] == pytest.approx(logged[folder.name], abs=0.25), folder.name
     assert all(later > earlier for earlier, later in itertools.pairwise(shares))
     assert shares[-1] >= 0.8
+
+
+def test_planners_answer_better_with_training_but_for_what_was_held_out() -> None:
+    """Right steps of the suite's questions, as logged of others; few of the category left out."""
+    questions = [
+        [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
+        for sample in load_shapes_arena(6, seed=0).samples
+    ]
+    logged = _logged("planner", "steps")
+    shares = {}
+    for step, folder in PLANNERS.items():
+        model = bind_text(str(folder), "writer").load()
+        assert isinstance(model, Writer)
+        asked = [[_piece(piece) for piece in question] for question in questions]
+        answers = model.write(asked, "", [0] * len(asked))
+        right: dict[str, list[float]] = {"taught": [], HELD_OUT: []}
+        for pieces, words in zip(questions, answers, strict=True):
+            question = read_question(pieces)
+            kind = HELD_OUT if question.instruction.task == HELD_OUT else "taught"
+            right[kind].append(right_steps(question, str(words)))
+        shares[step] = {name: float(np.mean(each)) for name, each in right.items()}
+        # Of 54 questions against 216 others: three standard errors of the difference at most.
+        assert shares[step]["taught"] == pytest.approx(logged[f"planner-step{step}"], abs=0.21)
+    early, final = shares.values()
+    assert final["taught"] > early["taught"] + 0.2
+    assert final["taught"] >= 0.8
+    assert final[HELD_OUT] < 0.5
+
+
+def _piece(piece: str | ImageArtifact) -> str | Image.Image:
+    return piece if isinstance(piece, str) else piece.to_pil()
 
 
 def test_the_encoder_tells_scenes_apart_across_modalities() -> None:

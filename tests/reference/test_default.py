@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,10 +16,9 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
+from tests.reference.shipped import ROOT, copy_suite, gate
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
-
-ROOT = Path(__file__).parents[2]
 
 CHECKPOINTS = ROOT / "reference" / "checkpoints"
 
@@ -40,40 +33,15 @@ WITHOUT_SETS = "not gc_fid and not fid and not kid"
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the default with its baselines and checkpoints, for all tests with one store."""
     pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
-    made = tmp_path_factory.mktemp("default")
-    shutil.copytree(
-        ROOT / "suites" / "shapes", made / "suites" / "shapes",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )  # fmt: skip
-    for folder in (ROOT / "baselines").glob("shapes*"):
-        shutil.copytree(folder, made / "baselines" / folder.name)
-    (made / "reference").symlink_to(ROOT / "reference")
-    (made / "pytest.ini").write_text("[pytest]\n")
-    return made
-
-
-def gate(place: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Run pytest there as a user does, on one of each category; (exit code, JSON report)."""
-    ended = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-q"),
-            *("suites/shapes", "--cep-samples=1", "--cep-pairing=common", "-k", WITHOUT_SETS),
-            *arguments,
-        ],
-        cwd=place,
-        env={k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    report = place / ".cepbench" / "report.json"
-    assert report.exists(), ended.stdout + ended.stderr
-    return ended.returncode, json.loads(report.read_text())
+    return copy_suite("shapes", tmp_path_factory.mktemp("default"))
 
 
 def test_the_accepted_scores_are_found_again(place: Path) -> None:
     """`pytest suites/shapes` plays the shipped models anew; each case of the three suites holds."""
-    code, report = gate(place)
+    code, report = gate(
+        place,
+        *("suites/shapes", "--cep-samples=1", "--cep-pairing=common", "-k", WITHOUT_SETS),
+    )
     cases = [case for case in report["cases"] if case["metric"] != "verdict"]
     assert code == 0
     assert len(cases) == 36

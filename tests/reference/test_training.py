@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.models.protocols import Describer, Encoder, Generator
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer
 from tests.models.binding import bind_text
 from tests.reference.conftest import REFERENCE
 
@@ -32,6 +33,7 @@ SMALL = {
     "train_autoencoder": {"_HELD_OUT": 4},
     "train_generator": {"_HELD_OUT": 2, "_TEXT_STEPS": 2},
     "train_clip": {"_HELD_OUT": 8, "_CHANGED": 4},
+    "train_planner": {"_UNSEEN": 1},
 }
 """What command lines do not name: what is looked at in the end, lessons before the first step."""
 
@@ -118,16 +120,81 @@ def test_encoder_puts_pictures_and_texts_into_one_space(train: Train, tmp_path: 
     assert np.shape(seen) == np.shape(texts) == (2, 128)
 
 
+def test_planner_answers_after_any_step_and_sees_as_the_describer_does(
+    train: Train, tmp_path: Path
+) -> None:
+    """Each saved step is a checkpoint that writes; the tower is the describer's to the last bit."""
+    from safetensors.torch import load_file
+
+    train("train_planner", "--steps=3", "--batch=8", "--save=1", f"--out={tmp_path}")
+
+    assert events(tmp_path / "planner.jsonl") == [("quality", 1), ("quality", 3)]
+    begun = load_file(REFERENCE / "checkpoints/describer-step2000/model.safetensors")
+    changed = []
+    for name in ("planner-step1", "planner-final"):
+        weights = load_file(tmp_path / name / "model.safetensors")
+        assert weights.keys() == begun.keys()
+        changed.append({k for k in begun if k != EMBEDDINGS and not weights[k].equal(begun[k])})
+        model = bind_text(str(tmp_path / name), "writer").load()
+        assert isinstance(model, Writer)
+        texts = model.write(questions(), "", [0] * len(questions()))
+        assert all(isinstance(text, str) for text in texts)
+    assert changed[0]
+    assert changed[0] <= changed[1]
+    assert not [name for name in changed[1] if "vision_tower" in name]
+
+
+EMBEDDINGS = "language_model.model.embed_tokens.weight"
+
+
+def test_planner_begins_with_the_words_of_the_describer() -> None:
+    """Each that both know has its embedding, whatever its number is; nothing else is changed."""
+    import torch
+    from train_planner import DESCRIBER, Trainer
+    from transformers import LlavaForConditionalGeneration, LlavaProcessor
+
+    trainer = Trainer("cpu")
+    trainer.start_from(DESCRIBER)
+
+    there = LlavaForConditionalGeneration.from_pretrained(DESCRIBER, dtype=torch.float32)
+    tokenizers = [LlavaProcessor.from_pretrained(DESCRIBER).tokenizer, trainer.processor.tokenizer]
+    tables = [model.get_input_embeddings().weight for model in (there, trainer.model)]
+    for word in ("<bos>", "<eos>", "<image>", ":", "assistant", "shapes", "four", "large", "cross"):
+        theirs, ours = (
+            table[tokenizer.convert_tokens_to_ids(word)]
+            for table, tokenizer in zip(tables, tokenizers, strict=True)
+        )
+        assert theirs.equal(ours), word
+    assert {*tokenizers[1].get_vocab()} - {*tokenizers[0].get_vocab()} >= {"swap", "<IMG>", "then"}
+    ours = trainer.model.state_dict()
+    for name, tensor in there.state_dict().items():
+        if tensor.shape == ours[name].shape:
+            assert tensor.equal(ours[name]), name
+
+
+def questions() -> list[list[Any]]:
+    """One of each category of the arena, with no, one and two images."""
+    return [
+        [piece if isinstance(piece, str) else piece.load().to_pil() for piece in sample.question]
+        for sample in load_shapes_arena(1, seed=0).samples
+    ]
+
+
 @pytest.mark.slow
-def test_training_again_goes_the_way_of_the_shipped_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "losses"), [("describer", ("caption", "patches")), ("planner", ("answer",))]
+)
+def test_training_again_goes_the_way_of_the_shipped_one(
+    name: str, losses: tuple[str, ...], tmp_path: Path
+) -> None:
     """The first losses of the recipe are those in the log beside the shipped checkpoints.
 
     Scenes, pictures, weights, loss and schedule all have a part in them. Other processors round
     bfloat16 sums differently, so a little is allowed.
     """
-    log = (REFERENCE / "checkpoints/describer.jsonl").read_text()
+    log = (REFERENCE / f"checkpoints/{name}.jsonl").read_text()
     shipped = json.loads(log.partition("\n")[0])
-    script = [sys.executable, str(REFERENCE / "train_describer.py"), f"--out={tmp_path}"]
+    script = [sys.executable, str(REFERENCE / f"train_{name}.py"), f"--out={tmp_path}"]
 
     with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as training:
         assert training.stdout is not None
@@ -135,5 +202,5 @@ def test_training_again_goes_the_way_of_the_shipped_one(tmp_path: Path) -> None:
         training.send_signal(signal.SIGTERM)
 
     assert (event["event"], event["step"]) == (shipped["event"], shipped["step"]) == ("loss", 25)
-    assert event["caption"] == pytest.approx(shipped["caption"], abs=0.02)
-    assert event["patches"] == pytest.approx(shipped["patches"], abs=0.02)
+    for loss in losses:
+        assert event[loss] == pytest.approx(shipped[loss], abs=0.02)

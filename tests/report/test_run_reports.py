@@ -33,6 +33,7 @@ def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
         assert shown in page.text
 
 
+@pytest.mark.slow
 def test_held_runs_are_reported_too(accepted: Project) -> None:
     """A run in which nothing was named says whom it gated all the same; no picture is needed."""
     result = accepted.run("-n", "2")

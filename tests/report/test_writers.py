@@ -36,6 +36,7 @@ WORDS = {"IMPROVED", "INCONCLUSIVE", "REGRESSED", "ACCEPTED"}
 IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
 
 
+@pytest.mark.slow
 @given(st.lists(RESULTS, min_size=1, max_size=3))
 def test_json_keeps_every_field(results: list[CaseResult]) -> None:
     """What was judged is read back from the document as it was, under a versioned schema."""

@@ -76,6 +76,13 @@ def test_everything_goes_along(tmp_path: Path, root: Path, name: str) -> None:
     assert numbers_in(tmp_path / name) == [0, 1, 2, 3]
 
 
+def test_an_archive_s_files_can_be_read_by_all(tmp_path: Path, root: Path) -> None:
+    """And written by their owner, whatever rights they had in the store."""
+    export(root, tmp_path / "copy.tar", lambda *_: True)
+    with tarfile.open(tmp_path / "copy.tar") as archive:
+        assert {member.mode for member in archive} == {0o644}
+
+
 @KINDS
 def test_an_image_of_several_results_is_copied_once(tmp_path: Path, root: Path, name: str) -> None:
     """Two steps can give the same image."""

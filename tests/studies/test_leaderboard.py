@@ -251,6 +251,7 @@ def test_a_case_that_one_run_lacks() -> None:
         rank_runs("s", {"a": [model(0.0)]})
 
 
+@pytest.mark.slow
 def test_coverage_of_simultaneous_intervals() -> None:
     """Of 300 suites of three equal models with 20 samples, about 5 % tell two of them apart."""
     rng = np.random.default_rng(1)

@@ -11,7 +11,6 @@ from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
-from pytest_cepbench.suites.estimate import forecast
 from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 
 PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
@@ -262,18 +261,3 @@ def test_fewer_samples_are_the_same_answers(tmp_path: Path, store: Store) -> Non
     part = prepare(tmp_path, store, samples=1).measure()
     assert len(part.answers) == 10
     assert part.answers.items() <= whole.answers.items()
-
-
-def test_a_forecast_counts_the_answers(tmp_path: Path, store: Store) -> None:
-    """Before and after they are made; the judge's work cannot be foreseen."""
-    for stored in (0, 20):
-        suite = prepare(tmp_path, store, PIPELINE)
-        work = forecast(suite.run, [(case, None) for case in suite.cases.values()])
-        needs = {need.bound.role: need for need in work.needs}
-        assert (work.samples, needs["writer"].stored, needs["writer"].inputs) == (
-            20, stored, 20 - stored,
-        )  # fmt: skip
-        assert needs["generator"].incomplete
-        assert needs["judge"].incomplete
-        assert not suite.run.loaded
-        suite.measure()

@@ -44,10 +44,12 @@ def test_every_word_is_read(tmp_path: Path) -> None:
     """Of the answers, of their battles, and of the prompts."""
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
     answer = "[answer]\nsteps = 3\nmost = 5\nseed = 7\nseeds = 2\n"
-    arena = '[arena]\nagainst = "gold"\norder = "adaptive"\ntie = "lean"\nseed = 4\n'
+    arena = (
+        '[arena]\nagainst = "gold"\norder = "adaptive"\ntie = "lean"\nscore = "soft"\nseed = 4\n'
+    )
     suite = _load(tmp_path, HEAD + prompts + answer + arena + METRICS)
     assert suite.answer_plan == AnswerPlan(3, 5, 7, "s", "i {step}", "e {step} {question}")
-    assert suite.battle_rules == BattleRules("adaptive", "lean", 4)
+    assert suite.battle_rules == BattleRules("adaptive", "lean", 4, "soft")
     assert (suite.table.arena.against, suite.seeds) == ("gold", 2)
 
 
@@ -69,6 +71,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ('edit = "{question}"\n[answer]\n' + METRICS, "prompts.edit = .* does not hold {step}"),
         ('[answer]\n[arena]\norder = "random"\n' + METRICS, "random"),
         ('[answer]\n[arena]\nagainst = "everyone"\n' + METRICS, "everyone"),
+        ('[answer]\n[arena]\nscore = "softly"\n' + METRICS, "softly.* Did you mean .*soft"),
         ("[answer]\n[metrics.gc]\n", "unknown metric 'gc'. Known: .*win_rate"),
         ("[answer]\n[metrics.mine]\nkind = \"gc\"\n", "unknown metric 'gc'. Known: .*win_rate"),
         ("[answer]\n[metrics.win_rate]\nat = 2\n", "at"),
@@ -141,6 +144,18 @@ def test_a_pipeline_is_named_on_the_command_line(tmp_path: Path) -> None:
     assert list(_specs(_assign(tmp_path, own, roles=edited))) == [
         "writer", "generator", "editor", "judge",
     ]  # fmt: skip
+
+
+def test_a_writer_alone_has_no_part_where_an_interleaver_answers(tmp_path: Path) -> None:
+    """A suite without a generator does not concern it, until one is named that draws its steps."""
+    own, writer = (
+        'interleaver = "shapes:"\n' + JUDGE,
+        "python:tests.suites.test_answer_suites:Talker",
+    )
+    with pytest.raises(SuiteNotApplicableError, match=r"no generator .* --generator=SPEC"):
+        _assign(tmp_path, own, model=writer)
+    drawn = _assign(tmp_path, own, model=writer, roles={"generator": "shapes:"})
+    assert (drawn.under_test, list(_specs(drawn))) == ("writer", ["writer", "generator", "judge"])
 
 
 def test_one_part_of_a_pipeline_is_under_test(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_look_at_a_part_takes_a_part(tmp_path: Path, store: Store) -> None:
     foreseen = _foreseen(staged, "overall-gc", most=2)
     staged.run.measure(staged.cases["overall-gc"], 2)
     assert _made(staged) == _by_role(foreseen)
-    assert foreseen.samples == foreseen.chains < 12
+    assert foreseen.samples == foreseen.units < 12
 
 
 def test_equal_steps_are_foreseen_once(tmp_path: Path, store: Store) -> None:

@@ -43,6 +43,7 @@ WORLDS = ("shapes", "instrument")
 """Folders of the suites over generated scenes: trained models, and rule-based ones."""
 
 BUILT_IN = {
+    "arena/suite.toml",
     "arena/instrument.toml",
     "geneval/suite.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
@@ -82,7 +83,7 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 16
+    assert len(set(names.values())) == len(FILES) == 17
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -101,9 +102,10 @@ def _readers(suite: Suite) -> set[str]:
     return {name for names in needed for name in names}
 
 
-def test_every_case_of_the_arena_ships_a_baseline() -> None:
+@pytest.mark.parametrize("name", ["suite", "instrument"])
+def test_every_case_of_the_arena_ships_a_baseline(name: str) -> None:
     """Each has been accepted, and the accepted answers lie beside them in one file."""
-    suite = load_suite(SUITES / "arena/instrument.toml")
+    suite = load_suite(SUITES / f"arena/{name}.toml")
     prepared = prepare_suite(suite, load_data(suite, {}), RoleChoices())
     folder = BASELINES / suite.name
     shipped = [tomllib.loads(path.read_text())["case"] for path in folder.glob("*.toml")]
@@ -162,6 +164,30 @@ def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
     for assignment in assignments.roles.values():
         folder = assignment.spec.target
         assert assignment.role == "detector" or Path(folder).parent.name == "checkpoints"
+
+
+def test_the_arena_plays_with_models_of_this_repository() -> None:
+    """A shipped writer is under test, a shipped generator draws; only the judge follows rules."""
+    assignments, _ = assign_answer_models(load_suite(SUITES / "arena/suite.toml"), RoleChoices())
+    assert assignments.under_test == "writer"
+    targets = {role: own.spec.target for role, own in assignments.roles.items()}
+    assert {role: Path(target).name for role, target in targets.items() if target} == {
+        "writer": "planner-final",
+        "generator": "generator-step3000",
+    }
+    assert {Path(target).parent.name for target in targets.values() if target} == {"checkpoints"}
+
+
+def test_the_two_arenas_measure_the_same() -> None:
+    """The trained models are asked the first of the instrument's questions, by the same rules."""
+    trained, instrument = (
+        load_suite(SUITES / f"arena/{name}.toml") for name in ("suite", "instrument")
+    )
+    for part in ("answer", "prompts", "arena", "metrics", "gate", "cases"):
+        assert getattr(trained.table, part) == getattr(instrument.table, part)
+    questions = {sample.id: sample for sample in load_data(instrument, {}).samples}
+    for sample in load_data(trained, {}).samples:
+        assert sample.metadata == questions[sample.id].metadata
 
 
 PARTS = {

@@ -19,6 +19,11 @@ OrderName = Literal["both", "balanced", "adaptive"]
 
 TieName = Literal["half", "lean"]
 
+ScoreName = Literal["verdict", "soft"]
+
+SURE = 0.75
+"""The probability of a verdict from which on one order is enough, where orders are adaptive."""
+
 
 @dataclass(frozen=True)
 class AnswerPlan:
@@ -92,14 +97,25 @@ class BattleRules:
 
     order: "both" asks with each answer first, and the score is the mean of the two; "balanced" asks
         once, and which answer is first alternates by the digest of the sample's id; "adaptive" asks
-        for the second order only where the first verdict was a tie.
+        for the second order only where the first verdict was a tie, or the judge gave it a
+        probability below `SURE`.
     tie: a tie counts one half, or all for the answer that it leans to.
     seed: of the judge.
+    score: "verdict" scores a battle by the verdict; "soft" by the mean of the four verdicts' scores
+        under the probabilities that the judge gives them.
     """
 
     order: OrderName = "both"
     tie: TieName = "half"
     seed: int = 0
+    score: ScoreName = "verdict"
+
+    @property
+    def reads_probabilities(self) -> bool:
+        """Whether a battle's outcome can depend on the judge's probabilities."""
+        return self.score == "soft" or self.order == "adaptive"
 
     def __str__(self) -> str:
-        return f"order {self.order}, tie {self.tie}, seed {self.seed}"
+        order = f"adaptive below {SURE}" if self.order == "adaptive" else self.order
+        soft = ", soft scores" if self.score == "soft" else ""
+        return f"order {order}, tie {self.tie}, seed {self.seed}{soft}"

@@ -6,7 +6,7 @@ run that dies between two steps loses neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -104,8 +104,9 @@ def make_answers(
         for own in answers:
             if own.answer is None or own.digest in whole:
                 made[own.sample.id] = own
-            else:
-                store.forget(own.keys, why="an image of the answer is damaged or gone")
+            else:  # a pipeline's text comes first, and is whole
+                lost = own.keys[1:] or own.keys
+                store.forget(lost, why="an image of the answer is damaged or gone")
         if len(made) == len(samples):
             return [made[sample.id] for sample in samples]
     msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
@@ -125,6 +126,23 @@ def _make(
     elif models.interleaver is not None:
         _interleave(plan, asked, models.interleaver)
     else:
+        _compose(plan, asked, models)
+        composed = [own.answer for own, _ in asked if own.answer is not None]
+        put_answers(models.store, composed, {"model": models.bound[0].short_fingerprint})
+    return [own for own, _ in asked]
+
+
+def foresee_answers(
+    plan: AnswerPlan, samples: Sequence[Sample], models: AnswerModels
+) -> list[SampleAnswer]:
+    """The answers as the models' runners have them; nothing is stored and nothing made again.
+
+    models: with runners that ask no model, as for an estimate.
+    """
+    asked = [(SampleAnswer(sample), refer_to_question(sample, models.store)) for sample in samples]
+    if models.interleaver is not None:
+        _interleave(plan, asked, models.interleaver)
+    elif models.recorded is None:
         _compose(plan, asked, models)
     return [own for own, _ in asked]
 
@@ -263,8 +281,6 @@ def _compose(
                 for k, (text, _) in enumerate(draft.parts)
             )
         )
-    made = [draft.own.answer for draft in drafts if draft.own.answer is not None]
-    put_answers(models.store, made, {"model": models.writer.bound.short_fingerprint})
 
 
 def _drawn(draft: _Draft) -> list[int]:
@@ -332,24 +348,3 @@ def _add_images(
             draft.own.lost_images.append(Failure(result.kind, f"{role}: {result.detail}"))
         else:
             draft.images[number] = result
-
-
-def missing_keys(
-    plan: AnswerPlan, samples: Sequence[Sample], models: AnswerModels
-) -> Iterator[tuple[RoleRunner, Mapping[str, bool]]]:
-    """The steps of answers that are known before anything is made, and whether each is stored.
-
-    Of a pipeline that is the writing; what is drawn follows from the texts.
-    """
-    runner = models.interleaver or models.writer
-    if runner is None:
-        return
-    refs = [(sample, refer_to_question(sample, models.store)) for sample in samples]
-    keys = [
-        interleaver_key(plan, sample, question, runner)
-        if models.interleaver is not None
-        else writer_step(plan, sample, question, runner).key
-        for sample, question in refs
-    ]
-    stored = models.store.has(keys)
-    yield runner, {key: key in stored for key in keys}

@@ -6,20 +6,26 @@ are a tie without a call, and an answer that is missing loses without one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.outcome import EVEN, Winner
-from pytest_cepbench.chains.answers.answer_plan import BattleRules, TieName
+from pytest_cepbench.chains.answers.answer_plan import SURE, BattleRules, ScoreName, TieName
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
-from pytest_cepbench.models.protocols import Battle
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.judges.verdict_probabilities import VerdictProbabilities
+from pytest_cepbench.models.protocols import Battle, BoundRole
 
-_CANDIDATE_FIRST: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
+_FIRST_SCORES: dict[TieName, dict[Winner, float]] = {
+    "half": {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0},
+    "lean": {"A": 1.0, "Tie(A)": 1.0, "Tie(B)": 0.0, "B": 0.0},
+}
+"""What a verdict is worth to the answer that was shown first, by what a tie counts."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +49,36 @@ class OrderedVerdict:
 
     candidate_first: which of the two answers was A.
     winner: the verdict, or why there is none.
+    probabilities: of the four verdicts; None where the judge gives none, or none are needed.
     """
 
     candidate_first: bool
     winner: Winner | Failure
+    probabilities: VerdictProbabilities | None = None
 
-    def score(self, tie: TieName) -> float:
-        """The candidate's score: 1 where its answer is better, one half without a verdict."""
+    def score(self, tie: TieName, score: ScoreName = "verdict") -> float:
+        """The candidate's score: 1 where its answer is better, one half without a verdict.
+
+        tie, score: as of `BattleRules`; a soft score needs probabilities.
+        """
         if isinstance(self.winner, Failure):
             return EVEN
-        if tie == "lean":
-            first_wins = 1.0 if self.winner in ("A", "Tie(A)") else 0.0
+        scores = _FIRST_SCORES[tie]
+        if score == "soft":
+            assert self.probabilities is not None
+            first = self.probabilities.expect(scores)
         else:
-            first_wins = _CANDIDATE_FIRST[self.winner]
-        return first_wins if self.candidate_first else 1.0 - first_wins
+            first = scores[self.winner]
+        return first if self.candidate_first else 1.0 - first
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the other order is worth a call: alike for both answers, so no score is biased.
+
+        That is a tie, a verdict that was not given, and one that the judge itself is not sure of.
+        """
+        unsure = self.probabilities is not None and self.probabilities.highest < SURE
+        return unsure or self.winner not in ("A", "B")
 
 
 @dataclass
@@ -83,9 +105,11 @@ def judge_pairs(
     """The outcome of each pair.
 
     A verdict that the judge fails to give is asked for once more with another seed, and is then a
-    score of one half. Raises DamagedInputsError with the places of pairs whose images are damaged,
-    ModelError, CheckpointError, StoreError.
+    score of one half. So is one without probabilities where scores are soft. Raises
+    DamagedInputsError with the places of pairs whose images are damaged, SpecError as
+    `check_soft_scores`, ModelError, CheckpointError, StoreError.
     """
+    check_soft_scores(rules, judge.bound)
     outcomes = [PairOutcome(_without_judge(pair)) for pair in pairs]
     open_pairs = [
         number
@@ -100,12 +124,11 @@ def judge_pairs(
         doubtful = [
             (number, not outcomes[number].verdicts[0].candidate_first)
             for number in open_pairs
-            if outcomes[number].verdicts[0].winner not in ("A", "B")
+            if outcomes[number].verdicts[0].in_doubt
         ]
         _ask(pairs, doubtful, outcomes, rules, judge)
     for number in open_pairs:
-        scores = [verdict.score(rules.tie) for verdict in outcomes[number].verdicts]
-        outcomes[number].score = sum(scores) / len(scores)
+        outcomes[number].score = mean_score(outcomes[number].verdicts, rules.tie, rules.score)
     return outcomes
 
 
@@ -122,6 +145,22 @@ def judge_in_order(
     asked = [(number, True) for number in range(len(pairs))]
     _ask(pairs, asked, outcomes, BattleRules(seed=seed), judge)
     return [outcome.verdicts[0].winner for outcome in outcomes]
+
+
+def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName, score: ScoreName) -> float:
+    """The candidate's mean score over the orders that were asked, at least one."""
+    return sum(verdict.score(tie, score) for verdict in verdicts) / len(verdicts)
+
+
+def check_soft_scores(rules: BattleRules, judge: BoundRole) -> None:
+    """Raise SpecError where scores are soft and it is known that the judge has no probabilities."""
+    if rules.score == "soft" and judge.probabilities is False:
+        msg = (
+            f"the judge {judge.spec!r} gives verdicts without probabilities, and this suite scores "
+            'by them ([arena] score = "soft"): give a local checkpoint or an API judge with '
+            'logprobs=true, or set score = "verdict"'
+        )
+        raise SpecError(msg)
 
 
 def battle_key(
@@ -167,11 +206,33 @@ def _ask(
     results = judge.judge_steps(steps) if steps else []
     failed = [k for k, result in enumerate(results) if isinstance(result, Failure)]
     if failed and judge.bound.seeded:
-        steps = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
-        for k, result in zip(failed, judge.judge_steps(steps), strict=True):
-            results[k] = result
-    for (number, first), result in zip(asked, results, strict=True):
-        outcomes[number].verdicts.append(OrderedVerdict(first, result))  # type: ignore[arg-type]
+        again = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
+        for k, repeated, result in zip(failed, again, judge.judge_steps(again), strict=True):
+            steps[k], results[k] = repeated, result
+    known = judge.provenance(s.key for s in steps) if rules.reads_probabilities else {}
+    for (number, first), asked_step, result in zip(asked, steps, results, strict=True):
+        verdict = OrderedVerdict(first, result)  # type: ignore[arg-type] # what a judge gives
+        verdict = _with_probabilities(verdict, known.get(asked_step.key, {}), rules.score)
+        outcomes[number].verdicts.append(verdict)
+
+
+def _with_probabilities(
+    verdict: OrderedVerdict, provenance: Mapping[str, str], score: ScoreName
+) -> OrderedVerdict:
+    """The verdict with the probabilities that are stored beside it.
+
+    Without them it is a failure where scores are soft: it is not mixed with verdicts that have
+    them. Those that make another verdict the likeliest are damaged, or a stranger's.
+    """
+    if isinstance(verdict.winner, Failure):
+        return verdict
+    probabilities = VerdictProbabilities.from_provenance(provenance)
+    if probabilities is not None and probabilities.allow(verdict.winner):
+        return replace(verdict, probabilities=probabilities)
+    if score == "soft":
+        detail = f"the verdict {verdict.winner} came without probabilities that fit it"
+        return replace(verdict, winner=Failure("no-verdict", detail))
+    return verdict
 
 
 def _step(

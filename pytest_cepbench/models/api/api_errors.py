@@ -244,6 +244,15 @@ def pointer_error(endpoint: Endpoint) -> ModelError:
     )
 
 
+def logprobs_error(endpoint: Endpoint, words: str) -> ModelError:
+    """The error of a server without the probabilities of tokens. words: how it shows."""
+    return ModelError(
+        f"{endpoint.name}: {endpoint.url} gives no probabilities of tokens "
+        f'({endpoint.clean(words)}). Remove logprobs=true from its spec, and score = "soft" from '
+        "the suite that needs it; or serve the model where they are given (vLLM and SGLang do)"
+    )
+
+
 def no_answer_error(
     endpoint: Endpoint, count: int, words: str, listed: Sequence[str] = ()
 ) -> ModelError:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import NoAnswerError, PointerError
+from pytest_cepbench.errors import NoAnswerError, NoLogprobsError, PointerError
 from pytest_cepbench.models.api import api_errors
 from pytest_cepbench.models.api.api_errors import (
     ApiFault,
@@ -53,12 +53,14 @@ class ApiRequest:
     body: makes what the request must say; called on a thread, since it encodes images.
     read: makes the response of the JSON that comes back.
     optional: parameters sent as far as the server accepts them.
+    required: those of them without which the answer is of no use.
     """
 
     what: What
     body: Callable[[], Mapping[str, Any]]
     read: Callable[[Any], ApiResponse]
     optional: Mapping[str, Any] = field(default_factory=dict)
+    required: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,8 @@ class ApiClient:
     ) -> ApiResponse | ApiFault:
         content = await self._connection.send(request.what, body, optional)
         if isinstance(content, ApiFault):
+            if content.parameter in request.required:
+                raise api_errors.logprobs_error(self._endpoint, content.words)
             return content
         document = read_json(content)
         if document is None:
@@ -207,6 +211,9 @@ class ApiClient:
             return ApiFault("again", str(error), 200)
         except PointerError:
             raise api_errors.pointer_error(self._endpoint) from None
+        except NoLogprobsError:
+            words = "its answers have none"
+            raise api_errors.logprobs_error(self._endpoint, words) from None
 
     def _succeeded(
         self, request: ApiRequest, response: ApiResponse, usage: Usage
@@ -220,6 +227,7 @@ class ApiClient:
         cost += images * self._image_price
         usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
         provenance, remarks = self._capabilities.record(response)
+        provenance |= response.provenance
         self._has_answered, self._retries = True, self._params.retries
         return _RequestResult(Reply(value, usage, provenance, remarks=remarks), answered=True)
 

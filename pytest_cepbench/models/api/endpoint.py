@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import ModelError, SpecError, unknown_name
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
-from pytest_cepbench.models.judges.judge_prompt import DEFAULT_PROMPT, check_prompt
+from pytest_cepbench.models.judges.judge_prompt import (
+    DEFAULT_PROMPT,
+    JUDGE_PROMPTS,
+    check_prompt,
+)
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
 
@@ -132,23 +137,48 @@ class ChatParams:
         return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
 
 
+TOP_LOGPROBS = 20
+"""Most tokens whose probabilities OpenAI's API gives; a letter is often among them twice."""
+
+
 @dataclass(frozen=True)
 class JudgeParams(ChatParams):
     """Parameters of a judge's request, with those of `ChatParams`.
 
     prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
     max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
+    logprobs: whether the server is asked for the probabilities of the verdicts; only where the
+        prompt's verdicts are letters.
+    top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
     Raises ValueError for a value outside its range.
     """
 
     prompt: str = DEFAULT_PROMPT
     max_pixels: int | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_prompt(self.prompt)
         if self.max_pixels is not None and self.max_pixels < 1:
             msg = f"max_pixels must be at least 1, got {self.max_pixels}"
+            raise ValueError(msg)
+        if self.logprobs and not JUDGE_PROMPTS[self.prompt].letters:
+            letters = " or ".join(name for name, prompt in JUDGE_PROMPTS.items() if prompt.letters)
+            msg = (
+                f"logprobs=true reads the probabilities of one token, and several verdicts of "
+                f"prompt={self.prompt} begin with the same one: add prompt={letters}"
+            )
+            raise ValueError(msg)
+        if self.top_logprobs is not None and not self.logprobs:
+            msg = "top_logprobs needs logprobs=true"
+            raise ValueError(msg)
+        if self.top_logprobs is not None and self.top_logprobs < len(WINNERS):
+            msg = (
+                f"top_logprobs must be at least {len(WINNERS)}, one token for each verdict, got "
+                f"{self.top_logprobs}"
+            )
             raise ValueError(msg)
 
 

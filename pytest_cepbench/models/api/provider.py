@@ -88,6 +88,8 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
     decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
     if role == "judge":
         decisive["prompt"] = JUDGE_PROMPTS[request.prompt].version
+        if not request.logprobs:
+            del decisive["logprobs"]  # as in keys from before there was the parameter
     elif role == "interleaver":
         decisive["prompt"] = PROMPTS
     files = CoveredFiles(
@@ -110,6 +112,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         provenance={"device": "server", "server": shown_url(server)},
         warn=partial(provenance_warnings, role, spec.target),
         files=files,
+        probabilities=request.logprobs if role == "judge" else None,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, decode_image
-from pytest_cepbench.errors import ImageError, NoAnswerError, PointerError
+from pytest_cepbench.errors import ImageError, NoAnswerError, NoLogprobsError, PointerError
 
 _MOST_TOKENS = 10**9
 
@@ -26,6 +26,7 @@ class ApiResponse:
     reported: the server's names for its model and system.
     truncated: whether the text ends at the limit of its length.
     deviation: in what the answer differs from the request, for people; empty where in nothing.
+    provenance: kept beside the stored result.
     """
 
     value: Any
@@ -33,6 +34,7 @@ class ApiResponse:
     reported: Mapping[str, str] = field(default_factory=dict)
     truncated: bool = False
     deviation: str = ""
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_chat(document: Any) -> ApiResponse:
@@ -62,6 +64,43 @@ def read_completion(document: Any, read_message: Callable[[Mapping[str, Any]], A
         _reported(document),
         truncated=finish_reason == "length",
     )
+
+
+@dataclass(frozen=True)
+class TokenLikelihoods:
+    """A token of an answer, and those that could have stood in its place.
+
+    token: its text.
+    logarithms: log-probabilities by the text of a token, its own among them.
+    """
+
+    token: str
+    logarithms: Mapping[str, float]
+
+
+def read_likelihoods(document: Any) -> list[TokenLikelihoods]:
+    """The tokens of a chat completion with their log-probabilities.
+
+    Raises NoLogprobsError where the server gives none.
+    """
+    content = _get(_get(_first(_get(document, "choices")), "logprobs"), "content")
+    tokens = [_token(entry) for entry in content] if isinstance(content, list) else []
+    likelihoods = [token for token in tokens if token is not None]
+    if not likelihoods:
+        raise NoLogprobsError
+    return likelihoods
+
+
+def _token(entry: Any) -> TokenLikelihoods | None:
+    token, others = _get(entry, "token"), _get(entry, "top_logprobs")
+    if not isinstance(token, str) or not isinstance(others, list):
+        return None
+    logarithms = {}
+    for other in (entry, *others):
+        text, value = _get(other, "token"), _get(other, "logprob")
+        if isinstance(text, str) and isinstance(value, int | float) and value <= 1e-3:
+            logarithms[text] = min(float(value), 0.0)
+    return TokenLikelihoods(token, logarithms)
 
 
 def read_image(document: Any) -> ApiResponse:

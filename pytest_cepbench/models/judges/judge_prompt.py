@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import cut_into_steps
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.models.judges.verdict_text import read_letter, read_winner
 from pytest_cepbench.models.protocols import Battle, Piece
 
 
@@ -29,6 +31,7 @@ class JudgePrompt:
     phrases: how each verdict is to be worded.
     layout: question and answers as texts and images in reading order.
     numbered: whether the texts number the images.
+    letters: whether the verdicts are single letters, so that one token says which it is.
     """
 
     version: str
@@ -37,6 +40,13 @@ class JudgePrompt:
     phrases: Mapping[Winner, str]
     layout: Callable[[Battle], list[Piece]]
     numbered: bool
+    letters: bool = False
+
+    def read(self, answer: str) -> Winner | Failure:
+        """The verdict that an answer in words names; a failure where it names none, or several."""
+        if not self.letters:
+            return read_winner(answer)
+        return read_letter(answer, {phrase: winner for winner, phrase in self.phrases.items()})
 
     def show(self, battle: Battle, max_pixels: int | None = None) -> list[Piece]:
         """The user's message: texts and RGB images in reading order.
@@ -157,8 +167,29 @@ which one is better.
     numbered=True,
 )
 
+_LETTERS = JudgePrompt(
+    version="opening-letters/1",
+    system="""\
+You compare two answers, A and B, to one question. Question and answers are made of texts and \
+images.
+Weigh them by these criteria, the first counting most: is the answer correct and does it do what \
+was asked; do its images and texts belong together; do its steps agree with one another; are its \
+texts and images well made; would people like it; is nothing missing; is it rich in content.
+Reply with one letter and nothing else:
+A: answer A is better
+B: answer B is better
+C: the answers are about equal, and A is ahead by a little
+D: the answers are about equal, and B is ahead by a little""",
+    closing="Reply with one letter: A, B, C or D.",
+    phrases=_phrases("A", "C", "D", "B"),
+    layout=_with_headings,
+    numbered=False,
+    letters=True,
+)
+
 JUDGE_PROMPTS: Mapping[str, JudgePrompt] = {
     "criteria": _CRITERIA,
+    "letters": _LETTERS,
     "opening-gpt": _GPT,
     "opening-intjudge": _INTJUDGE,
 }

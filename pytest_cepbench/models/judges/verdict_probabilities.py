@@ -48,6 +48,21 @@ class VerdictProbabilities:
         a, tie_a, tie_b, _ = self.values
         return a + (tie_a + tie_b) / 2
 
+    @property
+    def highest(self) -> float:
+        """The probability of the likeliest verdict."""
+        return max(self.values)
+
+    def expect(self, scores: Mapping[Winner, float]) -> float:
+        """The mean of the verdicts' scores."""
+        return sum(
+            value * scores[winner] for value, winner in zip(self.values, WINNERS, strict=True)
+        )
+
+    def allow(self, winner: Winner) -> bool:
+        """Whether a verdict is the likeliest, but for the digits that `to_text` leaves out."""
+        return self.values[WINNERS.index(winner)] > self.highest - 2e-6
+
     def to_text(self) -> str:
         """Four numbers with six digits, separated by spaces."""
         return " ".join(f"{value:.6f}" for value in self.values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import Winner
@@ -34,6 +34,8 @@ _PHRASE = re.compile(
     r"(?P<tie>tie[\s:,-]{0,8}\(?\s{0,8})?(?P<letter>[AB])\W{0,3}\s{1,8}(?:is\s{1,8})?better",
     re.IGNORECASE,
 )
+
+_LABEL = re.compile(r"^(?:(?:final\s)?answer|verdict|letter)[\W_]{1,8}", re.IGNORECASE)
 
 _BRACKETS = re.compile(r"\[\[\s{0,8}(?:([AB])|([AB])>{1,2}[AB]|[^\[\]]{0,20})\s{0,8}\]\]")
 
@@ -101,6 +103,22 @@ def read_winner(text: str) -> Winner | Failure:
     count = len(verdicts - {_NO_SIDE})
     ties = " and a tie that leans to neither side" if _NO_SIDE in verdicts else ""
     return Failure("no-verdict", f"named {count} of the four verdicts{ties}: {text!r:.400}")
+
+
+def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
+    """The verdict of an answer that is a single letter, behind its reasoning and a label.
+
+    letters: upper-case letter -> verdict. Any other answer is a failure: a letter inside a sentence
+    may be the name of an answer.
+    """
+    answer = _plain(text)
+    if answer is None:
+        return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
+    words = _LABEL.sub("", _between_letters(answer))
+    if words in letters:
+        return letters[words]
+    wanted = ", ".join(sorted(letters))
+    return Failure("no-verdict", f"is none of the letters {wanted}: {text!r:.400}")
 
 
 def _plain(text: str) -> str | None:

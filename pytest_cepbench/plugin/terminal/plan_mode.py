@@ -122,7 +122,7 @@ def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) ->
     forecasts.append(work)
     more = ", at the first look" if any(len(sizes) > 1 for sizes in looks) else ""
     yield (
-        f"{name}: {counted(work.samples, 'sample')}, {counted(work.chains, 'chain')}, "
+        f"{name}: {counted(work.samples, 'sample')}, {counted(work.units, run.unit)}, "
         f"{counted(work.steps, 'step')}, {work.stored} of them in the store{more}"
     )
     rows = [_HEAD, *(tuple(_cells(evaluator, need)) for need in work.needs)]

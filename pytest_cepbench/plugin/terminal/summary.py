@@ -106,8 +106,13 @@ def _changes(controller: Controller) -> Iterator[str]:
         before, after = change.before, change.after
         if before is not None:
             other = "" if before.identity == after.identity else ", measured under other conditions"
-            yield (
-                f"changed {printable(str(change.key))}: {number(before.value)} -> "
-                f"{number(after.value)} ({after.value - before.value:+.4f}), n = {after.n}"
-                f"{other}{anchors.get(change.anchor, '')}"
-            )
+            if change.replaced_answers is not None:  # against themselves all score one half
+                what = f"{change.replaced_answers} of {len(after.answers)} answers replaced"
+            else:
+                difference = after.value - before.value
+                what = (
+                    f"{number(before.value)} -> {number(after.value)} ({difference:+.4f}), "
+                    f"n = {after.n}"
+                )
+            anchor = anchors.get(change.anchor, "")
+            yield f"changed {printable(str(change.key))}: {what}{other}{anchor}"

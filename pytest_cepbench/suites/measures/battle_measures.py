@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.chains.answers.battles import PairOutcome
+from pytest_cepbench.chains.answers.answer_plan import BattleRules
+from pytest_cepbench.chains.answers.battles import PairOutcome, mean_score
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
@@ -108,7 +110,7 @@ class WinRateMeasure:
         if self.against == "gold":
             fought = data.gold_battles(samples)
             scores = {name: outcome.score for name, outcome in fought.items()}
-            remarks = _remarks_on_judge(fought.values())
+            remarks = _remarks_on_judge(fought.values(), data.rules)
             return Measured(
                 by_part(parts, scores),
                 samples,
@@ -121,7 +123,7 @@ class WinRateMeasure:
         since, more = _fight(samples, data, opponents.anchor, model, "anchor")
         anchor_scores = {name: since[name].score for name in since}
         scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
-        remarks = _remarks_on_judge(fought.values())
+        remarks = _remarks_on_judge(fought.values(), data.rules)
         return Measured(
             by_part(parts, scores),
             samples,
@@ -229,6 +231,15 @@ _MANY_FIRST = 0.65
 
 _ENOUGH_VERDICTS = 20
 
+_EVEN_ENOUGH = 0.01
+"""Soft scores that are all as near to one half say nothing."""
+
+_HARDLY_ANY = 0.04
+"""Below it not even a model that loses every battle drops by more than 0.02: an error."""
+
+_MUCH_SHRUNK = 0.5
+"""From here down a drop of win rate is less than half as large in soft scores: reports warn."""
+
 
 @dataclass(frozen=True)
 class _JudgeRemarks:
@@ -242,11 +253,12 @@ class _JudgeRemarks:
     verdicts: int = 0
 
 
-def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
-    """Remarks on how a judge judged.
+def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _JudgeRemarks:
+    """Remarks on how a judge judged, by the rules of the battles.
 
     Raises MeasurementError where its verdicts follow the order of the answers alone: every score
-    would be one half then, whatever the answers are.
+    would be one half then, whatever the answers are. Soft scores still differ where its
+    probabilities do; where they hardly do, it is raised too.
     """
     fought = [outcome for outcome in outcomes if outcome.verdicts]
     if not fought:
@@ -265,11 +277,37 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome]) -> _JudgeRemarks:
         said = f"{len(given)} verdicts, {first:.0%} of them for the answer that was shown first"
         notes.append(said)
         one_place = max(first, 1 - first)
-        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST:
+        even = max(abs(outcome.score - EVEN) for outcome in fought) < _EVEN_ENOUGH
+        blind = rules.score == "verdict" or even
+        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST and blind:
             msg = f"{said}: this judge looks at the order of the answers, not at them"
             raise MeasurementError(msg)
         if len(given) >= _ENOUGH_VERDICTS and one_place >= _MANY_FIRST:
             warnings.append(f"{said}: the judge has a strong order effect")
         if len(given) >= _ENOUGH_VERDICTS and all(w in ("Tie(A)", "Tie(B)") for w in given):
             warnings.append(f"all {len(given)} verdicts are ties: this judge saw no difference")
+    shown = _shown_by_soft_scores(fought, rules)
+    if shown is not None:
+        remark = (
+            f"soft scores show {shown:.2f} of the differences that the verdicts show: a tolerance "
+            f"on them is wider by as much, and no drop beyond {max(0.0, shown) * EVEN:.3f} can show"
+        )
+        if shown < _HARDLY_ANY:
+            msg = f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
+            raise MeasurementError(msg)
+        (warnings if shown < _MUCH_SHRUNK else notes).append(remark)
     return _JudgeRemarks(tuple(notes), tuple(warnings), len(given))
+
+
+def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> float | None:
+    """Slope of soft scores on the verdicts' scores, through one half.
+
+    It is below 1 for a judge that is seldom sure. None where scores are not soft, where there are
+    few verdicts, and where all of them are ties.
+    """
+    if rules.score != "soft" or sum(len(o.verdicts) for o in fought) < _ENOUGH_VERDICTS:
+        return None
+    verdicts = [mean_score(o.verdicts, rules.tie, "verdict") - EVEN for o in fought]
+    square = sum(verdict**2 for verdict in verdicts)
+    soft = (outcome.score - EVEN for outcome in fought)
+    return sum(map(mul, soft, verdicts)) / square if square else None

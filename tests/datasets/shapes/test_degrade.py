@@ -102,6 +102,7 @@ def test_a_swap_exchanges_two_objects_that_differ(scene: Scene, seed: int) -> No
     assert [thing.cell for thing in result.objects] == [thing.cell for thing in scene.objects]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PER_OBJECT, "swap", "blank"])
 @pytest.mark.parametrize("value", [0.05, 0.3, 0.9])
 def test_knobs_act_at_their_rate(name: str, value: float) -> None:

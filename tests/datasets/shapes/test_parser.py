@@ -33,6 +33,7 @@ def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
     assert seen == [parse_caption(sample.text or "") for sample in samples]
 
 
+@pytest.mark.slow
 @given(scenes(), SEEDS)
 @settings(max_examples=200)
 def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:

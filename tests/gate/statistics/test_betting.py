@@ -34,6 +34,7 @@ def battles(mean: float, runs: int, n: int, *, ties: float = 0.4, seed: int = 0)
     return Rounds.single(generator.choice([0.0, 0.5, 1.0], p=chances, size=(runs, n)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", [0.0, 0.4, 0.6])
 def test_the_promises_hold_at_their_boundaries(ties: float) -> None:
     """A drop of the tolerance is held, and none regresses, in at most alpha of the runs."""
@@ -58,6 +59,7 @@ def test_what_is_there_is_found_and_early() -> None:
     assert worse.counts.mean() < strict.counts.mean() < 300
 
 
+@pytest.mark.slow
 def test_plain_bounds_at_each_look_would_break_the_promise() -> None:
     """What betting is for: bounds for one look, looked at again and again, err too often."""
     runs = battles(0.5 - TOLERANCE, 150, 600).scores
@@ -73,6 +75,7 @@ def test_plain_bounds_at_each_look_would_break_the_promise() -> None:
 chance = st.integers(0, 10).map(lambda tenths: tenths / 10)
 
 
+@pytest.mark.slow
 @given(
     chances=st.lists(chance, min_size=1, max_size=3), sizes=st.lists(st.integers(1, 3), max_size=2)
 )

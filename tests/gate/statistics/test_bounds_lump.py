@@ -181,6 +181,7 @@ def test_bounds_go_over_without_a_jump() -> None:
     assert steps[0] < whole[0] / 5
 
 
+@pytest.mark.slow
 def test_noise_grows_out_of_a_lump_without_a_jump() -> None:
     """The same sixty differences, a hundredth larger each time: no step is a tenth of the whole."""
     shape = RNG.normal(size=60)

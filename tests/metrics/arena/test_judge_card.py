@@ -36,6 +36,7 @@ def erring(
     ]
 
 
+@pytest.mark.slow
 @given(panels())
 def test_a_judge_that_copies_people_has_no_errors(battles: list[JudgedBattle]) -> None:
     """Full agreement, no bias, the whole of a drop; correlations of 1 where they exist."""
@@ -50,6 +51,7 @@ def test_a_judge_that_copies_people_has_no_errors(battles: list[JudgedBattle]) -
     assert card.order == card.people_order
 
 
+@pytest.mark.slow
 @settings(max_examples=40)  # each fits four models of pairs
 @given(panels(), st.data())
 def test_exchanging_all_answers_changes_no_number(

@@ -4,8 +4,9 @@ genception_2, _4 and _5: GenCeption, Tables 2, 4 and 5 of its first version. The
 version has two slips of its character recognition, which the first version and the authors'
 leaderboard.json settle: GC@3 of LLaVA-7B in numerical calculation is 0.155, and its overall rank 7.
 mmgenbench_1, _6, _7 and _14: MMGenBench, Tables 1, 6, 7 and 14.
-opening_2: OpenING, Table 2, the panels of people and GPT-4o; opening_human and opening_gpt4o: their
-verdicts for each two models, counted from the files that the authors released.
+opening_2: OpenING, Table 2. opening_3: Table 3, GPT-4o and IntJudge. opening_12: Table 12, the
+panel of IntJudge. opening_human and opening_gpt4o: verdicts for each two models, counted from the
+files that the authors released.
 geneval_humans: counted from the annotations that GenEval's authors released.
 """
 

@@ -89,6 +89,9 @@ def test_images_are_sent_no_larger_than_asked_for(server: FakeServer, load: Load
         ("prompt=opening-gpt4", "Did you mean 'opening-gpt'"),
         ("max_pixels=0", "max_pixels must be at least 1, got 0"),
         ("max_pixel=9", "Did you mean 'max_pixels'"),
+        ("logprobs=true", "several verdicts of prompt=criteria begin.*: add prompt=letters"),
+        ("prompt=letters&top_logprobs=9", "top_logprobs needs logprobs=true"),
+        ("prompt=letters&logprobs=true&top_logprobs=3", "at least 4, one token for each"),
     ],
 )
 def test_a_wrong_parameter_is_refused(server: FakeServer, query: str, message: str) -> None:

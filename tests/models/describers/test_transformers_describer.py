@@ -144,6 +144,7 @@ def test_an_absent_device_is_explained(
         bound(tiny_describer("llava"), "device=cuda:99").load()
 
 
+@pytest.mark.slow
 def test_a_trained_checkpoint_describes_what_it_sees(
     lab: Path, describer: Callable[..., Describer]
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_result_has_the_shape_of_its_image(folders: dict[str, Path], name: str
         assert said.shape == (32, 48, 3)
 
 
+@pytest.mark.slow
 def test_strength_is_how_much_is_drawn_anew(folders: dict[str, Path]) -> None:
     """A little of it leaves the image closer to what it was."""
     folder = folders["stable-diffusion"]

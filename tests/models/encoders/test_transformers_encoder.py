@@ -145,6 +145,7 @@ def test_a_saved_image_tower_keeps_its_projection(
     assert np.abs(tower - load(str(folders["clip"])).encode_images(images)).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_trained_clip_tells_captions_apart(lab: Path) -> None:
     """The small trained CLIP finds the drawn scene's caption among ones with a single change."""
     captions = [

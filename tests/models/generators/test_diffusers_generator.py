@@ -77,6 +77,7 @@ def test_the_callers_random_state_is_left_alone(folders: dict[str, Path]) -> Non
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
     folders: dict[str, Path],
 ) -> None:

@@ -81,6 +81,7 @@ def test_an_answer_depends_on_its_question_limit_and_seed_alone(load: Load) -> N
     assert any(image for answer in together for _, image in answer)
 
 
+@pytest.mark.slow
 def test_a_told_number_of_steps_is_kept(load: Load) -> None:
     """Each step has an image, and limits of a batch may differ."""
     model = load("emu3", SAMPLED)

@@ -106,6 +106,7 @@ def test_texts_after_images_are_judged_as_before_them(load: Load) -> None:
     assert np.abs(probabilities(judge.judge(texts, [0, 0])) - before).max() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl"])
 def test_a_verdict_depends_on_all_that_is_shown(load: Load, name: str) -> None:
     """Question, answers, images and their order, prompt and system prompt all reach the model."""
@@ -251,7 +252,7 @@ def test_what_cannot_judge_is_refused_at_binding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("prompt=gpt", "Known: criteria, opening-gpt"),
+        ("prompt=gpt", "Known: criteria, letters, opening-gpt"),
         ("max_pixels=0", "at least 1"),
         ("temperature=1", "unknown"),
     ],

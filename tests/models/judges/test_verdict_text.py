@@ -114,7 +114,25 @@ def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
     for winner in WINNERS:
         phrase = JUDGE_PROMPTS[name].phrases[winner]
         for answer in (phrase, f"{phrase}.", f"**{phrase}**", f"<think>B</think>\n\n{phrase}"):
-            assert read_winner(answer) == winner
+            assert JUDGE_PROMPTS[name].read(answer) == winner
+
+
+@pytest.mark.parametrize(
+    "answer", ["E", "AB", "a", "A is better", "A or C", "", "<think>C", "it is C"]
+)
+def test_a_letter_is_read_alone(answer: str) -> None:
+    """In a sentence it may be the name of an answer; a small one may be a word."""
+    result = JUDGE_PROMPTS["letters"].read(answer)
+    assert isinstance(result, Failure)
+    assert result.kind == "no-verdict"
+
+
+@pytest.mark.parametrize(
+    "answer", ["C", " C.", "**C**", "Answer: C", "Final answer: (C)", "Verdict: C"]
+)
+def test_a_letter_may_have_a_label(answer: str) -> None:
+    """And what emphasis and punctuation models put around it."""
+    assert JUDGE_PROMPTS["letters"].read(answer) == "Tie(A)"
 
 
 @given(st.text(st.sampled_from('AB ab().:"*`[]>{}tie<think/>\n isbetter'), max_size=60))

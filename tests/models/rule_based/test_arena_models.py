@@ -237,6 +237,7 @@ def test_a_judge_that_leans_to_length_forgives_a_step_too_many() -> None:
     assert judge.judge(battles, [0, 0]) == ["Tie(A)", "Tie(B)"]
 
 
+@pytest.mark.slow
 def test_the_order_of_two_answers_does_not_matter_to_an_exact_judge() -> None:
     """The verdict on the exchanged battle is the mirrored one, ties included."""
     judge = cast("Judge", load("shapes:", "judge"))
@@ -257,6 +258,7 @@ def test_the_order_of_two_answers_does_not_matter_to_an_exact_judge() -> None:
         ]
 
 
+@pytest.mark.slow
 def test_equal_truth_leans_to_either_answer_equally_often() -> None:
     """Two perfect answers in different jitter: never always to the first one."""
     judge = cast("Judge", load("shapes:", "judge"))

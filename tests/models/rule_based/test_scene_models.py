@@ -93,6 +93,7 @@ def gc_at_3(similarities: Floats) -> Floats:
     return scores
 
 
+@pytest.mark.slow
 def test_perfect_chains_stay_at_one(dataset: Dataset) -> None:
     """Three iterations of perfect models leave every sample's meaning as it was."""
     similarities = chain(dataset.samples, "shapes:")
@@ -119,6 +120,7 @@ def test_a_worse_generator_lowers_gc_at_3_too(dataset: Dataset) -> None:
     assert (np.diff(scores) < -0.01).all(), scores
 
 
+@pytest.mark.slow
 def test_blank_answers_come_at_their_rate_and_only_they_fail(dataset: Dataset) -> None:
     """With `blank` alone a chain is perfect until it fails, and fails at a known rate."""
     similarities = chain(dataset.samples, "shapes:?blank=0.3")

@@ -125,7 +125,7 @@ def _web(answer: Callable[[str], tuple[int, str]]) -> Iterator[_Web]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         web.url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, daemon=True)
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield web

@@ -83,6 +83,7 @@ def test_without_knobs_every_sample_is_answered_right() -> None:
 # An answer of one step without one of its parts loses half of its correctness and richness and all
 # of its coherency; one without its step, everything; one with a step too many, half of correctness
 # and richness.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knob", "loss"),
     [
@@ -158,6 +159,7 @@ def shown_scene(step: ArenaStep) -> Scene:
     return parse_image(step[1])
 
 
+@pytest.mark.slow
 def test_drift_makes_answers_that_err_consistently_wrong() -> None:
     """By itself it changes nothing; errors that stay are less correct and more consistent."""
     sure = [truth_of(BUILD, answer) for answer in answers(BUILD, 10, drift=1.0)]

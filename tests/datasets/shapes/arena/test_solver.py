@@ -197,6 +197,7 @@ def test_questions_without_an_answer_are_refused(
         solved(text, *pictures)
 
 
+@pytest.mark.slow
 @given(QUESTIONS, st.lists(scenes(), max_size=2))
 def test_a_question_with_any_images_is_answered_or_refused(
     question: ArenaQuestion, pictures: list[Scene]

@@ -1,0 +1,59 @@
+"""The suite `arena`: its accepted writer holds, and an early one is caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.shipped import copy_suite, gate
+
+pytestmark = [pytest.mark.models, pytest.mark.slow]
+
+MODULE = "suites/arena/test_arena.py"
+
+SAME = 0.01
+"""How far the mean truth of few answers may move on another processor: one part of one answer."""
+
+FEW = ("--cep-samples=2", "--cep-pairing=common")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the suite with its baselines and checkpoints, for all tests with one store."""
+    pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
+    return copy_suite("arena", tmp_path_factory.mktemp("arena"))
+
+
+def cases(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The cases over all categories, by metric."""
+    return {case["metric"]: case for case in report["cases"] if case["part"] == "overall"}
+
+
+def test_the_accepted_writer_holds_against_its_own_answers(place: Path) -> None:
+    """It answers anew, and what it says is as true as what was accepted."""
+    code, report = gate(place, MODULE, *FEW)
+    judged = cases(report)
+    assert code == 0
+    assert len(report["cases"]) == 27
+    assert {case["verdict"] for case in report["cases"]} == {"held"}
+    assert abs(judged["truth"]["difference"]) <= SAME
+    assert judged["truth"]["value"] > 0.85
+    assert sum(case["effort"]["inputs"] for case in report["cases"]) > 40
+
+
+def test_the_early_writer_regresses(place: Path) -> None:
+    """It loses its battles and is farther from the truth, by its texts; the instrument, which no
+    writer can answer alone, says that it is not concerned.
+    """
+    code, report = gate(
+        place, "suites/arena", "--model=reference/checkpoints/planner-early",
+        "--cep-samples=5", "--cep-pairing=common",
+    )  # fmt: skip
+    judged = cases(report)
+    assert code == 1
+    assert {judged[name]["verdict"] for name in ("win_rate", "truth")} == {"regressed"}
+    assert judged["win_rate"]["value"] < 0.4
+    assert judged["failures"]["verdict"] == judged["judge_failures"]["verdict"] == "held"
+    assert {case["suite"] for case in report["cases"]} == {"arena"}

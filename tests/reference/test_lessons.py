@@ -1,0 +1,117 @@
+"""What the planner learns from: right answers to questions that the suites do not ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lessons import (
+    HELD_OUT,
+    TAUGHT,
+    Lesson,
+    draw_lesson,
+    draw_lessons,
+    draw_pictures,
+    known_scenes,
+    right_steps,
+)
+
+from pytest_cepbench.artifacts.answer import STEP_END
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.datasets.shapes import Scene, caption, sample_scene
+from pytest_cepbench.datasets.shapes.arena import (
+    TASKS,
+    VOCABULARY,
+    read_question,
+    sample_scenes,
+    solve_sample,
+)
+from pytest_cepbench.suites import load_data, load_suite
+
+SUITES = Path(__file__).parents[2] / "suites"
+
+ARENAS = sorted((SUITES / "arena").glob("*.toml"))
+
+
+def lessons(number: int, *tasks: str) -> list[Lesson]:
+    """Of a seed of their own; of any category that is taught where none is named."""
+    rng = np.random.default_rng(5)
+    return draw_lessons(rng, number, [task for task in TASKS if task in tasks] or TAUGHT)
+
+
+def lesson_of(sample: Sample) -> Lesson:
+    """A question of a suite as it would be taught."""
+    assert sample.question is not None
+    pieces = [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
+    return Lesson(read_question(pieces), str(pieces[-1]), solve_sample(sample).scenes)
+
+
+def test_no_question_of_the_suites_is_taught() -> None:
+    """Each of the instrument's, which has those of both, is refused by its scenes or sentence."""
+    samples = load_data(load_suite(SUITES / "arena" / "instrument.toml"), {}).samples
+    assert not [sample.id for sample in samples if lesson_of(sample).is_new]
+
+
+def test_no_scene_of_the_suites_is_taught() -> None:
+    """Neither shown nor told of, of all suites over generated scenes; but for the empty one."""
+    known = {
+        scene
+        for file in (*ARENAS, *(SUITES / "shapes").glob("*.toml"))
+        for sample in load_data(load_suite(file), {}).samples
+        for scene in (sample_scenes(sample) if sample.question else (sample_scene(sample),))
+    }
+    assert known == known_scenes()
+    taught = {
+        scene for lesson in lessons(400) for scene in (*lesson.question.scenes, *lesson.answer)
+    }
+    assert len(taught) > 400
+    assert taught & known == {Scene()}
+
+
+def test_the_held_out_category_is_never_taught() -> None:
+    """The others are, each about as often, whatever share of its questions the suites have."""
+    drawn = [lesson.question.instruction.task for lesson in lessons(1800)]
+    counts = {task: drawn.count(task) for task in TASKS}
+    assert counts.pop(HELD_OUT) == 0
+    assert min(counts.values()) > 140
+    assert max(counts.values()) < 260
+
+
+def test_a_lesson_is_a_question_with_a_right_answer() -> None:
+    """In words of the arena; an image of one jitter for each of its scenes."""
+    words = {*VOCABULARY, STEP_END}
+    drawn = lessons(90)
+    for lesson, pictures in zip(drawn, draw_pictures(drawn, np.random.default_rng(0)), strict=True):
+        assert right_steps(lesson.question, lesson.words) == 1.0
+        assert {*lesson.text.split(), *lesson.words.split()} <= words
+        assert pictures.shape == (len(lesson.question.scenes), 3, 64, 64)
+        assert pictures.dtype == np.float32
+
+
+def test_steps_count_as_right_word_for_word() -> None:
+    """Missing ones, surplus ones, and captions with any other word count as wrong."""
+    (lesson,) = lessons(1, "move")
+    first, second = (f"{caption(scene)} {STEP_END}" for scene in lesson.answer)
+    assert right_steps(lesson.question, f"{first} {second}") == 1.0
+    assert right_steps(lesson.question, f"{first} {caption(lesson.answer[1])}") == 1.0
+    assert right_steps(lesson.question, first) == 0.5
+    assert right_steps(lesson.question, f"{first} {first}") == 0.5
+    assert right_steps(lesson.question, f"{second} {first}") == 0.0
+    assert right_steps(lesson.question, f"{first} {second} {second}") == pytest.approx(2 / 3)
+    assert right_steps(lesson.question, f"a {first} {second}") == 0.5
+    assert right_steps(lesson.question, "") == 0.0
+
+
+def test_every_choice_that_meets_a_request_is_right() -> None:
+    """And the later step must follow from what was chosen."""
+    rng = np.random.default_rng(0)
+    drawn = [draw_lesson(rng, "own") for _ in range(40)]
+    texts = {lesson.text: lesson for lesson in drawn}
+    pairs = [(lesson, texts[lesson.text]) for lesson in drawn if texts[lesson.text] is not lesson]
+    assert pairs
+    for lesson, other in pairs:
+        assert lesson.answer != other.answer
+        assert right_steps(lesson.question, other.words) == 1.0
+        mixed = f"{caption(lesson.answer[0])} {STEP_END} {caption(other.answer[1])} {STEP_END}"
+        assert right_steps(lesson.question, mixed) == 0.5
