@@ -437,13 +437,40 @@ _ARENA_ACTIONS = (
 
 _STUDIED = "how far the numbers of a suite move when something else than the model changes"
 
-_JUDGE_CARD = [
-    option("verdicts", metavar="FILE", type=Path, help="verdicts of the judge"),
+_ASKED = OptionGroup(
+    "a judge that is asked",
+    [
+        option("--judge", metavar="SPEC", help="the judge, in the place of a file of its verdicts"),
+        option(
+            "--on",
+            metavar="FILE",
+            help="verdicts of people, whose battles it judges; or shapes-arena, the battles of the "
+            "embedded world, which the truth decides",
+        ),
+        option(
+            "--order",
+            choices=("both", "balanced"),
+            help="show each pair of answers in both orders, or once; default: both",
+        ),
+        option(
+            "--limit",
+            metavar="N",
+            help="ask about so many battles, chosen by --seed; fewer are among more",
+        ),
+        option("--seed", metavar="N", help="of the judge and of the choice; default: 0"),
+        flag("--partial", "leave out battles whose question or answers are not all there"),
+        flag("--dry-run", "keep no card beside the baselines"),
+        *_BASELINES,
+        *_STORE,
+    ],
+)
+
+_JUDGE_CARD: list[Option | OptionGroup] = [
+    option("verdicts", metavar="FILE", type=Path, nargs="?", help="verdicts of the judge"),
     option(
         "--people",
         metavar="FILE",
         type=Path,
-        required=True,
         help="verdicts of people on the same battles, in either order of the answers",
     ),
     several(
@@ -452,12 +479,31 @@ _JUDGE_CARD = [
         help="a model that was known while the judge was made (several allowed)",
     ),
     several(
+        "--family", metavar="MODEL", help="a model of the judge's own family (several allowed)"
+    ),
+    several(
         "--repeat",
-        metavar="FILE",
-        type=Path,
-        help="verdicts of the same judge, asked again (several allowed)",
+        metavar="FILE|N",
+        help="verdicts of the same judge, asked again (several allowed); with --judge, how often "
+        "it is asked again, each time with another seed",
+    ),
+    option(
+        "--answers",
+        metavar="[MODEL=]FOLDER",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="the answers of a model in OpenING's layout (several allowed)",
+    ),
+    *shared(
+        "data",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="where the questions lie: opening=FOLDER",
     ),
     option("--out", metavar="DIR", type=Path, default=Path(".cepbench/judge-cards"), help=_DEFAULT),
+    _ASKED,
 ]
 
 _COMMANDS = (
@@ -495,7 +541,7 @@ _COMMANDS = (
     Command(
         "judge-card",
         "measure a judge on battles that people judged: agreement, order effect, bias",
-        _UNWRITTEN,
+        _EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
         _JUDGE_CARD,
     ),
     Command(

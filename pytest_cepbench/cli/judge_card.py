@@ -1,38 +1,79 @@
-"""`cepbench judge-card`: what is known of a judge's errors, from verdicts of people."""
+"""`cepbench judge-card`: what is known of a judge's errors, from verdicts of people.
+
+The judge's verdicts come from a file, or the judge is asked for them.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_cepbench.cli.agreement_table import (
-    agreement_table,
-    confusion_table,
-    number,
-    share,
-)
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, write_and_show
+from pytest_cepbench.cli.asked_judge import ask_judge
+from pytest_cepbench.cli.judge_card_page import card_page
+from pytest_cepbench.cli.output import MISTAKE, complain, write_and_show
+from pytest_cepbench.cli.panel_files import read_answer_folders, read_questions
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
-from pytest_cepbench.metrics.arena import JudgeCard, OrderEffect
-from pytest_cepbench.studies.judge_card import FEW_BATTLES, MeasuredJudge, measure_judge
+from pytest_cepbench.studies.judge_card import MeasuredJudge, measure_judge
+from pytest_cepbench.studies.judge_panels import answer_sizes
+from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL
+
+_OF_ASKED = ("on", "order", "limit", "seed", "partial", "dry_run")
 
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write a card; exit codes as in `main`."""
-    command: str = arguments.command_line
     try:
-        measured = _measured(arguments)
+        _refuse_mixed(arguments)
+        measured = None if arguments.judge is not None else _measure_files(arguments)
     except CepError as error:
         return complain(str(error), MISTAKE)
+    if measured is None:
+        return ask_judge(arguments)
+    command: str = arguments.command_line
+    page = list(card_page(measured, command))
     name = f"judge-card-{measured.judge}"[:120]
-    page = list(_page(measured, command))
     return write_and_show({"card": measured}, page, command, arguments.out, name, what="card")
 
 
-def _measured(arguments: Namespace) -> MeasuredJudge:
-    paths: list[Path] = [arguments.verdicts, arguments.people, *arguments.repeat]
+def _refuse_mixed(arguments: Namespace) -> None:
+    """Raise SpecError where the options are neither those of files nor those of a judge."""
+    if arguments.judge is not None:
+        _refuse_files(arguments)
+        return
+    if arguments.verdicts is None or arguments.people is None:
+        msg = (
+            "give a file of the judge's verdicts with --people FILE, or the judge itself with "
+            "--judge=SPEC --on FILE"
+        )
+        raise SpecError(msg)
+    for name in _OF_ASKED:
+        if getattr(arguments, name):
+            msg = f"--{name.replace('_', '-')} is of a judge that is asked: add --judge=SPEC"
+            raise SpecError(msg)
+
+
+def _refuse_files(arguments: Namespace) -> None:
+    """Raise SpecError for options that a judge which is asked has no use for, or lacks."""
+    if arguments.verdicts is not None or arguments.people is not None:
+        given = "--people" if arguments.people else f"the file {str(arguments.verdicts)!r}"
+        msg = f"--judge is asked itself: drop {given}, and give people's verdicts with --on FILE"
+        raise SpecError(msg)
+    if arguments.on is None:
+        msg = (
+            "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
+            f"--on {SHAPES_PANEL}"
+        )
+        raise SpecError(msg)
+    if arguments.on == SHAPES_PANEL and (arguments.answers or arguments.data or arguments.partial):
+        msg = f"--on {SHAPES_PANEL} brings questions and answers: drop --answers, --data, --partial"
+        raise SpecError(msg)
+
+
+def _measure_files(arguments: Namespace) -> MeasuredJudge:
+    """The card of verdicts in files. Raises SpecError, DatasetError."""
+    repetitions = [Path(text) for text in arguments.repeat]
+    paths: list[Path] = [arguments.verdicts, arguments.people, *repetitions]
     places = [path.resolve() for path in paths]
     for i, path in enumerate(paths):
         if places.index(places[i]) < i:
@@ -43,96 +84,15 @@ def _measured(arguments: Namespace) -> MeasuredJudge:
             raise SpecError(msg)
     names = ModelNames()
     judge, people, *repeats = (read_verdicts(path, names) for path in paths)
+    answers = read_answer_folders(arguments.answers, names, people)
+    questions = read_questions(arguments.data)
+    at_hand = answers or questions is not None
     return measure_judge(
         (arguments.verdicts.stem, arguments.people.stem),
         judge,
         people,
         seen=[names(name) for name in arguments.seen],
+        family=[names(name) for name in arguments.family],
         repeats=repeats,
+        sizes=answer_sizes(people, answers, questions) if at_hand else None,
     )
-
-
-def _page(measured: MeasuredJudge, command: str) -> Iterator[Section]:
-    card = measured.card
-    title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
-    yield Section(title, (f"command: {command}", *_findings(measured), *_notes(measured)))
-    yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
-    yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
-    counts = confusion_table(measured.people, measured.judge, card.confusion)
-    yield Section("verdicts", (counts,))
-
-
-def _findings(measured: MeasuredJudge) -> Iterator[str]:
-    card = measured.card
-    yield measured.sentence
-    if measured.shown_win_rate is not None:
-        yield (
-            f"of a true win rate of {measured.true_win_rate:.2f} it would show "
-            f"{measured.shown_win_rate:.3f} (standard error {measured.shown_error:.3f})"
-        )
-    yield f"it names the winner where people prefer the first answer: {share(card.first_right)}"
-    yield f"where they prefer the second: {share(card.second_right)}"
-    yield f"order effect: {_order(card.order)}; of people: {_order(card.people_order)}"
-    if measured.both_orders_advised:
-        yield "ask it in both orders: its order effect is large, or cannot be told"
-    else:
-        yield "one call in balanced order sees nearly as much as both orders"
-    if card.both_orders is not None:
-        both = card.both_orders
-        yield (
-            f"both orders: the same model is preferred in {share(both.consistent)} of "
-            f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
-            f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
-        )
-    if card.stability is not None:
-        yield (
-            f"asked again: the same of the four verdicts in {share(card.stability.labels)}, the "
-            f"same side in {share(card.stability.forced)}"
-        )
-    yield (
-        f"Krippendorff's alpha: {number(card.alpha)}; correlation of scores: "
-        f"{number(card.score_correlation)}, within the battles of a model "
-        f"{number(card.score_correlation_within)}"
-    )
-
-
-def _notes(measured: MeasuredJudge) -> Iterator[str]:
-    if measured.card.battles < FEW_BATTLES:
-        yield f"fewer than {FEW_BATTLES} battles: the intervals are wide, and this card is a sketch"
-    if measured.unknown_models:
-        yield f"models that people did not judge: {', '.join(measured.unknown_models)}"
-    yield (
-        f"battles of {measured.judge} alone: {measured.judge_alone}; of {measured.people} alone: "
-        f"{measured.people_alone}"
-    )
-    seen = ", ".join(measured.seen) or "not said (--seen MODEL), so all count as seen"
-    yield f"models known while the judge was made: {seen}"
-
-
-def _biases(measured: MeasuredJudge) -> Iterator[str]:
-    card = measured.card
-    largest = card.largest_bias
-    yield (
-        f"bias: {100 * measured.bias_rms:.1f} points (root mean square), the largest "
-        f"{100 * largest.bias:+.1f} for {largest.model}"
-    )
-    if card.slope is not None:
-        meaning = "exaggerates" if card.slope > 1 else "flattens"
-        yield (
-            f"slope of its win rates on people's: {card.slope:.2f}, so it {meaning} differences "
-            "between models"
-        )
-
-
-def _win_rates(card: JudgeCard) -> Table:
-    rows = tuple(
-        (m.model, f"{100 * m.people:.1f}", f"{100 * m.judge:.1f}", f"{100 * m.bias:+.1f}")
-        for m in card.models
-    )
-    return Table(("model", "people", "judge", "bias"), rows)
-
-
-def _order(effect: OrderEffect | None) -> str:
-    if effect is None:
-        return "cannot be told"
-    return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"

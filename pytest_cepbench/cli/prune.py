@@ -15,6 +15,7 @@ from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
+from pytest_cepbench.suites.judge_cards import JUDGE_CARDS
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def _list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineLis
     elsewhere = []
     for folder in sorted(root.iterdir()):
         if folder.name not in keys:
+            if folder.name == JUDGE_CARDS:  # of no suite
+                continue
             if _is_folder(folder) and any(folder.iterdir()):
                 elsewhere.append(folder.name)
         elif not _is_folder(folder):

@@ -76,6 +76,7 @@ def measured_case(
         model=dict(measurement.model),
         identity=dict(measurement.identity),
         measured=record_of(measurement),
+        judge=measurement.judge,
         models=[
             ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
             for role, bound in run.models(measurement).items()

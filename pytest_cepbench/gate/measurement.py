@@ -102,6 +102,8 @@ class Measurement:
     anchor_scores: the scores of the same battles against the anchor's answers, as `scores`.
     obstacles: why the battles could not be fought, a sentence each: the measurement is comparable
     with no baseline then.
+    judge: what is known of the judge whose verdicts the scores come from, a sentence; empty where
+    there were none.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -124,6 +126,7 @@ class Measurement:
     strata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     anchor_scores: Scores = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
+    judge: str = ""
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]

@@ -29,6 +29,7 @@ from pytest_cepbench.report.totals import (
     effort_line,
     error_lines,
     improvement_lines,
+    judge_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
@@ -78,6 +79,7 @@ def html_page(
             f"{passed} of {len(results)} cases pass: {counts_line(results)}",
             *error_lines(results),
             effort_line(facts.efforts(results)),
+            *judge_lines(results),
             *improvement_lines(results),
         ],
         picture=picture,
@@ -96,7 +98,12 @@ def _displayed(value: object) -> object:
 def _noteworthy(result: CaseResult) -> bool:
     """True where the details of a case are shown by themselves, not folded away with others."""
     remarkable = bool(
-        result.reasons or result.notes or result.failures or result.warnings or result.refused
+        result.reasons
+        or result.notes
+        or result.judge
+        or result.failures
+        or result.warnings
+        or result.refused
     )
     return result.primary and (remarkable or not result.settled or replaces_answers(result))
 

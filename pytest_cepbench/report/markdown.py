@@ -9,7 +9,13 @@ from pytest_cepbench.report.case_table import HEADS, answer_lines, cells_of, ran
 from pytest_cepbench.report.number_format import name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
-from pytest_cepbench.report.totals import counts_line, effort_line, error_lines, improvement_lines
+from pytest_cepbench.report.totals import (
+    counts_line,
+    effort_line,
+    error_lines,
+    improvement_lines,
+    judge_lines,
+)
 from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
@@ -36,6 +42,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     counts = [counts_line(results)] if results else []
     summary = [*counts, *error_lines(results), *improvement_lines(results)]
     lines += [f"- {line}" for line in summary]
+    lines += [f"- {escaped(line, 700)}" for line in judge_lines(results)]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:

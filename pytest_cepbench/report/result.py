@@ -169,6 +169,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     warnings: what makes the number mean less than it seems to, shown in every report.
     refused: why it may not become the baseline, where that was asked for.
     models: those that it was measured with.
+    judge: what is known of the judge whose verdicts its scores come from; empty where none judged.
     """
 
     nodeid: str
@@ -217,6 +218,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     refused: str = ""
     models: list[ModelShown] = []
     answers: list[AnswerShown] = []
+    judge: str = ""
 
     @property
     def presentation(self) -> Presentation:

@@ -18,7 +18,7 @@ from pytest_cepbench.report.case_table import (
 )
 from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
-from pytest_cepbench.report.totals import counts_line, error_lines, improvement_lines
+from pytest_cepbench.report.totals import counts_line, error_lines, improvement_lines, judge_lines
 
 __all__ = [
     "explain",
@@ -69,7 +69,8 @@ def _numbers(result: CaseResult) -> Iterator[str]:
         yield f"  {figure.label:12} {figure.shown:>10}{remark}"
     if result.curve:
         yield f"  {'course':12} " + "  ".join(map(number, result.curve))
-    for note in (*result.notes, *result.warnings):
+    judge = [f"judge: {result.judge}"] if result.judge else []
+    for note in (*result.notes, *judge, *result.warnings):
         yield f"  {printable(note, 500)}"
     for reason in (*result.reasons, *filter(None, [result.refused])):
         for line in reason.splitlines():
@@ -155,12 +156,12 @@ def summary_table(results: Sequence[CaseResult]) -> list[tuple[str, str]]:
 
 
 def promise_lines(results: Sequence[CaseResult]) -> list[str]:
-    """Below the table: the counts, what is promised of errors, and what could be done."""
+    """Below the table: the counts, the errors promised, the judges, and what could be done."""
     lines = [counts_line(results), *error_lines(results)]
     informational = sum(not result.primary for result in results)
     if informational:
         lines.append(f"in lower case: {informational} informational, which cannot fail the run")
-    return [*lines, *improvement_lines(results)]
+    return [*lines, *judge_lines(results), *improvement_lines(results)]
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:

@@ -8,7 +8,7 @@ from math import fsum
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report.number_format import counted, percent
+from pytest_cepbench.report.number_format import counted, percent, printable
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.suites.cases import POOLED
 
@@ -107,6 +107,17 @@ def improvement_lines(results: Sequence[CaseResult]) -> Iterator[str]:
             f"{counted(improved, 'case')} improved: --snapshot-update raises the baseline, so that "
             "a later drop is seen from there"
         )
+
+
+def judge_lines(results: Iterable[CaseResult]) -> list[str]:
+    """What is known of the judges, a line for each, with the suites whose cases it judged."""
+    suites: dict[str, dict[str, None]] = {}
+    for result in results:
+        if result.judge:
+            suites.setdefault(result.judge, {})[result.suite] = None
+    return [
+        printable(f"judge of {', '.join(names)}: {line}", 700) for line, names in suites.items()
+    ]
 
 
 def total_usage(efforts: Iterable[UsageTotals]) -> UsageTotals:

@@ -90,6 +90,7 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
         "verdict": "accepted" if result.accepted else printable(result.verdict),
         **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
         "primary": "true" if result.primary else "false",
+        **({"judge": printable(result.judge, 700)} if result.judge else {}),
     }
     warnings = [("warning", printable(warning, 700)) for warning in result.warnings]
     return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]

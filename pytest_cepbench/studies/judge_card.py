@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import (
     TRUE_WIN_RATE,
+    AnswerSizes,
     JudgeCard,
     JudgedBattle,
     judge_card,
     match_battles,
 )
+from pytest_cepbench.studies.judge_panels import EQUAL, BattlePanel
+from pytest_cepbench.studies.verdict_collection import AskedOrder, AskedVerdicts
+from pytest_cepbench.suites.judge_cards import JudgeIdentity
 
 LARGE_ORDER_EFFECT = 0.3
 """Logits from which on a judge should be asked in both orders. Below, one call of balanced order
@@ -23,10 +28,31 @@ FEW_BATTLES = 100
 
 
 @dataclass(frozen=True)
+class AskedJudge:
+    """A judge that was asked for the verdicts of its card, and how.
+
+    judge: which one; a run with another does not use the card.
+    order: whether each pair was shown in both orders.
+    seed: of the judge and of the choice of battles.
+    failures: how often it gave no verdict, by kind.
+    left_out: battles that were not shown to it, by reason in words.
+    """
+
+    judge: JudgeIdentity
+    order: AskedOrder
+    seed: int
+    failures: Mapping[str, int]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class MeasuredJudge:
     """The card of a judge, and the numbers that follow from it.
 
     judge, people: what the panels are called.
+    date: of the measuring, in UTC.
+    asked: the judge and how it was asked; None where its verdicts came from a file, which does not
+        say whose they are.
     judge_alone, people_alone: their battles that the other did not judge.
     unknown_models: models of the judge's battles that people never judged.
     seen: models that were known while the judge was made; empty where that is not said.
@@ -40,11 +66,14 @@ class MeasuredJudge:
     true_win_rate, shown_win_rate, shown_error: of a true win rate what it would show, and the
         standard error; None where people gave all battles to one side.
     both_orders_advised: whether it should be asked in both orders.
+    sees_nothing: whether it is no better than a coin, or leaned to the same side in every battle.
     sentence: the card in a line.
     """
 
     judge: str
     people: str
+    date: str
+    asked: AskedJudge | None
     judge_alone: int
     people_alone: int
     unknown_models: tuple[str, ...]
@@ -59,6 +88,7 @@ class MeasuredJudge:
     shown_win_rate: float | None
     shown_error: float | None
     both_orders_advised: bool
+    sees_nothing: bool
     sentence: str
 
 
@@ -68,27 +98,33 @@ def measure_judge(
     people: Sequence[JudgedBattle],
     *,
     seen: Collection[str] = (),
+    family: Collection[str] = (),
     repeats: Sequence[Sequence[JudgedBattle]] = (),
+    sizes: AnswerSizes | None = None,
+    asked: AskedJudge | None = None,
 ) -> MeasuredJudge:
     """The card of a judge.
 
     names: of the judge's and of people's verdicts.
     judge: its verdicts, each battle at most once in each order.
     seen: models that were known while the judge was made; none where that is unknown.
+    family: models of the judge's own family.
     repeats: verdicts of the same judge, asked again.
-    Raises DatasetError where the two judged no battle both, where they are the same verdicts, for a
-    repetition of other battles, and for a seen model that has no battle.
+    sizes: of the answers at hand; None for none.
+    asked: the judge that was asked for the verdicts; None where they come from a file.
+    Raises DatasetError where the two judged no battle both, where files hold the same verdicts, for
+    a repetition of other battles, and for a seen model or one of the family that has no battle.
     """
     matched = match_battles(people, judge)
     known = _models(battle for battle, _ in matched)
+    if asked is None:
+        _refuse_same(names, judge, people)
     _check(names, judge, people, known)
-    if absent := sorted(set(seen) - known):
-        msg = (
-            f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
-        )
-        raise DatasetError(msg)
+    _require_models({*seen, *family}, known)
     unseen = known - set(seen) if seen else set()
-    card = judge_card(judge, people, unseen=unseen, repeats=repeats)
+    card = judge_card(
+        judge, people, unseen=unseen, repeats=repeats, sizes=sizes, family=set(family)
+    )
     if repeats and card.stability is None:
         msg = f"the repetitions have no battle of {names[0]} in the same order"
         raise DatasetError(msg)
@@ -98,6 +134,8 @@ def measure_judge(
     return MeasuredJudge(
         judge=names[0],
         people=names[1],
+        date=datetime.now(UTC).date().isoformat(),
+        asked=asked,
         judge_alone=len(_pairs(judge) - shared),
         people_alone=len(_pairs(people) - shared),
         unknown_models=tuple(sorted(_models(judge) - _models(people))),
@@ -112,8 +150,65 @@ def measure_judge(
         shown_win_rate=shown,
         shown_error=error,
         both_orders_advised=card.order is None or abs(card.order.logit) >= LARGE_ORDER_EFFECT,
+        sees_nothing=card.one_side is not None or card.visible_drop <= 0,
         sentence=card.sentence(),
     )
+
+
+def measure_asked(
+    name: str,
+    asked: AskedJudge,
+    panel: BattlePanel,
+    given: AskedVerdicts,
+    *,
+    seen: Collection[str] = (),
+    family: Collection[str] = (),
+) -> MeasuredJudge:
+    """The card of a judge that was asked about a panel.
+
+    name: of the judge. given: its verdicts. Raises as `measure_judge`.
+    """
+    left_out = dict(asked.left_out)
+    if given.equal:
+        left_out[EQUAL] = left_out.get(EQUAL, 0) + given.equal
+    return measure_judge(
+        (name, panel.name),
+        given.verdicts,
+        panel.people,
+        seen=seen,
+        family=family,
+        repeats=[repeat for repeat in given.repeats if repeat],
+        sizes=panel.sizes,
+        asked=replace(asked, left_out=left_out),
+    )
+
+
+def require_models(named: Collection[str], battles: Iterable[JudgedBattle]) -> None:
+    """Raise DatasetError for a named model that has no battle."""
+    _require_models(named, _models(battles))
+
+
+def _require_models(named: Collection[str], known: Collection[str]) -> None:
+    if absent := sorted(set(named) - set(known)):
+        msg = (
+            f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
+        )
+        raise DatasetError(msg)
+
+
+def _refuse_same(
+    names: tuple[str, str], judge: Sequence[JudgedBattle], people: Sequence[JudgedBattle]
+) -> None:
+    """Raise DatasetError where two files hold the same verdicts: one of them is not what it says.
+
+    A judge that was asked may agree with people in everything.
+    """
+    if set(judge) == set(people):
+        msg = (
+            f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
+            "with --people those of people"
+        )
+        raise DatasetError(msg)
 
 
 def _check(
@@ -122,16 +217,10 @@ def _check(
     people: Sequence[JudgedBattle],
     known: Collection[str],
 ) -> None:
-    """Raise DatasetError for verdicts that cannot be compared.
+    """Raise DatasetError for verdicts on different battles.
 
     known: the models of the battles that both judged.
     """
-    if set(judge) == set(people):
-        msg = (
-            f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
-            "with --people those of people"
-        )
-        raise DatasetError(msg)
     if known:
         return
     own, theirs = _models(judge), _models(people)

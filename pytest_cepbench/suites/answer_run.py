@@ -26,6 +26,7 @@ from pytest_cepbench.suites.answer_excerpts import (
 )
 from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
 from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure, CaseOpponents
 from pytest_cepbench.suites.measures.base import Measured
 from pytest_cepbench.suites.measures.battle_measures import WinRateMeasure
@@ -176,9 +177,19 @@ class AnswerRun(SuiteRun):
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
         measured = measure.measure(case, data, self.opponents_of(case), model)
-        if not measure.judged or not self._judges_itself:
+        if not measure.judged:
             return measured
-        return replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
+        warnings = [_JUDGES_ITSELF] if self._judges_itself else []
+        if not measured.verdicts:
+            return replace(measured, warnings=(*measured.warnings, *warnings))
+        remark = self._judge_remark
+        warnings += [remark.warning] if remark.warning else []
+        return replace(measured, judge=remark.line, warnings=(*measured.warnings, *warnings))
+
+    @cached_property
+    def _judge_remark(self) -> JudgeRemark:
+        """What is known of the judge, by its card beside the baselines."""
+        return remark_on_judge(self._baselines, self.runner(JUDGE).bound)
 
     @cached_property
     def _judges_itself(self) -> bool:

@@ -54,6 +54,17 @@ def prune(
     return home.command("prune", "r.json", *argv)
 
 
+def test_cards_of_judges_are_of_no_suite(full: Home, measured: Measured) -> None:
+    """They stay, and are not listed among what suites left."""
+    card = full.path / "baselines/judges/judge-0a1b2c3d4e.json"
+    card.parent.mkdir()
+    card.write_text("{}")
+    ended = prune(full, measured, "--delete")
+
+    assert "judges" not in ended.out
+    assert card.exists()
+
+
 def test_a_listing_deletes_nothing(full: Home, measured: Measured) -> None:
     """Baseline and anchor of the case that is gone, with its name; how to go on."""
     before = contents(full.path)

@@ -112,7 +112,8 @@ _FOREIGN_OPTIONS = {
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
-    "--people", "--seen", "--repeat",  # of cepbench judge-card
+    "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
+    "--answers", "--family",  # of cepbench judge-card
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power",

@@ -101,6 +101,8 @@ def test_verdicts_are_described() -> None:
 def test_properties_are_described() -> None:
     """The table has every property of a test in a JUnit file."""
     (rows,) = tables(PAGE, "In JUnit files")
-    full = msgspec.structs.replace(REGRESSED, low=-0.3, high=-0.2, alpha=0.05, warnings=["odd"])
+    full = msgspec.structs.replace(
+        REGRESSED, low=-0.3, high=-0.2, alpha=0.05, warnings=["odd"], judge="known"
+    )
     named = [name.removeprefix(PREFIX) for name, _ in properties_of(full)]
     assert column(rows) == named

@@ -132,6 +132,21 @@ def judge_pairs(
     return outcomes
 
 
+def judge_in_order(
+    pairs: Sequence[AnswerPair], seed: int, judge: RoleRunner
+) -> list[Winner | Failure]:
+    """The verdict on each pair, the candidate's answer being shown first; a failure for none.
+
+    The keys are those of `judge_pairs`, so a verdict that a suite has asked for costs no call.
+    pairs: both answers there, and different. seed: of the judge.
+    Raises as `judge_pairs`.
+    """
+    outcomes = [PairOutcome() for _ in pairs]
+    asked = [(number, True) for number in range(len(pairs))]
+    _ask(pairs, asked, outcomes, BattleRules(seed=seed), judge)
+    return [outcome.verdicts[0].winner for outcome in outcomes]
+
+
 def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName, score: ScoreName) -> float:
     """The candidate's mean score over the orders that were asked, at least one."""
     return sum(verdict.score(tie, score) for verdict in verdicts) / len(verdicts)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains.growth import digest_of_image
-from pytest_cepbench.datasets.sample import Sample, SeedImage
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswer
+from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.store import ImageRef, Store
@@ -88,6 +89,19 @@ def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:
         for piece in pieces
     )
     return PieceRefs(f"{sample_id}, an answer", tuple(pieces), inputs)
+
+
+def refer_to_recorded(answer: RecordedAnswer, sample_id: str, store: Store) -> PieceRefs:
+    """An answer that another tool has made, its images in their files, with those that are there.
+
+    Its digest is that of the same answer in the store. Raises DatasetError for an image that is
+    none.
+    """
+    pieces: list[str | SeedImage] = []
+    for step in answer.steps:
+        pieces += [step.text] if step.text else []
+        pieces += [step.image] if isinstance(step.image, FileImage) else []
+    return _refer(f"{sample_id}, an answer", tuple(pieces), store)
 
 
 def _refer(name: str, pieces: tuple[str | SeedImage, ...], store: Store) -> PieceRefs:

@@ -117,6 +117,7 @@ class WinRateMeasure:
                 outcomes,
                 notes=remarks.notes,
                 warnings=remarks.warnings,
+                verdicts=remarks.verdicts,
             )
         fought, obstacles = _fight(samples, data, opponents.accepted, model, "baseline")
         since, more = _fight(samples, data, opponents.anchor, model, "anchor")
@@ -132,6 +133,7 @@ class WinRateMeasure:
             obstacles=(*obstacles, *more),
             notes=remarks.notes,
             warnings=remarks.warnings,
+            verdicts=remarks.verdicts,
         )
 
 
@@ -241,10 +243,14 @@ _MUCH_SHRUNK = 0.5
 
 @dataclass(frozen=True)
 class _JudgeRemarks:
-    """What is to be said of the judge of some battles, a sentence each."""
+    """What is to be said of the judge of some battles, a sentence each.
+
+    verdicts: how many it gave.
+    """
 
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    verdicts: int = 0
 
 
 def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _JudgeRemarks:
@@ -260,7 +266,7 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
     verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
     given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
     failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
-    notes, warnings = [_NOT_MEASURED], []
+    notes, warnings = [], []
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
         notes.append(
@@ -290,7 +296,7 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
             msg = f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
             raise MeasurementError(msg)
         (warnings if shown < _MUCH_SHRUNK else notes).append(remark)
-    return _JudgeRemarks(tuple(notes), tuple(warnings))
+    return _JudgeRemarks(tuple(notes), tuple(warnings), len(given))
 
 
 def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> float | None:
@@ -305,8 +311,3 @@ def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> 
     square = sum(verdict**2 for verdict in verdicts)
     soft = (outcome.score - EVEN for outcome in fought)
     return sum(map(mul, soft, verdicts)) / square if square else None
-
-
-_NOT_MEASURED = (
-    "how well this judge agrees with people is not known here: `cepbench judge-card` measures it"
-)

@@ -1,0 +1,59 @@
+"""Questions and answers of battles, as options of a command name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pytest_cepbench.cli.output import tell
+from pytest_cepbench.cli.session import read_data
+from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.datasets.opening.questions import load_opening
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames
+from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.metrics.arena import JudgedBattle
+
+DATA = "opening"
+"""Name of OpenING's questions, as its suite has it."""
+
+
+def read_questions(texts: Sequence[str]) -> Dataset | None:
+    """OpenING's questions that are whole, of `opening=FOLDER`; None where no folder is given.
+
+    Raises SpecError for another name, DatasetError for a folder that cannot be read.
+    """
+    folders = read_data(texts)
+    if unknown := sorted(folders.keys() - {DATA}):
+        msg = f"--data: {unknown_name('data set', unknown[0], [DATA])}"
+        raise SpecError(msg)
+    return load_opening(folders[DATA], partial=True) if folders else None
+
+
+def read_answer_folders(
+    texts: Iterable[str], names: ModelNames, battles: Iterable[JudgedBattle]
+) -> dict[str, RecordedAnswers]:
+    """Model -> its recorded answers, of `[MODEL=]FOLDER`.
+
+    battles: that the answers are of; a folder of another model is passed over, and said.
+    Raises SpecError for two folders of a model and for a model that is named and has no battle,
+    DatasetError for a folder that cannot be read.
+    """
+    models = {model for battle in battles for model in (battle.first, battle.second)}
+    answers: dict[str, RecordedAnswers] = {}
+    for text in texts:
+        given, _, folder = ("", "", text) if Path(text).exists() else text.rpartition("=")
+        recorded = read_answers(Path(folder), partial=True)
+        model = names(given or recorded.model)
+        if model in answers:
+            msg = f"--answers: {folder!r} and {str(answers[model].path)!r} are both of {model!r}"
+            raise SpecError(msg)
+        if model in models:
+            answers[model] = recorded
+        elif given:
+            msg = f"--answers {text!r}: {unknown_name('model', given, models)}"
+            raise SpecError(msg)
+        else:
+            tell(f"{folder} is not used: no battle has the model {model!r}")
+    return answers

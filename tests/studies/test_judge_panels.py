@@ -1,0 +1,125 @@
+"""Panels for a judge: which battles are chosen, how large answers are, and the embedded panel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.datasets.opening.questions import load_opening
+from pytest_cepbench.metrics.arena import AnswerSize, JudgedBattle
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.judge_card import AskedJudge, measure_asked
+from pytest_cepbench.studies.judge_panels import (
+    answer_sizes,
+    choose_battles,
+    opening_panel,
+    size_of_steps,
+)
+from pytest_cepbench.studies.shapes_panel import PANEL_MODELS, shapes_panel
+from pytest_cepbench.studies.verdict_collection import collect_verdicts
+from pytest_cepbench.suites import ModelPool
+from pytest_cepbench.suites.judge_cards import identify_judge
+from pytest_cepbench.suites.model_options import RoleAssignment
+from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.metrics.arena.panels import panels
+
+UID = "0101001"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+@given(panels(), st.integers(0, 40), st.integers(0, 3))
+def test_chosen_battles_are_nested(battles: list[JudgedBattle], limit: int, seed: int) -> None:
+    """Each pair once; so many of them, or all; fewer are among more, in the order of the file."""
+    every = choose_battles(battles, None, seed)
+    some = choose_battles(battles, limit, seed)
+    more = choose_battles(battles, limit + 1, seed)
+
+    pairs = {(b.question, frozenset((b.first, b.second))) for b in battles}
+    assert len(every) == len(pairs)
+    assert len(some) == min(limit, len(pairs))
+    assert set(some) <= set(more) <= set(every)
+    assert [battle for battle in battles if battle in set(some)] == some
+    backwards = {
+        (b.question, frozenset((b.first, b.second)))
+        for b in choose_battles(battles[::-1], limit, seed)
+    }
+    assert backwards == {(b.question, frozenset((b.first, b.second))) for b in some}
+
+
+def test_sizes_of_answers(tmp_path: Path) -> None:
+    """Words, images that are there, steps; the reference answer's is that of the model Human."""
+    folder = tmp_path / "x_output"
+    steps: list[dict[str, str | None]] = [
+        {"text": "two  words", "image": f"{UID}-o-0.jpg"},
+        {"text": "one", "image": None},
+    ]
+    put_answer(folder, UID, steps)
+    (folder / f"{UID}-o-0.jpg").write_bytes(png(3))
+    questions = load_opening(put_questions(tmp_path / "q", [question(UID)]))
+    battles = [JudgedBattle(UID, "x", "Human", "A"), JudgedBattle(UID, "y", "x", "A")]
+    answers = {"x": read_answers(folder)}
+
+    assert answer_sizes(battles, answers) == {(UID, "x"): AnswerSize(3, 1, 2)}
+    with_gold = answer_sizes(battles, answers, questions)
+    assert with_gold == {(UID, "x"): AnswerSize(3, 1, 2), (UID, "Human"): AnswerSize(3, 1, 1)}
+    (folder / f"{UID}-o-0.jpg").unlink()
+    assert answer_sizes(battles, {"x": read_answers(folder)}) == {}
+    assert size_of_steps([("", True), ("a b", False)]) == AnswerSize(2, 1, 2)
+
+
+def test_a_pair_holds_what_the_files_hold(tmp_path: Path, store: Store) -> None:
+    """Question and answers as texts and images, in the order of the battle."""
+    folder = tmp_path / "x_output"
+    put_answer(folder, UID, [{"text": "first", "image": f"{UID}-o-0.jpg"}])
+    (folder / f"{UID}-o-0.jpg").write_bytes(png(90))
+    questions = load_opening(put_questions(tmp_path / "q", [question(UID)]))
+    battle = JudgedBattle(UID, "Human", "x", "A")
+    panel = opening_panel("p", [battle], questions, {"x": read_answers(folder)}, store)
+    pair = panel.pair(battle)
+    assert pair.candidate is not None
+    assert pair.opponent is not None
+    gold, recorded = pair.candidate.load(store), pair.opponent.load(store)
+
+    assert gold is not None
+    assert recorded is not None
+    assert gold[0] == "It ends well."
+    assert recorded[0] == "first"
+    assert not isinstance(recorded[1], str)
+    assert recorded[1].getpixel((0, 0)) == (90, 90, 90)
+
+
+@pytest.mark.slow
+def test_the_embedded_panel_measures_known_faults(tmp_path: Path, store: Store) -> None:
+    """A tenth of wrong verdicts is an agreement of nine tenths, without bias for a place."""
+    pool = ModelPool(store)
+    panel = shapes_panel(pool)
+    judge = pool.runner(RoleAssignment("judge", parse_spec("shapes:?flip=0.1"), "a test"))
+    given = collect_verdicts(panel, judge, "both", lambda _: None)
+    asked = AskedJudge(identify_judge(judge.bound), "both", 0, given.failures, panel.left_out)
+    measured = measure_asked("flip", asked, panel, given)
+
+    assert len(panel.people) > 350
+    assert {b.first for b in panel.people} == set(PANEL_MODELS)
+    assert measured.people == "the truth of shapes-arena"
+    assert measured.card.agreements[0].overall.low < 0.9 < measured.card.agreements[0].overall.high
+    assert measured.card.order is not None
+    assert abs(measured.card.order.logit) < 4 * measured.card.order.error
+    # Two draws of a tenth agree in .82 of all pairs.
+    assert measured.card.both_orders is not None
+    assert (
+        measured.card.both_orders.consistent.low < 0.82 < measured.card.both_orders.consistent.high
+    )
+    assert measured.card.sizes is not None
+    assert measured.card.sizes.battles == len(panel.people)

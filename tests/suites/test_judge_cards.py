@@ -1,0 +1,122 @@
+"""Cards of judges beside the baselines: found by the judge's identity, and by nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import BindContext, BoundRole
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.suites.judge_cards import (
+    card_path,
+    identify_judge,
+    read_card,
+    remark_on_judge,
+)
+
+LINE = (
+    "agreement 0.82 [0.81, 0.84] with human_verdicts over 4,301 battles, order effect +0.09 logits "
+    "(standard error 0.04), measured 2026-11-20"
+)
+
+
+def judge(spec: str) -> BoundRole:
+    """A judge of the embedded world, bound."""
+    return bind(parse_spec(spec), "judge", BindContext(lambda _: ""))
+
+
+def keep(baselines: Path, bound: BoundRole, name: str = "", **changes: Any) -> Path:
+    """A card of a judge as the command writes it, as far as reports read it."""
+    identity = identify_judge(bound)
+    card = {
+        "judge": bound.spec,
+        "people": "human_verdicts",
+        "date": "2026-11-20",
+        "asked": {"judge": vars(identity), "order": "both"},
+        "accuracy": 0.824,
+        "sees_nothing": False,
+        "sentence": "a judge that sees .65",
+        "card": {
+            "battles": 4301,
+            "agreements": [{"reading": "fdt", "overall": {"low": 0.812, "high": 0.838}}],
+            "order": {"logit": 0.091, "error": 0.044},
+        },
+    }
+    path = card_path(baselines, identity) if not name else baselines / "judges" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"schema": 1, "card": card | changes}), "utf-8")
+    return path
+
+
+def test_the_judges_own_card_is_found(tmp_path: Path) -> None:
+    """Its line has agreement, order effect, number and date, whatever the file is called."""
+    bound = judge("shapes:?flip=0.1")
+    path = keep(tmp_path, bound)
+    keep(tmp_path, judge("shapes:"))
+
+    assert path.parent == tmp_path / "judges"
+    assert path.name.startswith("shapes-flip-0-1-")
+    assert remark_on_judge(tmp_path, bound).line == LINE
+    assert not remark_on_judge(tmp_path, bound).warning
+    path.rename(path.with_name("renamed.json"))
+    assert remark_on_judge(tmp_path, bound).line == LINE
+
+
+def test_without_a_card_the_command_is_named(tmp_path: Path) -> None:
+    """No folder of baselines, and one without cards."""
+    expected = "is not known here: `cepbench judge-card` measures it"
+
+    assert remark_on_judge(None, judge("shapes:")).line.endswith(expected)
+    assert remark_on_judge(tmp_path, judge("shapes:")).line.endswith(expected)
+
+
+def test_the_card_of_another_judge_is_not_used(tmp_path: Path) -> None:
+    """Even under this judge's file name; other settings of the same weights are said to be that."""
+    bound = judge("shapes:?flip=0.1")
+    keep(tmp_path, judge("shapes:?flip=0.2"), card_path(tmp_path, identify_judge(bound)).name)
+    line = remark_on_judge(tmp_path, bound).line
+
+    assert "is not known here" in line
+    assert "is of the same judge with other settings, and is not used" in line
+    other = judge("shapes:?tie=0.5")
+    stranger = vars(identify_judge(other)) | {"fingerprint": "f" * 64}
+    for k in range(2):
+        keep(tmp_path / "b", other, f"{k}.json", asked={"judge": stranger | {"step": f"{k}"}})
+    line = remark_on_judge(tmp_path / "b", bound).line
+    assert "the card 0.json is of another judge (1 more are), and is not used" in line
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"card": {"judge": "x"}}', "\udcff"])
+def test_a_card_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
+    """A damaged card, and one of a file's verdicts, which names no judge: neither is used."""
+    path = keep(tmp_path, judge("shapes:"))
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    assert read_card(path) is None
+    line = remark_on_judge(tmp_path, judge("shapes:")).line
+    assert line.endswith(f"the card {path.name} cannot be read")
+
+
+def test_a_judge_that_sees_nothing_is_a_warning(tmp_path: Path) -> None:
+    """Its card says so in the report's warnings."""
+    bound = judge("shapes:?flip=0.5")
+    keep(tmp_path, bound, sees_nothing=True, sentence="it sees nothing of a true drop")
+
+    assert (
+        remark_on_judge(tmp_path, bound).warning == "its card says: it sees nothing of a true drop"
+    )
+
+
+def test_a_card_without_order_effect(tmp_path: Path) -> None:
+    """Verdicts may not tell it; hidden characters of a name do not reach the terminal."""
+    card = {"battles": 5, "agreements": [], "order": None}
+    keep(tmp_path, judge("shapes:"), card=card, people="\x1b[31mred")
+    line = remark_on_judge(tmp_path, judge("shapes:")).line
+
+    assert line.startswith("agreement 0.82 with ")
+    assert "order effect not known" in line
+    assert "\x1b" not in line
