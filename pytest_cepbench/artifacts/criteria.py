@@ -100,9 +100,7 @@ class CriteriaScores:
         Raises ValueError for a name that is none of `CRITERIA`.
         """
         results: dict[Any, CriterionResult] = {
-            name: value
-            if isinstance(value, CriterionScore | Failure)
-            else read_score(name, value)
+            name: value if isinstance(value, CriterionScore | Failure) else read_score(name, value)
             for name, value in scores.items()
         }
         return cls(results)
@@ -158,13 +156,14 @@ def read_score(name: str, value: object, justification: object = "") -> Criterio
 
     name: of the criterion, for the failure. A justification that is no text is left out.
     """
-    number = int(value) if isinstance(value, float) and value.is_integer() else value
-    if isinstance(number, bool) or not isinstance(number, Integral):
+    whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole:
         return Failure("no-score", f"{name}: {value!r:.40} is no whole number")
+    number = int(value)  # type: ignore[call-overload] # a number, as was looked at above
     if not 0 <= number <= HIGHEST_SCORE:
-        return Failure("no-score", f"{name}: {number} is not from 0 to {HIGHEST_SCORE}")
+        return Failure("no-score", f"{name}: {value!r:.40} is not from 0 to {HIGHEST_SCORE}")
     text = justification if isinstance(justification, str) else ""
-    return CriterionScore(int(number), text)
+    return CriterionScore(number, text)
 
 
 def _tidy(text: str) -> str:

@@ -11,6 +11,7 @@ from pytest_cepbench.metrics.arena.agreement import (
     shared_battles,
 )
 from pytest_cepbench.metrics.arena.battles import BattleTable, JudgedBattle
+from pytest_cepbench.metrics.arena.criteria import mean_of_rounded_means
 from pytest_cepbench.metrics.arena.judge_card import (
     TRUE_WIN_RATE,
     BothOrders,
@@ -73,6 +74,7 @@ __all__ = [
     "judge_card",
     "krippendorff_alpha",
     "match_battles",
+    "mean_of_rounded_means",
     "mirror",
     "pairwise_win_rates",
     "roulette",

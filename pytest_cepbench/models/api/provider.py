@@ -110,6 +110,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         provenance={"device": "server", "server": shown_url(server)},
         warn=partial(provenance_warnings, role, spec.target),
         files=files,
+        scores_answers=role == "judge",
     )
 
 

@@ -6,8 +6,8 @@ counted, so that 1 has the probability of a 1 without a 0 behind it, whatever th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ class NumberScorer:
         for lead in leads:
             texts = [f"{lead}{number}" for number in range(numbers)]
             tokens = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-            shared = commonprefix(tokens)
+            shared = _shared_start(tokens)
             endings = [number[len(shared) :] for number in tokens]
             if len(set(map(tuple, endings))) < numbers or not all(endings):
                 msg = f"the same tokens for several of the numbers 0 to {numbers - 1}"
@@ -87,6 +87,12 @@ class NumberScorer:
             by_lead.append(exact - np.logaddexp.reduce(exact, axis=1, keepdims=True))
         distributions: FloatArray = np.stack(by_lead, axis=1)
         return distributions
+
+
+def _shared_start(texts: Sequence[Sequence[int]]) -> list[int]:
+    """The tokens with which all texts begin."""
+    columns = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
+    return [column[0] for column in columns]
 
 
 def _is_start(tokens: Sequence[int], other: Sequence[int]) -> bool:

@@ -7,6 +7,7 @@ rounded, clipped or taken for 0.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -85,27 +86,22 @@ def _objects(reply: str) -> Iterator[Mapping[str, Any]]:
             yield document
 
 
+_TOKEN = re.compile(r'[{}]|"(?:[^"\\]|\\[\s\S])*+(?:"|\Z)')
+"""A brace, or a string of JSON, in which braces do not count."""
+
+
 def _balanced(text: str) -> Iterator[str]:
     """Every `{...}` with as many closing as opening braces outside of strings, in one pass."""
-    start, depth, quoted, escaped = 0, 0, False, False
-    for place, char in enumerate(text):
-        if depth and quoted:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                quoted = False
-        elif depth and char == '"':
-            quoted = True
-        elif char == "{":
-            if not depth:
-                start = place
-            depth += 1
-        elif char == "}" and depth:
-            depth -= 1
-            if not depth:
-                yield text[start : place + 1]
+    start = text.find("{")
+    while start >= 0:
+        depth, end = 0, len(text)
+        for token in _TOKEN.finditer(text, start):
+            depth += {"{": 1, "}": -1}.get(token[0], 0)
+            if depth == 0:
+                end = token.end()
+                yield text[start:end]
+                break
+        start = text.find("{", end)
 
 
 def _letters(key: str) -> str:

@@ -133,6 +133,7 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
         params={**played.params, **knobs.turned},
         seeded=played.always_seeded or bool(knobs.turned),
         batch_size=_BATCH,
+        scores_answers=role == "judge",
     )
 
 
