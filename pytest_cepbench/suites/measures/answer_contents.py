@@ -49,7 +49,7 @@ class StepGapTable(MetricTable, frozen=True, kw_only=True):
 class TruthTable(MetricTable, frozen=True, kw_only=True):
     """truth: how far answers meet the criteria of a world whose truth is known."""
 
-    criterion: Literal["total"] | Criterion = "total"
+    criterion: Literal["total", Criterion] = "total"
 
 
 @dataclass(frozen=True)

@@ -80,14 +80,13 @@ def _make(
     if isinstance(table, WinRateTable):
         return WinRateMeasure(name, against, pool, table.parts or "all")
     parts = table.parts or "overall"
-    if isinstance(table, TruthTable):
-        return TruthMeasure(name, table.criterion, pool, parts)
+    if isinstance(table, TruthTable | CriteriaTable):
+        by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure
+        return by_criterion(name, table.criterion, pool, parts)
     if isinstance(table, JudgeFailuresTable):
         return JudgeFailuresMeasure(
             name, against, asked.win_rate, pool, parts, judged=asked.judged, scored=asked.scored
         )
-    if isinstance(table, CriteriaTable):
-        return CriteriaMeasure(name, table.criterion, pool, parts)
     if isinstance(table, LackTable):
         kind = table.kind or name
         lacks = "images" if kind == "no_image" else "texts"

@@ -175,7 +175,6 @@ class JudgeFailuresMeasure:
         model: str,
     ) -> None:
         """The verdicts and scores."""
-        data.answers(samples)
         self._fought(samples, data, opponents, model)
         if self.scored:
             data.scores(samples)

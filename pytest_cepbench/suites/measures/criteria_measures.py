@@ -43,7 +43,7 @@ class CriteriaTable(MetricTable, frozen=True, kw_only=True):
     criterion: one of the seven, or "overall", the mean of all seven of an answer.
     """
 
-    criterion: Literal["overall"] | Criterion = "overall"
+    criterion: Literal["overall", Criterion] = "overall"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _shown(result: CriterionResult) -> str:
 
 def _published_overall(given: Mapping[str, CriteriaScores]) -> Iterator[str]:
     """The overall score as OpenING's table has it, of the answers that there are."""
-    by_criterion = {
+    by_criterion: dict[str, list[float]] = {
         name: [value for own in given.values() if (value := own.value(name)) is not None]
         for name in CRITERIA
     }
