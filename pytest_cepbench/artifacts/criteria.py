@@ -146,8 +146,8 @@ class CriteriaScores:
         try:
             document = json.loads(text)
             return cls({name: _from_plain(value) for name, value in document.items()})
-        except (AttributeError, KeyError, TypeError, RecursionError) as error:
-            msg = f"no scores by criteria: {text!r:.80}"
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            msg = f"no scores by criteria: {text!r:.80} ({error})"
             raise ValueError(msg) from error
 
 
