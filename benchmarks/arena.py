@@ -1,4 +1,5 @@
-r"""Figures of the arena: samples needed, error rates of the stopping rules, time and memory.
+r"""Figures of the arena: samples needed, error rates of the stopping rules, battles against scores,
+time and memory.
 
     OMP_NUM_THREADS=1 python -m benchmarks.arena --json benchmarks/results/arena.json \
         --page benchmarks/results/arena.md
@@ -25,6 +26,7 @@ from typing import Any
 from benchmarks.arena_figures.power import needed
 from benchmarks.arena_figures.rates import QUICK_RATES, RateSettings, rates
 from benchmarks.arena_figures.runs import arena_runs, leaderboard_seconds
+from benchmarks.arena_figures.scores import faults_seen
 from benchmarks.arena_figures.tables import (
     fill_page,
     leaderboard_line,
@@ -32,11 +34,12 @@ from benchmarks.arena_figures.tables import (
     rates_by_design,
     rates_by_judge,
     runs_table,
+    seen_table,
 )
 from benchmarks.arena_figures.worlds import worlds
 from benchmarks.whole_runs import machine
 
-PARTS = ("runs", "power", "rates")
+PARTS = ("runs", "power", "rates", "scores")
 
 
 def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[str, object], bool]:
@@ -72,6 +75,10 @@ def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[
         for figure in broken:
             print(f"broken: {figure}", file=sys.stderr)
         kept &= not broken
+    if "scores" in parts:
+        seen = list(faults_seen((100,) if quick else (100, 200), 10 if quick else 400))
+        tables["battles and scores"] = seen_table(seen)
+        figures["seen"] = [asdict(row) for row in seen]
     return tables, figures, kept
 
 
