@@ -21,21 +21,20 @@ from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 Conversation = list[dict[str, Any]]
 """Turns as chat templates take them."""
 
-_TOLERANCE = {"float32": 1e-3}
-"""How far two ways to the same log-probability may differ."""
-
-_HALF_PRECISION_TOLERANCE = 0.2
-
 
 class Scorer(Protocol):
     """Makes likelihoods of what could follow prompts; see `PhraseScorer` and `NumberScorer`."""
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """How far two ways to the same number may differ, in single and in half precision."""
 
     @property
     def longest(self) -> int:
         """Tokens that a prompt needs room for behind it."""
 
     def score(self, inputs: Any) -> FloatArray:
-        """(prompts, ...) log-probabilities, each prompt read once."""
+        """(prompts, ...) numbers, each prompt read once."""
 
     def score_whole(self, inputs: Any) -> FloatArray:
         """The same in the plain way."""
@@ -202,7 +201,7 @@ class JudgeConversations:
             if is_out_of_memory(error):
                 raise
             return False
-        tolerance = _TOLERANCE.get(self._plan.dtype, _HALF_PRECISION_TOLERANCE)
+        tolerance = scorer.tolerances[self._plan.dtype != "float32"]
         return bool(np.allclose(together, alone, rtol=0.0, atol=tolerance))
 
     def _no_judge(self, error: Exception) -> str:

@@ -65,8 +65,11 @@ class NumberScorer:
         """Tokens that a prompt needs room for behind it."""
         return self._reader.longest
 
+    tolerances = (1e-3, 0.1)
+    """How far two ways to the same probability may differ, in single and in half precision."""
+
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, leads, numbers) log-probabilities; see `ContinuationReader.read`."""
+        """(prompts, leads, numbers) probabilities; see `ContinuationReader.read`."""
         return self._distributions(self._reader.read(inputs))
 
     def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
@@ -74,7 +77,7 @@ class NumberScorer:
         return self._distributions(self._reader.read_whole(inputs))
 
     def _distributions(self, logarithms: FloatArray) -> FloatArray:
-        """Log-probabilities that sum to 1 over the numbers of each lead."""
+        """Probabilities that sum to 1 over the numbers of each lead."""
         by_lead = []
         for places, longer in zip(self._places, self._longer, strict=True):
             started = np.stack([logarithms[:, own].sum(axis=1) for own in places], axis=1)
@@ -84,7 +87,7 @@ class NumberScorer:
                     going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
                     with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
                         exact[:, number] += np.log1p(-going_on)
-            by_lead.append(exact - np.logaddexp.reduce(exact, axis=1, keepdims=True))
+            by_lead.append(np.exp(exact - np.logaddexp.reduce(exact, axis=1, keepdims=True)))
         distributions: FloatArray = np.stack(by_lead, axis=1)
         return distributions
 

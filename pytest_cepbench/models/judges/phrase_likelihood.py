@@ -160,6 +160,9 @@ class PhraseScorer:
         """Tokens of the longest phrase."""
         return self._reader.longest
 
+    tolerances = (1e-3, 0.2)
+    """How far two ways to the same log-probability may differ, in single and in half precision."""
+
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
         """(prompts, phrases) mean log-probability of a phrase's tokens; see `read`."""
         return self._means(self._reader.read(inputs))

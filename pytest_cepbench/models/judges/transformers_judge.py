@@ -164,11 +164,8 @@ class TransformersJudge:
         )
         remarks = () if batched else (self._one_by_one("answer", len(CRITERIA)),)
         return [
-            Reply(
-                logarithms if isinstance(logarithms, Failure) else _scores(logarithms),
-                remarks=remarks,
-            )
-            for logarithms in likelihoods
+            Reply(own if isinstance(own, Failure) else _scores(own), remarks=remarks)
+            for own in likelihoods
         ]
 
     def _verdict(self, logarithms: FloatArray | Failure) -> Reply:
@@ -230,15 +227,15 @@ class TransformersJudge:
         )
 
 
-def _scores(logarithms: FloatArray) -> CriteriaScores:
-    """Scores from (7, 11) log-probabilities of the numbers of each criterion."""
+def _scores(probabilities: FloatArray) -> CriteriaScores:
+    """Scores from (7, 11) probabilities of the numbers of each criterion."""
     return CriteriaScores(
         {
             name: CriterionScore(
                 int(np.argmax(row)),
-                expected=round(float(np.exp(row) @ np.arange(len(row))), _EXPECTED_DIGITS),
+                expected=round(float(row @ np.arange(len(row))), _EXPECTED_DIGITS),
             )
-            for name, row in zip(CRITERIA, logarithms, strict=True)
+            for name, row in zip(CRITERIA, probabilities, strict=True)
         }
     )
 
