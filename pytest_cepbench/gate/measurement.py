@@ -102,6 +102,7 @@ class Measurement:
     anchor_scores: the scores of the same battles against the anchor's answers, as `scores`.
     obstacles: why the battles could not be fought, a sentence each: the measurement is comparable
     with no baseline then.
+    unscored: ids of samples that were measured and have no score, since the judge gave none.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -124,6 +125,7 @@ class Measurement:
     strata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     anchor_scores: Scores = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
+    unscored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]

@@ -148,6 +148,7 @@ class SuiteRun(ABC):
                 strata=strata(case, data) if measured.answers else {},
                 anchor_scores=measured.anchor_scores,
                 obstacles=measured.obstacles,
+                unscored=measured.unscored,
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error

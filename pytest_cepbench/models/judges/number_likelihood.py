@@ -8,12 +8,50 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pytest_cepbench.models.judges.phrase_likelihood import ContinuationReader, TokenRead
 from pytest_cepbench.models.protocols import FloatArray
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _NumberTokens:
+    """The tokens of the numbers behind one lead.
+
+    shared: with which all of them begin, the lead's own among them.
+    endings: the rest of each number's, 0 first.
+    """
+
+    shared: Tokens
+    endings: tuple[Tokens, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Any, lead: str, numbers: int) -> _NumberTokens:
+        """Raises ValueError where two numbers are the same tokens."""
+        texts = [f"{lead}{number}" for number in range(numbers)]
+        tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
+        shared = _shared_start(tokens)
+        endings = tuple(number[len(shared) :] for number in tokens)
+        if len(set(endings)) < numbers or not all(endings):
+            msg = f"the same tokens for several of the numbers 0 to {numbers - 1}"
+            raise ValueError(msg)
+        return cls(shared, endings)
+
+    @property
+    def leaves(self) -> list[Tokens]:
+        """The longest tokens from which a number goes on: shorter ones are read on the way."""
+        nodes = {ending[:length] for ending in self.endings for length in range(len(ending))}
+        return [node for node in sorted(nodes) if not any(_begins(node, n) for n in nodes)]
+
+    def longer(self, number: int) -> list[int]:
+        """The numbers whose tokens go on from those of a number: 10 from 1, mostly."""
+        own = self.endings[number]
+        return [n for n, other in enumerate(self.endings) if _begins(own, other)]
 
 
 class NumberScorer:
@@ -24,49 +62,31 @@ class NumberScorer:
     Raises ValueError for a tokenizer in which two numbers are the same tokens.
     """
 
+    tolerances = (1e-3, 0.1)
+    """How far two ways to the same probability may differ, in single and in half precision."""
+
     def __init__(self, model: Any, tokenizer: Any, leads: Sequence[str], numbers: int) -> None:
-        rows: list[list[int]] = []
+        self._leads = [_NumberTokens.of(tokenizer, lead, numbers) for lead in leads]
+        rows: list[Tokens] = []
         reads: list[TokenRead] = []
-        self._places: list[list[list[int]]] = []  # lead, number -> its reads
-        self._longer: list[list[list[int]]] = []  # lead, number -> numbers that go on from it
-        for lead in leads:
-            texts = [f"{lead}{number}" for number in range(numbers)]
-            tokens = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-            shared = _shared_start(tokens)
-            endings = [number[len(shared) :] for number in tokens]
-            if len(set(map(tuple, endings))) < numbers or not all(endings):
-                msg = f"the same tokens for several of the numbers 0 to {numbers - 1}"
-                raise ValueError(msg)
-            # The longest texts that numbers go on from: shorter ones are read on the way.
-            nodes = {tuple(ending[:length]) for ending in endings for length in range(len(ending))}
-            leaves = [node for node in sorted(nodes) if not _goes_on(node, nodes)]
-            first_row = len(rows)
-            rows += [[*shared, *leaf] for leaf in leaves]
-            places = []
-            for ending in endings:
-                own = []
+        self._reads_of: list[list[list[int]]] = []  # by lead and number, places in `reads`
+        for lead in self._leads:
+            leaves, first_row = lead.leaves, len(rows)
+            rows += [lead.shared + leaf for leaf in leaves]
+            own: list[list[int]] = []
+            for ending in lead.endings:
+                own.append(list(range(len(reads), len(reads) + len(ending))))
                 for length, token in enumerate(ending):
-                    node = tuple(ending[:length])
-                    leaf = next(i for i, leaf in enumerate(leaves) if leaf[:length] == node)
-                    own.append(len(reads))
-                    reads.append(TokenRead(first_row + leaf, len(shared) + length, token))
-                places.append(own)
-            self._places.append(places)
-            self._longer.append(
-                [
-                    [n for n, other in enumerate(endings) if _is_start(ending, other)]
-                    for ending in endings
-                ]
-            )
+                    on_the_way = (leaf[:length] == ending[:length] for leaf in leaves)
+                    row = first_row + list(on_the_way).index(True)
+                    reads.append(TokenRead(row, len(lead.shared) + length, token))
+            self._reads_of.append(own)
         self._reader = ContinuationReader(model, rows, reads)
 
     @property
     def longest(self) -> int:
         """Tokens that a prompt needs room for behind it."""
         return self._reader.longest
-
-    tolerances = (1e-3, 0.1)
-    """How far two ways to the same probability may differ, in single and in half precision."""
 
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
         """(prompts, leads, numbers) probabilities; see `ContinuationReader.read`."""
@@ -79,28 +99,25 @@ class NumberScorer:
     def _distributions(self, logarithms: FloatArray) -> FloatArray:
         """Probabilities that sum to 1 over the numbers of each lead."""
         by_lead = []
-        for places, longer in zip(self._places, self._longer, strict=True):
-            started = np.stack([logarithms[:, own].sum(axis=1) for own in places], axis=1)
-            exact = started.copy()
-            for number, others in enumerate(longer):
-                for other in others:
-                    going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
+        for lead, reads in zip(self._leads, self._reads_of, strict=True):
+            begun = np.stack([logarithms[:, own].sum(axis=1) for own in reads], axis=1)
+            ended = begun.copy()
+            for number in range(len(reads)):
+                for other in lead.longer(number):
+                    going_on = np.minimum(np.exp(begun[:, other] - begun[:, number]), 1.0)
                     with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
-                        exact[:, number] += np.log1p(-going_on)
-            by_lead.append(np.exp(exact - np.logaddexp.reduce(exact, axis=1, keepdims=True)))
+                        ended[:, number] += np.log1p(-going_on)
+            by_lead.append(np.exp(ended - np.logaddexp.reduce(ended, axis=1, keepdims=True)))
         distributions: FloatArray = np.stack(by_lead, axis=1)
         return distributions
 
 
-def _shared_start(texts: Sequence[Sequence[int]]) -> list[int]:
+def _shared_start(texts: Sequence[Tokens]) -> Tokens:
     """The tokens with which all texts begin."""
     columns = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
-    return [column[0] for column in columns]
+    return tuple(column[0] for column in columns)
 
 
-def _is_start(tokens: Sequence[int], other: Sequence[int]) -> bool:
-    return len(tokens) < len(other) and list(other[: len(tokens)]) == list(tokens)
-
-
-def _goes_on(node: tuple[int, ...], nodes: set[tuple[int, ...]]) -> bool:
-    return any(_is_start(node, other) for other in nodes)
+def _begins(tokens: Tokens, other: Tokens) -> bool:
+    """Whether the other begins with these tokens and goes on."""
+    return len(tokens) < len(other) and other[: len(tokens)] == tokens

@@ -143,6 +143,9 @@ class PhraseScorer:
     tokens: of each phrase, at least one.
     """
 
+    tolerances = (1e-3, 0.2)
+    """How far two ways to the same log-probability may differ, in single and in half precision."""
+
     def __init__(self, model: Any, tokenizer: Any, phrases: Sequence[str]) -> None:
         self.tokens: list[list[int]] = [
             tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
@@ -159,9 +162,6 @@ class PhraseScorer:
     def longest(self) -> int:
         """Tokens of the longest phrase."""
         return self._reader.longest
-
-    tolerances = (1e-3, 0.2)
-    """How far two ways to the same log-probability may differ, in single and in half precision."""
 
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
         """(prompts, phrases) mean log-probability of a phrase's tokens; see `read`."""

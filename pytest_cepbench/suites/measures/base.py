@@ -96,8 +96,8 @@ class CaseScores:
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
-    scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles:
-    as in `Measurement`.
+    scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles,
+    unscored: as in `Measurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
@@ -118,6 +118,7 @@ class Measured:
     answers: Mapping[str, str] = field(default_factory=dict)
     anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
+    unscored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ class CriteriaMeasure:
             [outcome_of_answer(own) for own in answers.values()],
             notes=tuple(self._notes(given)),
             warnings=tuple(warnings),
+            unscored=tuple(sample.id for sample in samples if sample.id not in scores),
         )
 
     def explain(self, scores: CriteriaScores) -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from pytest_cepbench.artifacts.criteria import CRITERIA
 from pytest_cepbench.errors import MeasurementError, RoleError, SuiteError
-from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate import Policy, Verdict, judge
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import load_suite
 from pytest_cepbench.suites.part_attribution import attribute_parts
@@ -127,6 +128,21 @@ def test_a_score_that_only_the_baseline_has_never_passes(tmp_path: Path, store: 
     assert any("only in the baseline" in reason for reason in judgement.reasons)
     assert any("--cep-pairing=common" in reason for reason in judgement.reasons)
     assert suite.judge("overall-judge_failures").verdict is Verdict.REGRESSED
+
+
+def test_nor_at_a_look_at_a_part_of_the_samples(tmp_path: Path, store: Store) -> None:
+    """Samples that were not looked at yet may be missing; those without a score may not."""
+    text, key = judged_by("FussyJudge"), "overall-correctness"
+    accepted = prepare(tmp_path, store, text)
+    accepted.accept()
+    case_key = accepted.cases[key].key
+    baseline = read_baseline(baseline_path(accepted.baselines, case_key), case_key)
+    policy = Policy("regression", 0.5)
+    suite = prepare(tmp_path, store, text, WITHOUT_IMAGES)
+    for run, verdict in ((accepted.run, Verdict.HELD), (suite.run, Verdict.INCOMPARABLE)):
+        look = run.measure(suite.cases[key], 2)
+        assert judge(look, baseline, policy, partial=True).verdict is verdict
+    assert look.unscored
 
 
 def test_a_judge_that_scores_nothing_is_an_error(tmp_path: Path, store: Store) -> None:
