@@ -140,8 +140,9 @@ _RESPONSE_FORMAT: Mapping[str, Any] = {
 def _repair_turns(reply: Reply, problem: str) -> list[Mapping[str, Any]]:
     """A reply that could not be used, and the question for another."""
     question = REPAIR.format(problem=problem[:_LONGEST_PROBLEM])
+    quoted = encodable(reply.value[:_LONGEST_QUOTE]) or "(nothing)"  # some servers refuse no text
     return [
-        {"role": "assistant", "content": encodable(reply.value[:_LONGEST_QUOTE])},
+        {"role": "assistant", "content": quoted},
         {"role": "user", "content": [text_part(question)]},
     ]
 
@@ -154,18 +155,21 @@ def _with_scores(reply: Reply) -> Reply:
 
 
 def _repaired(first: Reply, second: Reply) -> Reply:
-    """Both replies as one: what the first gave counts, and the second fills what it lacks."""
-    read = _with_scores(second)
-    value = first.value
-    if isinstance(read.value, CriteriaScores):
-        value = read.value if isinstance(value, Failure) else value.filled_from(read.value)
-    elif read.passing:
-        value = read.value  # to be asked again as a whole, another time
+    """Both replies as one: what the first gave counts, and the second fills what it lacks.
+
+    Without an answer to the second it is a failure that may pass: another run asks for both.
+    """
+    value, more = first.value, _with_scores(second).value
+    unanswered = isinstance(more, Failure) and more.kind == "unanswered"
+    if unanswered or (isinstance(value, Failure) and isinstance(more, CriteriaScores)):
+        value = more
+    elif isinstance(more, CriteriaScores):
+        value = value.filled_from(more)
     return Reply(
         value,
         first.usage + second.usage,
-        {**first.provenance, **second.provenance, "repaired": "asked once more for its scores"},
-        passing=read.passing,
+        {**first.provenance, **second.provenance, "repair": "asked once more for scores"},
+        passing=unanswered,
         remarks=tuple(dict.fromkeys((*first.remarks, *second.remarks))),
     )
 

@@ -30,7 +30,7 @@ ANSWERED = AnsweredQuestion(["draw a circle", RED], ["here:", BLUE, "done"])
 SCORES = {name: {"score": 7, "justification": f"for {name}"} for name in CRITERIA}
 
 
-def said(**changes: Any) -> str:
+def scores_text(**changes: Any) -> str:
     """A reply with all seven scores, some of them changed; None leaves a criterion out."""
     scores = {name: value for name, value in (SCORES | changes).items() if value is not None}
     return json.dumps(scores)
@@ -44,7 +44,7 @@ def values(reply: Reply) -> list[float | None]:
 
 def test_structured_output_is_asked_for(server: FakeServer, load: Load) -> None:
     """With the schema of all seven criteria; question and answer stand under their headings."""
-    server.answer = lambda _: chat_answer(said())
+    server.answer = lambda _: chat_answer(scores_text())
 
     judge = load("judge")
     (reply,) = judge.score_answers([ANSWERED], [0])
@@ -76,7 +76,7 @@ def test_a_server_without_structured_output_is_asked_by_the_prompt(
     server: FakeServer, load: Load, refusal: Any
 ) -> None:
     """Once refused it is not sent again; nothing is remarked, since the prompt says the form."""
-    server.in_turn(refusal, chat_answer(f"Here you are: {said()}"))
+    server.in_turn(refusal, chat_answer(f"Here you are: {scores_text()}"))
 
     judge = load("judge")
     replies = [judge.score_answers([ANSWERED], [0])[0] for _ in range(2)]
@@ -90,16 +90,16 @@ def test_a_server_without_structured_output_is_asked_by_the_prompt(
     ("reply", "problem"),
     [
         ("I would say seven.", "no JSON object with a criterion"),
-        (said(quality={"score": 11}), "quality: 11 is not from 0 to 10"),
-        (said(richness=None), "richness: no score was given"),
-        (said()[:100], "no JSON object with a criterion"),
+        (scores_text(quality={"score": 11}), "quality: 11 is not from 0 to 10"),
+        (scores_text(richness=None), "richness: no score was given"),
+        (scores_text()[:100], "no JSON object with a criterion"),
     ],
 )
 def test_what_cannot_be_read_is_repaired_once(
     server: FakeServer, load: Load, reply: str, problem: str
 ) -> None:
     """The judge sees its own reply and what was wrong with it; both replies are paid for."""
-    server.in_turn(chat_answer(reply), chat_answer(said()))
+    server.in_turn(chat_answer(reply), chat_answer(scores_text()))
 
     (repaired,) = load("judge", "price_in=1").score_answers([ANSWERED], [0])
 
@@ -114,8 +114,8 @@ def test_what_cannot_be_read_is_repaired_once(
 
 def test_a_repair_fills_gaps_and_changes_no_score(server: FakeServer, load: Load) -> None:
     """What was given at first counts, or a judge that is asked again could be argued with."""
-    changed = said(correctness={"score": 1}, quality={"score": 2})
-    server.in_turn(chat_answer(said(quality={"score": 2.5})), chat_answer(changed))
+    changed = scores_text(correctness={"score": 1}, quality={"score": 2})
+    server.in_turn(chat_answer(scores_text(quality={"score": 2.5})), chat_answer(changed))
 
     (reply,) = load("judge").score_answers([ANSWERED], [0])
 
@@ -125,8 +125,9 @@ def test_a_repair_fills_gaps_and_changes_no_score(server: FakeServer, load: Load
 def test_after_one_repair_it_is_a_failure(server: FakeServer, load: Load) -> None:
     """Of the criterion, or of all of them; neighbours in the batch keep their scores."""
     server.answer = lambda seen: chat_answer(
-        {"mute": "no", "partly": said(quality={"score": -3})}.get(
-            next((w for w in ("mute", "partly") if w in str(seen.body["messages"][1])), ""), said()
+        {"mute": "no", "partly": scores_text(quality={"score": -3})}.get(
+            next((w for w in ("mute", "partly") if w in str(seen.body["messages"][1])), ""),
+            scores_text(),
         )
     )
     answers = [AnsweredQuestion(["q"], [text]) for text in ("mute", "partly", "fine")]
@@ -154,11 +155,11 @@ def test_a_server_that_is_gone_before_the_repair_loses_no_other_score(
     server: FakeServer, load: Load
 ) -> None:
     """The unread reply is asked for again by another run; the read ones are kept."""
-    bad = said(quality=None)
+    bad = scores_text(quality=None)
     server.answer = lambda seen: (
         fault(500, "gone")
         if len(seen.body["messages"]) > 2
-        else chat_answer(bad if "unclear" in str(seen.body["messages"][1]) else said())
+        else chat_answer(bad if "unclear" in str(seen.body["messages"][1]) else scores_text())
     )
     answers = [AnsweredQuestion(["q"], [text]) for text in ("unclear", "fine")]
 
@@ -167,6 +168,23 @@ def test_a_server_that_is_gone_before_the_repair_loses_no_other_score(
     assert isinstance(unclear.value, Failure)
     assert (unclear.value.kind, unclear.passing) == ("unanswered", True)
     assert values(fine) == [7.0] * 7
+
+
+def test_a_repair_that_the_server_rejects_leaves_the_first_scores(
+    server: FakeServer, load: Load
+) -> None:
+    """Where the longer conversation does not fit, say: the next run need not try it again."""
+    server.answer = lambda seen: (
+        fault(400, "this is longer than the context")
+        if len(seen.body["messages"]) > 2
+        else chat_answer(scores_text(quality=None) if "odd" in str(seen.body) else "")
+    )
+    answers = [AnsweredQuestion(["q"], [text]) for text in ("odd", "empty")]
+
+    odd, empty = load("judge").score_answers(answers, [0, 0])
+
+    assert values(odd) == [7.0, 7.0, 7.0, None, 7.0, 7.0, 7.0]
+    assert (empty.value.kind, empty.passing, odd.passing) == ("no-score", False, False)
 
 
 def test_a_server_without_answers_is_an_error(server: FakeServer, load: Load) -> None:
@@ -178,7 +196,7 @@ def test_a_server_without_answers_is_an_error(server: FakeServer, load: Load) ->
 
 def test_there_is_room_for_seven_scores(server: FakeServer, load: Load) -> None:
     """A limit that suits a verdict would cut them; a larger one is kept, as is none."""
-    server.answer = lambda _: chat_answer(said())
+    server.answer = lambda _: chat_answer(scores_text())
     for query, expected in (("max_tokens=8", 1024), ("max_tokens=4000", 4000)):
         load("judge", query).score_answers([ANSWERED], [0])
         assert server.seen[-1].body["max_tokens"] == expected
@@ -191,7 +209,7 @@ def test_images_are_numbered_where_the_prompt_numbers_them(
     server: FakeServer, load: Load, prompt: str
 ) -> None:
     """In the layout of the prompt, as large as it lets them be; its words for verdicts stay out."""
-    server.answer = lambda _: chat_answer(said())
+    server.answer = lambda _: chat_answer(scores_text())
 
     load("judge", f"prompt={prompt}&max_pixels=16&system_prompt=be brief").score_answers(
         [ANSWERED], [0]
@@ -214,7 +232,7 @@ def test_a_key_in_a_justification_is_not_kept(
 ) -> None:
     """A server may say what it was sent."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-a-secret-key")
-    echoed = said(quality={"score": 3, "justification": "you sent sk-a-secret-key"})
+    echoed = scores_text(quality={"score": 3, "justification": "you sent sk-a-secret-key"})
     server.answer = lambda _: chat_answer(echoed)
 
     (reply,) = load("judge").score_answers([ANSWERED], [0])
@@ -225,7 +243,7 @@ def test_a_key_in_a_justification_is_not_kept(
 
 def test_stored_scores_cost_no_call(server: FakeServer, tmp_path: Path) -> None:
     """Failures that a greedy judge would give again are stored too; other settings ask anew."""
-    server.answer = lambda _: chat_answer(said(quality={"score": 99}))
+    server.answer = lambda _: chat_answer(scores_text(quality={"score": 99}))
 
     def scored(query: str = "") -> list[CriteriaScores]:
         runner = RoleRunner(bind_text(server.spec(query), "judge"), store)
@@ -250,7 +268,7 @@ def test_a_sampled_judge_is_asked_with_another_seed(server: FakeServer, tmp_path
     def answer(seen: Any) -> Any:
         seeds.append(seen.body["seed"])
         good = len(set(seeds)) > 1
-        return chat_answer(said(quality={"score": 5 if good else 99}, richness={"score": 4}))
+        return chat_answer(scores_text(quality={"score": 5 if good else 99}, richness={"score": 4}))
 
     server.answer = answer
     with Store(tmp_path / "store") as store:

@@ -208,8 +208,8 @@ def test_which_part_lost_is_not_asked_of_the_judge(tmp_path: Path, store: Store)
         roles={"writer": "shapes:?miss=0.3", "generator": "shapes:?recolor=0.3"},
     )
     step, case = accepted.run.model_record()["step"], worse.cases["overall-quality"]
-    told = attribute_parts(worse.run, case, step, [worse.run.dataset.samples[0].id])
-    assert "What each of them costs in scores takes new scores of the judge" in told.said
+    attribution = attribute_parts(worse.run, case, step, [worse.run.dataset.samples[0].id])
+    assert "What each of them costs in scores takes new scores of the judge" in attribution.said
     assert worse.inputs("judge") == 0
 
 
