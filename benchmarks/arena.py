@@ -1,4 +1,5 @@
-r"""Figures of the arena: samples needed, error rates of the stopping rules, time and memory.
+r"""Figures of the arena: samples needed, error rates of the stopping rules, battles against scores,
+time and memory.
 
     OMP_NUM_THREADS=1 python -m benchmarks.arena --json benchmarks/results/arena.json \
         --page benchmarks/results/arena.md
@@ -25,6 +26,7 @@ from typing import Any
 from benchmarks.arena_figures.power import needed, soft_needed
 from benchmarks.arena_figures.rates import QUICK_RATES, RateSettings, rates
 from benchmarks.arena_figures.runs import arena_runs, leaderboard_seconds
+from benchmarks.arena_figures.scores import faults_seen
 from benchmarks.arena_figures.soft_worlds import soft_worlds
 from benchmarks.arena_figures.tables import (
     fill_page,
@@ -34,6 +36,7 @@ from benchmarks.arena_figures.tables import (
     rates_by_judge,
     rates_by_score,
     runs_table,
+    seen_table,
     soft_table,
 )
 from benchmarks.arena_figures.worlds import worlds
@@ -43,7 +46,7 @@ from benchmarks.whole_runs import machine
 _DROP = 0.1
 """Of people's win rate: either score's tolerance is what it shows of it."""
 
-PARTS = ("runs", "power", "rates", "soft")
+PARTS = ("runs", "power", "rates", "soft", "scores")
 
 
 def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[str, object], bool]:
@@ -80,6 +83,10 @@ def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[
         kept &= not broken
     if "soft" in parts:
         kept &= _measure_soft(tables, figures, quick=quick)
+    if "scores" in parts:
+        seen = list(faults_seen((100,) if quick else (100, 200), 10 if quick else 400))
+        tables["battles and scores"] = seen_table(seen)
+        figures["seen"] = [asdict(row) for row in seen]
     return tables, figures, kept
 
 
@@ -137,15 +144,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dump(document: Mapping[str, Any]) -> str:
-    """JSON with a line for each row of a table, so that a change shows as the rows that changed."""
+    """JSON; a table has its columns once, and a line for each row, so that changed rows show."""
     fields = []
     for name, value in document.items():
         text = json.dumps(value)
         if isinstance(value, list):
-            rows = ",\n".join(f"  {json.dumps(row)}" for row in value)
-            text = f"[\n{rows}\n ]"
+            rows = ",\n".join(f"   {json.dumps([*map(_short, row.values())])}" for row in value)
+            text = f'{{"columns": {json.dumps([*value[0]])}, "rows": [\n{rows}\n ]}}'
         fields.append(f" {json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def _short(value: object) -> object:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _print(tables: Mapping[str, str]) -> None:

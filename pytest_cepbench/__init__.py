@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pytest_cepbench.artifacts import Detections as Detections
     from pytest_cepbench.artifacts import Failure as Failure
     from pytest_cepbench.artifacts import ImageArtifact as ImageArtifact
+    from pytest_cepbench.artifacts.criteria import CriteriaScores as CriteriaScores
+    from pytest_cepbench.artifacts.criteria import CriterionScore as CriterionScore
     from pytest_cepbench.datasets.sample import Dataset as Dataset
     from pytest_cepbench.datasets.sample import DrawnImage as DrawnImage
     from pytest_cepbench.datasets.sample import FileImage as FileImage
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from pytest_cepbench.metrics import cosine_to_start as cosine_to_start
     from pytest_cepbench.metrics import gc_at_t as gc_at_t
     from pytest_cepbench.metrics import mean_similarity as mean_similarity
+    from pytest_cepbench.models.protocols import AnsweredQuestion as AnsweredQuestion
+    from pytest_cepbench.models.protocols import AnswerScorer as AnswerScorer
     from pytest_cepbench.models.protocols import AnswerStep as AnswerStep
     from pytest_cepbench.models.protocols import Battle as Battle
     from pytest_cepbench.models.protocols import Describer as Describer
@@ -50,14 +54,16 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "_version": ("__version__",),
     "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact"),
+    "artifacts.criteria": ("CriteriaScores", "CriterionScore"),
     "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "GoldStep", "Sample"),
     "errors": ("CepError", "InconclusiveWarning"),
     "evaluation.python_api": ("GateResult", "gate_checkpoint"),
     "gate": ("Judgement", "Measurement", "Verdict"),
     "metrics": ("cosine_to_start", "gc_at_t", "mean_similarity"),
     "models.protocols": (
-        "AnswerStep", "Battle", "Describer", "Detector", "Editor", "Encoder", "Generator",
-        "Interleaver", "Judge", "Reply", "StepLimit", "Usage", "Writer",
+        "AnswerScorer", "AnswerStep", "AnsweredQuestion", "Battle", "Describer", "Detector",
+        "Editor", "Encoder", "Generator", "Interleaver", "Judge", "Reply", "StepLimit", "Usage",
+        "Writer",
     ),
     "report": ("CaseResult",),
     "suites": ("Case",),

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.arena_figures.power import Needed, SoftNeeded
 from benchmarks.arena_figures.rates import RULES
 from benchmarks.arena_figures.runs import ArenaRuns
+from benchmarks.arena_figures.scores import METHODS, Seen
 from benchmarks.arena_figures.soft_worlds import SCORES
 from benchmarks.arena_figures.worlds import DESIGNS
 from benchmarks.error_rates.figures import Figure
@@ -144,6 +145,22 @@ def runs_table(runs: Sequence[ArenaRuns]) -> str:
     ]
     head = ["questions", "cold, CPU (wall)", "warm, CPU (wall)", "cold / warm", "model inputs cold"]
     return table([*head, "warm", "peak cold", "peak warm", "against the first"], rows)
+
+
+def seen_table(rows: Sequence[Seen]) -> str:
+    """A row for each fault and noise; in each method a share for each number of calls."""
+    calls = sorted({row.calls for row in rows})
+    cells = {(row.fault, row.noise, row.method, row.calls): row for row in rows}
+    head = ["fault", "truth lost", "judge's noise", *METHODS]
+    lines = []
+    for fault, noise in dict.fromkeys((row.fault, row.noise) for row in rows):
+        lost = cells[fault, noise, METHODS[0], calls[0]].lost
+        shares = [
+            " / ".join(f"{100 * cells[fault, noise, method, count].share:.0f}" for count in calls)
+            for method in METHODS
+        ]
+        lines.append([fault, f"{lost:.3f}", f"{noise:g}", *(f"{share} %" for share in shares)])
+    return table(head, lines)
 
 
 def leaderboard_line(seconds: float) -> str:

@@ -23,6 +23,7 @@ FailureKind = Literal[
     "refused",
     "unanswered",
     "no-verdict",
+    "no-score",
     "missing",
     "exception",
 ]

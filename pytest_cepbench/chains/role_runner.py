@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
@@ -30,6 +31,7 @@ from pytest_cepbench.chains.validation import (
     admit_detections,
     admit_drawing,
     admit_reply,
+    admit_scores,
     admit_text,
     admit_vectors,
     admit_winner,
@@ -37,6 +39,7 @@ from pytest_cepbench.chains.validation import (
 from pytest_cepbench.errors import DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
+    AnswerScorer,
     Battle,
     BoundRole,
     Describer,
@@ -212,6 +215,19 @@ class RoleRunner:
 
         return self._run(steps, ask)()
 
+    def score_steps(self, steps: Sequence[Step]) -> list[CriteriaScores]:
+        """The scores of each step, all of them failures where the judge gave none.
+
+        Steps load an `AnsweredQuestion`; the judge is one that `scores_answers`.
+        """
+
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, AnswerScorer)
+            replies = model.score_answers(inputs, seeds)
+            return [admit_reply(reply, _scores_as_text) for reply in replies]
+
+        return [_stored_scores(result) for result in self._run(steps, ask)()]
+
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Result]:
         """A verdict (a `Winner`) or a failure for each battle; equal battles are judged once.
 
@@ -370,3 +386,17 @@ def _read_provenance(text: str) -> dict[str, str]:
     if not isinstance(fields, dict):
         return {}
     return {name: value for name, value in fields.items() if isinstance(value, str)}
+
+
+def _scores_as_text(value: object) -> object:
+    scores = admit_scores(value)
+    return scores if isinstance(scores, Failure) else scores.to_json()
+
+
+def _stored_scores(result: Result) -> CriteriaScores:
+    if isinstance(result, Failure):
+        return CriteriaScores.failed(result)
+    try:
+        return CriteriaScores.from_json(str(result))
+    except ValueError as error:  # a shared store may hold anything under a key
+        return CriteriaScores.failed(Failure("no-score", str(error)))

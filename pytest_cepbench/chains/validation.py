@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep, limit_steps
+from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError
@@ -48,6 +49,26 @@ def admit_winner(value: object) -> str | Failure:
     known = ", ".join(map(repr, get_args(Winner)))
     msg = f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
     raise ModelError(msg)
+
+
+def admit_scores(value: object) -> CriteriaScores | Failure:
+    """A judge's scores of one answer; in a mapping, what is no score fails its criterion alone.
+
+    Raises ModelError for what is neither, and for a criterion that does not exist.
+    """
+    if isinstance(value, Failure | CriteriaScores):
+        return value
+    if not isinstance(value, Mapping):
+        msg = (
+            "a judge returns CriteriaScores or numbers by criterion for each answer, this one "
+            f"returned {value!r:.80}"
+        )
+        raise ModelError(msg)
+    try:
+        return CriteriaScores.of(value)
+    except ValueError as error:
+        msg = f"a judge's scores: {error}"
+        raise ModelError(msg) from error
 
 
 def admit_image(value: object) -> ImageArtifact | Failure:

@@ -169,7 +169,7 @@ def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:
 
 def _remark(excerpt: AnswerExcerpt) -> str:
     if excerpt.opponent is None or not excerpt.opposing_lost:
-        return ""
+        return excerpt.remark
     return f"the {_OPPONENTS[excerpt.opponent]} is not in the store"
 
 

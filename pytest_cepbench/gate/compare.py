@@ -386,7 +386,9 @@ def pair(
         before = baseline.scores.get(category, {}).keys()
         now = measurement.scores.get(category, {}).keys()
         common = before & now
-        gone, new = (set() if partial and common else before - now), now - before
+        gone, new = before - now, now - before
+        if partial and common:  # but for those that were looked at and have no score
+            gone &= set(measurement.unscored)
         if (gone or new) and (pairing == "exact" or not common or measurement.sizes):
             differing.append(("samples", _unpaired(category, gone, new, len(common))))
         dropped += len(gone) + len(new)

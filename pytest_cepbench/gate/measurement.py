@@ -104,6 +104,7 @@ class Measurement:
     with no baseline then.
     judge: what is known of the judge whose verdicts the scores come from, a sentence; empty where
     there were none.
+    unscored: ids of samples that were measured and have no score, since the judge gave none.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -127,6 +128,7 @@ class Measurement:
     anchor_scores: Scores = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
     judge: str = ""
+    unscored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]

@@ -170,6 +170,7 @@ class Adapter(Generic[P]):
     load: loads the model of a plan; raises what `loading` raises.
     check: raises, at binding, for what loading would refuse or, worse, misread.
     decisive: the parameters that enter keys.
+    scores_answers: as in `BoundRole`.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Adapter(Generic[P]):
     load: Callable[[LoadPlan[P]], Model]
     check: Callable[[LoadPlan[P]], object] = lambda _: None
     decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] = _decisive
+    scores_answers: bool = False
 
     def bind(
         self, role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
@@ -216,6 +218,7 @@ class Adapter(Generic[P]):
             build=f"{weights >> 20} MiB",
             provenance={"device": plan.device, **library_versions()},
             files=plan.files,
+            scores_answers=self.scores_answers,
         )
 
 

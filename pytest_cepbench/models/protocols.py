@@ -19,6 +19,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.artifacts.answer import MOST_STEPS
+from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
@@ -239,6 +240,29 @@ class Judge(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A question with one answer, each a sequence of texts and RGB images in reading order."""
+
+    question: Sequence[Piece]
+    answer: Sequence[Piece]
+
+
+@runtime_checkable
+class AnswerScorer(Protocol):
+    """A judge that can also score a single answer; not every judge has this ability."""
+
+    def score_answers(
+        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
+    ) -> Sequence[CriteriaScores | Mapping[str, int] | Failure | Reply]:
+        """Score each answer by the seven criteria, with whole numbers from 0 to 10.
+
+        A mapping has a number for each name of `CRITERIA`. A criterion that is left out, and a
+        number out of range, are failures of that criterion.
+        """
+        ...
+
+
 @runtime_checkable
 class Movable(Protocol):
     """A model whose weights can wait in host memory while another model has the device.
@@ -299,6 +323,7 @@ class BoundRole:
         only its verdicts can tell.
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
+    scores_answers: whether it is a judge that is an `AnswerScorer` too.
     """
 
     role: RoleName
@@ -319,6 +344,7 @@ class BoundRole:
     files: CoveredFiles | None = field(default=None, repr=False, compare=False)
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
+    scores_answers: bool = False
 
     @property
     def short_fingerprint(self) -> str:

@@ -16,6 +16,8 @@ role's Protocol. The object states its identity itself, by these attributes:
     files: Sequence         paths of the files that the fingerprint covers (default: none known);
                             they are looked at again before and after the first answers
     what: str               a name for people (default: the spec's target)
+
+A judge that has the method `score_answers(answers, seeds)` can score single answers too.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
     CODE,
     SHORT_FINGERPRINT,
+    AnswerScorer,
     BindContext,
     BoundRole,
     Describer,
@@ -121,6 +124,7 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
             CODE: _code(spec, model),
         },
         files=_covered(spec, model, context),
+        scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )
 
 

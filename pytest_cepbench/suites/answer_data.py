@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
+from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
 from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
 from pytest_cepbench.chains.answers.battles import AnswerPair, PairOutcome, judge_pairs
 from pytest_cepbench.chains.answers.piece_refs import (
@@ -45,7 +47,7 @@ class Opponents:
 
 
 class AnswerData(SampleData):
-    """The answers to the questions of one suite, and the battles that they fought.
+    """The answers to the questions of one suite, their battles, and their scores.
 
     dataset, population: as of `SampleData`.
     plan: how the questions are asked.
@@ -69,6 +71,7 @@ class AnswerData(SampleData):
         self.runner = runner
         self._answers: dict[str, SampleAnswer] = {}
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
+        self._scores: dict[tuple[str, str], CriteriaScores] = {}
         self._stored_opponents: set[str] = set()
 
     @property
@@ -255,6 +258,37 @@ class AnswerData(SampleData):
             judged = self._judge(pairs)
             known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
             self.store.image_cache.clear()
+
+    def scores(self, samples: Sequence[Sample]) -> dict[str, CriteriaScores]:
+        """The judge's scores of each sample's answer, by id; those without an answer are left out.
+
+        Raises as `score_answers`, and StoreError where images keep getting lost.
+        """
+        return self._repaired(samples, lambda: self._read_scores(samples))
+
+    def _read_scores(self, samples: Sequence[Sample]) -> dict[str, CriteriaScores]:
+        scores: dict[str, CriteriaScores] = {}
+        for shard in self.shards(samples).values():
+            answers = self.answers(shard)
+            keys = {s.id: (s.id, answers[s.id].digest) for s in shard if answers[s.id].answer}
+            missing = [s for s in shard if s.id in keys and keys[s.id] not in self._scores]
+            if missing:
+                stored = [self._stored_answer(s, answers[s.id].answer) for s in missing]
+                made = score_answers(stored, self.rules.seed, self.runner("judge"))
+                self._scores.update(zip((keys[s.id] for s in missing), made, strict=True))
+            self.store.image_cache.clear()
+            scores |= {name: self._scores[key] for name, key in keys.items()}
+        return scores
+
+    def _stored_answer(self, sample: Sample, answer: Answer | None) -> StoredAnswer:
+        assert answer is not None
+        question = refer_to_question(sample, self.store)
+        return StoredAnswer(sample.id, question, refer_to_answer(answer, sample.id))
+
+    def known_scores(self, sample: Sample) -> CriteriaScores | None:
+        """The scores of a sample's answer where it was scored before; no judge is asked."""
+        own = self._answers.get(sample.id)
+        return None if own is None else self._scores.get((sample.id, own.digest))
 
     def _pair(self, sample: Sample, own: Answer | None, opponent: PieceRefs | None) -> AnswerPair:
         candidate = None if own is None else refer_to_answer(own, sample.id)

@@ -42,6 +42,7 @@ class AnswerExcerpt:
     opposing: the steps of that answer; none where it is missing.
     opposing_lost: whether the store lacks that answer.
     outcome: of the battle; None where it was not fought.
+    remark: what else a reader should know of the score; holds a judge's words.
     """
 
     question: tuple[ExcerptStep, ...]
@@ -51,6 +52,7 @@ class AnswerExcerpt:
     opposing: tuple[ExcerptStep, ...] = ()
     opposing_lost: bool = False
     outcome: PairOutcome | None = None
+    remark: str = ""
 
 
 def excerpt_question(sample: Sample, store: Store) -> tuple[ExcerptStep, ...]:

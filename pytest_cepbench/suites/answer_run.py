@@ -13,8 +13,10 @@ from pytest_cepbench.chains.answers.battles import check_soft_scores
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import CaseKey
+from pytest_cepbench.models.judges.score_prompt import SCORE_PROMPT
 from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
@@ -30,6 +32,7 @@ from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
 from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure, CaseOpponents
 from pytest_cepbench.suites.measures.base import Measured
 from pytest_cepbench.suites.measures.battle_measures import WinRateMeasure
+from pytest_cepbench.suites.measures.criteria_measures import CriteriaMeasure
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.roles import ANSWERING
@@ -87,8 +90,21 @@ class AnswerRun(SuiteRun):
         assert not isinstance(recorded, Replay)  # these are refused as they are opened
         if recorded is not None:
             recorded.check((self.dataset.whole or self.dataset).samples)
+        self._check_judge()
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
         return AnswerData(self.dataset, plan, rules, models, self.runner)
+
+    def _check_judge(self) -> None:
+        """Raise RoleError where answers are to be scored and the judge cannot; nothing is made."""
+        scored = [measure.name for measure in self.measures.values() if measure.scored]
+        if scored and not self.runner(JUDGE).bound.scores_answers:
+            spec = self.runner(JUDGE).bound.spec
+            msg = (
+                f"suite {self.suite.name!r}: [metrics.{scored[0]}] needs scores of single answers, "
+                f"and the judge {spec!r} gives verdicts alone: add the method "
+                "score_answers(answers, seeds) to it, or name another with --judge=SPEC"
+            )
+            raise RoleError(msg)
 
     def battles(self, case: Case) -> bool:
         """True if the case is a win rate against the accepted answers."""
@@ -96,18 +112,23 @@ class AnswerRun(SuiteRun):
         return isinstance(measure, WinRateMeasure) and measure.against == "accepted"
 
     def reach(self, case: Case) -> list[list[object]]:
-        """Whether a case needs verdicts, and on which accepted answers."""
-        if not self.measures[case.key.metric].judged:
-            return [["answers"]]
-        opponents = self.opponents_of(case)
-        sides = [opponents.accepted, opponents.anchor]
-        answers = [None if side is None else dict(side.answers) for side in sides]
-        return [["answers"], ["battles", digest_json(answers)]]
+        """Whether a case needs scores, or verdicts, and on which accepted answers."""
+        measure = self.measures[case.key.metric]
+        reach: list[list[object]] = [["answers"]]
+        if measure.judged:
+            opponents = self.opponents_of(case)
+            sides = [opponents.accepted, opponents.anchor]
+            answers = [None if side is None else dict(side.answers) for side in sides]
+            reach.append(["battles", digest_json(answers)])
+        if measure.scored:
+            reach.append(["scores"])
+        return reach
 
     def steps(self, case: Case) -> int:
         """How many results a case needs of each sample, as far as that is known before."""
         battles = 2 if self.suite.battle_rules.order == "both" else 1
-        return 1 + battles * self.measures[case.key.metric].judged
+        measure = self.measures[case.key.metric]
+        return 1 + battles * measure.judged + measure.scored
 
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
         """Compute what a case needs of the samples and the store lacks.
@@ -149,6 +170,9 @@ class AnswerRun(SuiteRun):
         excerpt = AnswerExcerpt(
             excerpt_question(own.sample, store), excerpt_answer(own.answer), own.failure
         )
+        if isinstance(measure, CriteriaMeasure):
+            scores = self.data.known_scores(own.sample)
+            return replace(excerpt, remark="" if scores is None else measure.explain(scores))
         if not measure.judged:
             return excerpt
         if self.suite.table.arena.against == "gold":
@@ -177,7 +201,7 @@ class AnswerRun(SuiteRun):
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
         measured = measure.measure(case, data, self.opponents_of(case), model)
-        if not measure.judged:
+        if not (measure.judged or measure.scored) or not self._judges_itself:
             return measured
         warnings = [_JUDGES_ITSELF] if self._judges_itself else []
         if not measured.verdicts:
@@ -256,4 +280,6 @@ class AnswerRun(SuiteRun):
             identity["edit prompt"] = short_prompt(plan.edit)
         if measure.judged:
             identity["battles"] = str(self.data.rules)
-        return identity | self._fixed_roles((JUDGE,) if measure.judged else ())
+        if measure.scored:
+            identity["scores"] = f"{SCORE_PROMPT}, seed {self.data.rules.seed}"
+        return identity | self._fixed_roles((JUDGE,) if measure.judged or measure.scored else ())

@@ -17,7 +17,7 @@ from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.attribution import tidy
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.measures.answer_base import CaseOpponents
+from pytest_cepbench.suites.measures.answer_base import AnswerMeasure, CaseOpponents
 from pytest_cepbench.suites.roles import ANSWERING
 
 
@@ -42,7 +42,7 @@ def attribute_parts(
     Where several differ from the baseline's, they are put back in this order: each costs what the
     answers score better with it. The baseline's results come from the store, its models are never
     loaded; the candidate's are computed where they are not stored. A judge is not asked again, so
-    win rates are not divided.
+    win rates and its scores are not divided.
 
     step: the baseline's models under test, by `remember`; empty where it has none.
     sample_ids: of the case, each counted once, in however many categories it is.
@@ -65,8 +65,9 @@ def attribute_parts(
         if len(differing) == 1:
             rest = f"; {_list(own)} {'is' if len(own) == 1 else 'are'} the baseline's own"
             return PartAttribution(f"Lost by {_list(differing)}{rest if own else ''}.")
-        if run.measures[case.key.metric].judged:
-            return PartAttribution(_untold_battles(list(differing)))
+        measure = run.measures[case.key.metric]
+        if measure.judged or measure.scored:
+            return PartAttribution(_untold(list(differing), measure))
         samples = [s for name in sorted(set(sample_ids)) for s in run.data.named(name)]
         return _divide(run, case, differing, samples)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
@@ -77,11 +78,12 @@ def _list(roles: Iterable[str]) -> str:
     return " and ".join(f"the {role}" for role in roles)
 
 
-def _untold_battles(differing: Sequence[str]) -> str:
+def _untold(differing: Sequence[str], measure: AnswerMeasure) -> str:
+    where, replies = ("in battles", "verdicts") if measure.judged else ("in scores", "scores")
     options = ", then with its ".join(f"{role} (--{role}=SPEC)" for role in differing)
     return (
-        f"Not the baseline's own: {_list(differing)}. What each of them costs in battles takes new "
-        f"verdicts of the judge: run again with the baseline's {options}."
+        f"Not the baseline's own: {_list(differing)}. What each of them costs {where} takes new "
+        f"{replies} of the judge: run again with the baseline's {options}."
     )
 
 

@@ -96,7 +96,7 @@ def assign_answer_models(
     needed: list[str] = []
     if choices.replay is None:
         needed += _answering(suite, named, choices)
-    if any(measure.judged for measure in measures.values()):
+    if any(measure.judged or measure.scored for measure in measures.values()):
         needed.append(JUDGE)
     return _assign(suite, choices, named, needed, choices.answers), measures
 

@@ -149,6 +149,7 @@ class SuiteRun(ABC):
                 anchor_scores=measured.anchor_scores,
                 obstacles=measured.obstacles,
                 judge=measured.judge,
+                unscored=measured.unscored,
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error

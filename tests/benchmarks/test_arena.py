@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.arena_figures.rates import QUICK_RATES, RULES, rates
+from benchmarks.arena_figures.scores import METHODS, faults_seen
 from benchmarks.arena_figures.soft_worlds import SCORES, SoftWorld
 from benchmarks.arena_figures.worlds import DESIGNS, Design, JudgeWorld
 from pytest_cepbench.chains.answers.answer_plan import ScoreName
@@ -87,10 +88,22 @@ def test_quick_figures_fill_the_page(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "arena.json").read_text(encoding="utf-8"))
-    assert {"runs", "needed", "rates", "leaderboard_seconds", "soft_rates"} <= document.keys()
-    assert all(run["warm_inputs"] == 0 < run["cold_inputs"] for run in document["runs"])
+    assert {"runs", "needed", "rates", "leaderboard_seconds"} <= document.keys()
+    assert {"soft_rates", "seen"} <= document.keys()
+    (run,) = document["runs"]["rows"]
+    timed = dict(zip(document["runs"]["columns"], run, strict=True))
+    assert timed["warm_inputs"] == 0 < timed["cold_inputs"]
     assert document["leaderboard_seconds"] < 1
     filled = page.read_text(encoding="utf-8")
     assert "--quick; " not in filled
     assert "broken" in filled
     assert "| both | betting, strict |" in filled
+
+
+def test_scores_see_a_rare_heavy_fault_that_battles_hardly_see() -> None:
+    """At the same number of calls; equal models are told apart by neither more than promised."""
+    rows = [row for row in faults_seen((100,), 20) if row.noise == 0.1]
+    share = {(row.fault, row.method): row.share for row in rows}
+    assert share["stop=0.05", "overall score"] > share["stop=0.05", "battles, both orders"] + 0.4
+    assert max(share["none", method] for method in METHODS) <= 0.2
+    assert {row.method for row in rows} == set(METHODS)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.criteria import CRITERIA
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.gate import Judgement, Measurement, dump_baseline, judge, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
-from pytest_cepbench.models.protocols import Battle
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, RoleChoices, load_prepared_suite
@@ -140,3 +141,59 @@ class SilentJudge(ShapesJudge):
             verdict if seed % 2 else Failure("no-verdict", "cannot say")
             for verdict, seed in zip(verdicts, seeds, strict=True)
         ]
+
+
+class BattleJudge:
+    """A judge of battles alone: it scores no single answer."""
+
+    fingerprint = "battles/1"
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
+        """The first answer."""
+        return ["A"] * len(battles)
+
+
+DISLIKED = 5
+
+
+class FussyJudge(ShapesJudge):
+    """Scores as the embedded judge does, but nothing where a step lacks its image, and no quality
+    where the letters of an answer's texts are a multiple of `DISLIKED`.
+    """
+
+    fingerprint, seeded = "fussy/1", False
+
+    def __init__(self) -> None:
+        super().__init__(JudgeKnobs())
+
+    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> list[Any]:
+        """Scores, or what there is of them."""
+        scores: list[Any] = super().score_answers(answers, seeds)
+        for number, answered in enumerate(answers):
+            texts = [piece for piece in answered.answer if isinstance(piece, str)]
+            if 2 * len(texts) > len(answered.answer):
+                scores[number] = Failure("no-score", "a step lacks its image")
+            elif sum(map(len, texts)) % DISLIKED == 0:
+                numbers = dict(scores[number].by_criterion)
+                scores[number] = {name: n for name, n in numbers.items() if name != "quality"}
+        return scores
+
+
+class EvenJudge(BattleJudge):
+    """Gives every answer the same scores."""
+
+    fingerprint = "even/1"
+
+    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> list[Any]:
+        """Seven times 7."""
+        return [dict.fromkeys(CRITERIA, 7) for _ in answers]
+
+
+class MuteJudge(BattleJudge):
+    """Scores nothing at all."""
+
+    fingerprint = "mute/1"
+
+    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> list[Any]:
+        """A refusal for each."""
+        return [Failure("refused", "not my business") for _ in answers]

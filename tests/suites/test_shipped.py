@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pytest_cepbench.artifacts.criteria import CRITERIA
 from pytest_cepbench.datasets.mme import CATEGORIES
 from pytest_cepbench.datasets.opening.task_names import MULTI_STEP
 from pytest_cepbench.datasets.sample import Dataset, Sample
@@ -119,6 +120,24 @@ def test_opening_groups_the_tasks_of_several_steps() -> None:
     assert tuple(suite.table.groups["multi-step"]) == MULTI_STEP
 
 
+def test_scores_are_of_the_answers_that_battle() -> None:
+    """Data, prompts and seeds are those of the suite of battles, so no answer is made twice."""
+    battles, scores = (
+        load_suite(SUITES / folder / "suite.toml") for folder in ("opening", "opening-criteria")
+    )
+    assert scores.table.data == battles.table.data
+    assert scores.answer_plan == battles.answer_plan
+
+
+def test_scores_ask_the_judge_once_for_each_question() -> None:
+    """Every criterion and the overall are cases of one kind of reply; none is a battle."""
+    suite = load_suite(SUITES / "opening-criteria/suite.toml")
+    _, measures = assign_answer_models(suite, ANSWERING)
+    scored = [name for name, measure in measures.items() if measure.scored]
+    assert [*scored] == ["overall_score", *CRITERIA, "judge_failures"]
+    assert not any(measure.judged for measure in measures.values())
+
+
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
 def test_every_case_over_generated_scenes_ships_a_baseline(world: str, name: str) -> None:
@@ -199,6 +218,7 @@ PARTS = {
     "folder/suite.toml": ["one", "two"],
     "opening/suite.toml": list(MULTI_STEP),
     "opening/gold.toml": list(MULTI_STEP),
+    "opening-criteria/suite.toml": list(MULTI_STEP),
 }
 """Categories of the data sets that are not shipped, as far as the cases depend on them."""
 

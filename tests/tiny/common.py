@@ -28,9 +28,11 @@ CHAT_TEMPLATE = (
 
 JUDGE_WORDS = (
     *WORDS, "A", "B", "Tie", "(A", "(B", "Tie(A", "Tie(B", "better", "better)", "before", "between",
-    "after", "Question:", "Answer", "A:", "B:",
+    "after", "Question:", "Answer", "A:", "B:", "Answer:", "Correctness:", "Image-Text",
+    "Coherency:", "Multi-step", "Consistency:", "Content", "Quality:", "Human", "Preference",
+    "Alignment:", "Completeness:", "Richness:", *map(str, range(11)),
 )  # fmt: skip
-"""The words of a judge: with those of the four verdicts, however they are written."""
+"""The words of a judge: with those of verdicts, however they are written, and of scores."""
 
 
 def word_tokenizer(

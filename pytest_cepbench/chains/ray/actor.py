@@ -34,6 +34,7 @@ from pytest_cepbench.chains.validation import (
     admit_detections,
     admit_drawing,
     admit_reply,
+    admit_scores,
     admit_text,
     admit_vectors,
     admit_winner,
@@ -43,6 +44,7 @@ from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
     AnswerStep,
     Battle,
     BindContext,
@@ -239,6 +241,8 @@ def _role_input(value: Any) -> Any:
     if isinstance(value, Battle):
         parts = (value.question, value.first, value.second)
         return Battle(*([_role_input(piece) for piece in part] for part in parts))
+    if isinstance(value, AnsweredQuestion):
+        return AnsweredQuestion(_role_input(value.question), _role_input(value.answer))
     if isinstance(value, list):
         return [_role_input(piece) for piece in value]
     return Image.fromarray(value) if isinstance(value, np.ndarray) else value
@@ -295,6 +299,7 @@ _ADMISSIONS: Mapping[str, Callable[[object], object]] = {
     "describe": _plain_text,
     "write": _plain_text,
     "judge": admit_winner,
+    "score_answers": admit_scores,
     "interleave": _plain_answer,
 }
 """By the method of a role: what checks one of its results and makes it plain."""

@@ -60,7 +60,8 @@ class ActorRequest:
     """A batch for a model.
 
     method: of the role.
-    inputs: texts, (height, width, 3) uint8 arrays, questions (lists of both), or battles of these.
+    inputs: texts, (height, width, 3) uint8 arrays, questions (lists of both), or battles and
+        answered questions of these.
     rest: further arguments of the method.
     """
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import Battle, Question, StepLimit
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Question, StepLimit
 
 _LOCK_SECONDS = 0.2  # between looks at whether the run stops
 
@@ -54,6 +54,11 @@ class RemoteModel:
         parts = ((battle.question, battle.first, battle.second) for battle in battles)
         sent = [Battle(*map(_pixels, pieces)) for pieces in parts]
         return self._call("judge", sent, list(seeds))
+
+    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> Any:
+        """As `AnswerScorer`."""
+        sent = [AnsweredQuestion(_pixels(a.question), _pixels(a.answer)) for a in answers]
+        return self._call("score_answers", sent, list(seeds))
 
     def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
         """As `Writer`."""
@@ -159,6 +164,11 @@ class ApiProxy:
         """As `Judge`."""
         with self._serialized.turn(self._stopped) as model:
             return model.judge(battles, seeds)
+
+    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> Any:
+        """As `AnswerScorer`."""
+        with self._serialized.turn(self._stopped) as model:
+            return model.score_answers(answers, seeds)
 
     def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
         """As `Writer`."""

@@ -18,6 +18,7 @@ from pytest_cepbench.metrics.arena.answer_sizes import (
     SizeEffects,
 )
 from pytest_cepbench.metrics.arena.battles import BattleTable, JudgedBattle
+from pytest_cepbench.metrics.arena.criteria import mean_of_rounded_means
 from pytest_cepbench.metrics.arena.judge_card import (
     TRUE_WIN_RATE,
     BothOrders,
@@ -87,6 +88,7 @@ __all__ = [
     "judge_card",
     "krippendorff_alpha",
     "match_battles",
+    "mean_of_rounded_means",
     "mirror",
     "pairwise_win_rates",
     "roulette",

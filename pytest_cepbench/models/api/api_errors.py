@@ -43,6 +43,9 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 
+_FORM = "response_format"
+_FORM_REFUSAL = re.compile(r"\b(?:response_format|json_schema|guided_json|structured output)")
+
 
 @dataclass(frozen=True)
 class ApiFault:
@@ -169,7 +172,13 @@ def _describe_entry(entry: Any) -> str:
 
 
 def _refused_parameter(words: str, code: str, named: str, sent: Collection[str]) -> str | None:
-    """The parameter that a refusal is about, if it says that the server does not accept it."""
+    """The parameter that a refusal is about, if it says that the server does not accept it.
+
+    Whatever is said against the form of answers, it is the server that does not have this form:
+    the user cannot write another.
+    """
+    if _FORM in sent and (named.startswith(_FORM) or _FORM_REFUSAL.search(words)):
+        return _FORM
     if not (_REFUSAL.search(words) or _REFUSAL.search(code.replace("_", " "))):
         return None
     if named in sent:

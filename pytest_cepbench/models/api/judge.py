@@ -1,20 +1,25 @@
-"""Judges over the API: battles become chat requests, and verdicts are read from the answers."""
+"""Judges over the API: battles and single answers become chat requests; verdicts and scores are
+read from the replies.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, JudgeParams
 from pytest_cepbench.models.api.messages import (
     chat_settings,
-    image_part,
+    content_parts,
+    encodable,
     make_messages,
     text_part,
 )
@@ -25,11 +30,24 @@ from pytest_cepbench.models.api.responses import (
     read_likelihoods,
 )
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, JudgePrompt
+from pytest_cepbench.models.judges.score_prompt import (
+    JSON_CLOSING,
+    REPAIR,
+    SCORE_SCHEMA,
+    SCORE_TOKENS,
+    score_system,
+)
+from pytest_cepbench.models.judges.score_text import problem_of, read_scores
 from pytest_cepbench.models.judges.verdict_probabilities import (
     PROBABILITIES,
     VerdictProbabilities,
 )
-from pytest_cepbench.models.protocols import Battle, Reply
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply
+
+_LONGEST_QUOTE = 4000
+"""Characters of an unreadable reply that go back to the judge."""
+
+_LONGEST_PROBLEM = 300
 
 _AROUND = " \t\r\n*_.:()[]\"'`\u2581\u0120"
 """Characters around a letter in a token; the last two are tokenizers' marks of a space."""
@@ -62,11 +80,7 @@ class ApiJudge:
         prompt = JUDGE_PROMPTS[params.prompt]
 
         def body() -> dict[str, Any]:
-            pieces = prompt.show(battle, params.max_pixels)
-            content = [
-                text_part(piece) if isinstance(piece, str) else image_part(piece, params)
-                for piece in pieces
-            ]
+            content = content_parts(prompt.show(battle, params.max_pixels), params)
             own = params.system_prompt
             system = prompt.system if own is None else own
             return {"model": self.model, "messages": make_messages(content, system)}
@@ -77,6 +91,106 @@ class ApiJudge:
             settings["top_logprobs"] = params.top_logprobs or TOP_LOGPROBS
         read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
         return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
+
+    def score_answers(
+        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
+    ) -> list[Reply]:
+        """One reply for each answer: its `CriteriaScores`, or the failure it amounts to.
+
+        A reply that cannot be read, or lacks scores, is asked about once more. Raises ModelError
+        where the server answers no request at all.
+        """
+        asked = list(zip(answers, seeds, strict=True))
+        texts = self.client.send_all([self._score_request(*pair) for pair in asked])
+        replies = [_with_scores(reply) for reply in texts]
+        problems = {
+            number: problem_of(replies[number].value)
+            for number, reply in enumerate(texts)
+            if isinstance(reply.value, str)
+        }
+        broken = [number for number, problem in problems.items() if problem]
+        repairs = self._repair(
+            [
+                self._score_request(*asked[number], _repair_turns(texts[number], problems[number]))
+                for number in broken
+            ]
+        )
+        for number, repair in zip(broken, repairs, strict=True):
+            replies[number] = _repaired(replies[number], repair)
+        return replies
+
+    def _repair(self, requests: Sequence[ApiRequest]) -> list[Reply]:
+        try:
+            return self.client.send_all(requests)
+        except ModelError as error:
+            # The first replies were paid for; a server that is gone fails the next batch as well.
+            failure = Failure("unanswered", str(error))
+            return [Reply(failure, passing=True) for _ in requests]
+
+    def _score_request(
+        self,
+        answered: AnsweredQuestion,
+        seed: int,
+        turns: Sequence[Mapping[str, Any]] = (),
+    ) -> ApiRequest:
+        """turns: of the conversation, after the question for scores."""
+        params = self.params
+        prompt = JUDGE_PROMPTS[params.prompt]
+
+        def body() -> dict[str, Any]:
+            pieces = prompt.show_answer(answered, JSON_CLOSING, params.max_pixels)
+            system = score_system(numbered=prompt.numbered)
+            messages = make_messages(content_parts(pieces, params), system)
+            return {"model": self.model, "messages": [*messages, *turns]}
+
+        settings = dict(chat_settings(params, seed)) | {"response_format": _RESPONSE_FORMAT}
+        if params.max_tokens is not None:
+            settings["max_tokens"] = max(params.max_tokens, SCORE_TOKENS)
+        return ApiRequest("chat", body, read_chat, settings)
+
+
+_RESPONSE_FORMAT: Mapping[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {"name": "criteria_scores", "strict": True, "schema": SCORE_SCHEMA},
+}
+"""Structured output. A server that does not know it is asked without, and the text says it all."""
+
+
+def _repair_turns(reply: Reply, problem: str) -> list[Mapping[str, Any]]:
+    """A reply that could not be used, and the question for another."""
+    question = REPAIR.format(problem=problem[:_LONGEST_PROBLEM])
+    quoted = encodable(reply.value[:_LONGEST_QUOTE]) or "(nothing)"  # some servers refuse no text
+    return [
+        {"role": "assistant", "content": quoted},
+        {"role": "user", "content": [text_part(question)]},
+    ]
+
+
+def _with_scores(reply: Reply) -> Reply:
+    """A reply with the scores in its text; a failure as it is."""
+    if isinstance(reply.value, str):
+        return replace(reply, value=read_scores(reply.value))
+    return reply
+
+
+def _repaired(first: Reply, second: Reply) -> Reply:
+    """Both replies as one: what the first gave counts, and the second fills what it lacks.
+
+    Without an answer to the second it is a failure that may pass: another run asks for both.
+    """
+    value, more = first.value, _with_scores(second).value
+    unanswered = isinstance(more, Failure) and more.kind == "unanswered"
+    if unanswered or (isinstance(value, Failure) and isinstance(more, CriteriaScores)):
+        value = more
+    elif isinstance(more, CriteriaScores):
+        value = value.filled_from(more)
+    return Reply(
+        value,
+        first.usage + second.usage,
+        {**first.provenance, **second.provenance, "repair": "asked once more for scores"},
+        passing=unanswered,
+        remarks=tuple(dict.fromkeys((*first.remarks, *second.remarks))),
+    )
 
 
 def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> ApiResponse:

@@ -113,6 +113,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         warn=partial(provenance_warnings, role, spec.target),
         files=files,
         probabilities=request.logprobs if role == "judge" else None,
+        scores_answers=role == "judge",
     )
 
 

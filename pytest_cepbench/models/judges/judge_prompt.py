@@ -2,7 +2,8 @@
 
 The criteria and their order are those of OpenING's GPT judge. Of the two presets, layout, markers
 and short phrases are those of the authors' released scripts (GPT_judge_AB.py and
-IntJudge_judge_AB.py); the longer sentences are this project's.
+IntJudge_judge_AB.py); the longer sentences are this project's. `score_prompt.py` has the words by
+which a judge scores a single answer.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import cut_into_steps
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.models.judges.score_prompt import CRITERION_LIST
 from pytest_cepbench.models.judges.verdict_text import read_letter, read_winner
-from pytest_cepbench.models.protocols import Battle, Piece
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Piece
+
+Part = tuple[str, Sequence[Piece]]
+"""A heading, and the pieces below it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,9 @@ class JudgePrompt:
     system: the system prompt.
     closing: the last text, after both answers.
     phrases: how each verdict is to be worded.
-    layout: question and answers as texts and images in reading order.
+    headings: of the question and of both answers.
+    answer_heading: of an answer that is shown alone.
+    layout: parts as texts and images in reading order.
     numbered: whether the texts number the images.
     letters: whether the verdicts are single letters, so that one token says which it is.
     """
@@ -38,7 +45,9 @@ class JudgePrompt:
     system: str
     closing: str
     phrases: Mapping[Winner, str]
-    layout: Callable[[Battle], list[Piece]]
+    headings: tuple[str, str, str]
+    answer_heading: str
+    layout: Callable[[Sequence[Part]], list[Piece]]
     numbered: bool
     letters: bool = False
 
@@ -53,10 +62,22 @@ class JudgePrompt:
 
         max_pixels: larger images are made smaller, to at most so many pixels; None leaves them.
         """
-        pieces = [*self.layout(battle), self.closing]
-        return [
-            piece if isinstance(piece, str) else shrink_image(piece, max_pixels) for piece in pieces
-        ]
+        parts = zip(self.headings, (battle.question, battle.first, battle.second), strict=True)
+        return _shrink([*self.layout(list(parts)), self.closing], max_pixels)
+
+    def show_answer(
+        self, answered: AnsweredQuestion, closing: str, max_pixels: int | None = None
+    ) -> list[Piece]:
+        """The same with a single answer. closing: the last text."""
+        question = (self.headings[0], answered.question)
+        answer = (self.answer_heading, answered.answer)
+        return _shrink([*self.layout([question, answer]), closing], max_pixels)
+
+
+def _shrink(pieces: Sequence[Piece], max_pixels: int | None) -> list[Piece]:
+    return [
+        piece if isinstance(piece, str) else shrink_image(piece, max_pixels) for piece in pieces
+    ]
 
 
 def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:
@@ -72,25 +93,13 @@ def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:
     return image.resize(size, Image.Resampling.BICUBIC)
 
 
-def _with_headings(battle: Battle) -> list[Piece]:
+def _with_headings(parts: Sequence[Part]) -> list[Piece]:
     """Each part under a heading of its own."""
-    return [
-        "Question:",
-        *battle.question,
-        "Answer A:",
-        *battle.first,
-        "Answer B:",
-        *battle.second,
-    ]
+    return [piece for heading, pieces in parts for piece in (heading, *pieces)]
 
 
-def _with_markers(battle: Battle) -> list[Piece]:
+def _with_markers(parts: Sequence[Part]) -> list[Piece]:
     """Step by step: a text, a numbered marker where an image follows, the image."""
-    parts: Sequence[tuple[str, Sequence[Piece]]] = (
-        ("<INPUT>: ", battle.question),
-        ("<OUTPUT_A>: ", battle.first),
-        ("\n<OUTPUT_B>: ", battle.second),
-    )
     pieces: list[Piece] = []
     images = 0
     for heading, part in parts:
@@ -109,14 +118,20 @@ def _phrases(*words: str) -> dict[Winner, str]:
     return dict(zip(WINNERS, words, strict=True))
 
 
-_CRITERIA = JudgePrompt(
-    version="opening-criteria/1",
-    system="""\
+_HEADINGS = ("Question:", "Answer A:", "Answer B:")
+_MARKERS = ("<INPUT>: ", "<OUTPUT_A>: ", "\n<OUTPUT_B>: ")
+
+_WEIGHED = """\
 You compare two answers, A and B, to one question. Question and answers are made of texts and \
 images.
 Weigh them by these criteria, the first counting most: is the answer correct and does it do what \
 was asked; do its images and texts belong together; do its steps agree with one another; are its \
-texts and images well made; would people like it; is nothing missing; is it rich in content.
+texts and images well made; would people like it; is nothing missing; is it rich in content."""
+
+_CRITERIA = JudgePrompt(
+    version="opening-criteria/1",
+    system=f"""\
+{_WEIGHED}
 Reply with one of these four phrases and nothing else:
 A is better
 B is better
@@ -125,28 +140,26 @@ Tie (B is better)
 The last two mean that the answers are about equal, and which of them is ahead by a little.""",
     closing="Reply with one of the four phrases: which answer is better?",
     phrases=_phrases("A is better", "Tie (A is better)", "Tie (B is better)", "B is better"),
+    headings=_HEADINGS,
+    answer_heading="Answer:",
     layout=_with_headings,
     numbered=False,
 )
 
 _GPT = JudgePrompt(
     version="opening-gpt/1",
-    system="""\
+    system=f"""\
 You are an impartial judge of answers that mix text and images. You see a question after \
 <INPUT>:, the answer of model A after <OUTPUT_A>: and the answer of model B after <OUTPUT_B>:.
 Image number i stands where <IMG_i></IMG_i> is written; numbers go from 0 through question, \
 answer A and answer B.
 Compare the answers by seven criteria, the most important first:
-1. Correctness: text and images are there, valid, and right for the question.
-2. Image-Text Coherency: the images show what the texts say.
-3. Multi-step Consistency: style and things stay the same from step to step.
-4. Content Quality: images are clear and lifelike, the language is correct.
-5. Human Preference Alignment: nothing offends, and the images please.
-6. Completeness: no step that was wanted is missing.
-7. Content Richness: images vary, and the text has detail that means something.
+{CRITERION_LIST}
 Reply with "A is better", "B is better", "Tie(A better)" or "Tie(B better)" and nothing else.""",
     closing="\nPlease only output which model is better: ",
     phrases=_phrases("A is better", "Tie(A better)", "Tie(B better)", "B is better"),
+    headings=_MARKERS,
+    answer_heading="\n<OUTPUT>: ",
     layout=_with_markers,
     numbered=True,
 )
@@ -163,18 +176,16 @@ which one is better.
         '"Tie(B is better)": \n'
     ),
     phrases=_phrases("A is better", "Tie(A is better)", "Tie(B is better)", "B is better"),
+    headings=_MARKERS,
+    answer_heading="\n<OUTPUT>: ",
     layout=_with_markers,
     numbered=True,
 )
 
 _LETTERS = JudgePrompt(
     version="opening-letters/1",
-    system="""\
-You compare two answers, A and B, to one question. Question and answers are made of texts and \
-images.
-Weigh them by these criteria, the first counting most: is the answer correct and does it do what \
-was asked; do its images and texts belong together; do its steps agree with one another; are its \
-texts and images well made; would people like it; is nothing missing; is it rich in content.
+    system=f"""\
+{_WEIGHED}
 Reply with one letter and nothing else:
 A: answer A is better
 B: answer B is better
@@ -182,6 +193,8 @@ C: the answers are about equal, and A is ahead by a little
 D: the answers are about equal, and B is ahead by a little""",
     closing="Reply with one letter: A, B, C or D.",
     phrases=_phrases("A", "C", "D", "B"),
+    headings=_HEADINGS,
+    answer_heading="Answer:",
     layout=_with_headings,
     numbered=False,
     letters=True,

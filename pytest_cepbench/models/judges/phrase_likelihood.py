@@ -1,14 +1,17 @@
-"""Likelihood of fixed phrases after prompts, by a loaded language model that reads images.
+"""Likelihood of fixed texts after prompts, by a loaded language model that reads images.
 
-A prompt is read once, and its keys and values serve all phrases. Where a model's cache or padding
-does not allow that, `score_whole` reads prompt and phrase together.
+A prompt is read once, and its keys and values serve all texts. Where a model's cache or padding
+does not allow that, the plain way reads prompt and text together.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pytest_cepbench.models.protocols import FloatArray
 
@@ -16,72 +19,101 @@ if TYPE_CHECKING:
     import torch
 
 
-class PhraseScorer:
-    """Scores phrases that could follow a prompt.
+@dataclass(frozen=True)
+class TokenRead:
+    """A token whose probability is wanted.
 
-    tokens: of each phrase, at least one.
+    row: the continuation that it could go on with.
+    place: how many tokens of that stand before it.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, phrases: Sequence[str]) -> None:
+    row: int
+    place: int
+    token: int
+
+
+class ContinuationReader:
+    """Reads continuations of prompts, and how likely tokens are within them.
+
+    rows: tokens of each continuation; one may be empty.
+    reads: the tokens that are wanted.
+    """
+
+    def __init__(
+        self, model: Any, rows: Sequence[Sequence[int]], reads: Sequence[TokenRead]
+    ) -> None:
         self._model = model
-        self.tokens: list[list[int]] = [
-            tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
-        ]
+        self._rows = rows
+        self._reads = reads
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest phrase."""
-        return max(map(len, self.tokens))
+        """Tokens that a prompt needs room for behind it."""
+        return max(read.place + 1 for read in self._reads)
 
-    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, phrases) mean log-probability of a phrase's tokens, each prompt read once.
+    def read(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """(prompts, reads) log-probabilities, each prompt read once.
 
         inputs: what the processor made of the prompts, padded on the left.
         """
-        import torch
-
-        count = len(self.tokens)
         _forget_positions(self._model)
         prompt = self._forward(inputs, use_cache=True, keep=1)
         first = prompt.logits[:, -1].float().log_softmax(-1)
-        prompts, device = len(first), first.device
-        tokens = torch.zeros((count, self.longest), dtype=torch.long, device=device)
-        present = torch.zeros_like(tokens)
-        for row, phrase in enumerate(self.tokens):
-            tokens[row, : len(phrase)] = torch.tensor(phrase, device=device)
-            present[row, : len(phrase)] = 1
-        logarithms = first[:, tokens[:, 0]][:, :, None]
-        if self.longest > 1:
-            cache = prompt.past_key_values
-            cache.batch_repeat_interleave(count)
-            mask = inputs["attention_mask"].repeat_interleave(count, dim=0)
-            following = {
-                "input_ids": tokens[:, :-1].repeat(prompts, 1),
-                "attention_mask": torch.cat([mask, present[:, :-1].repeat(prompts, 1)], dim=1),
-                "past_key_values": cache,
-            }
-            following |= self._positions(following)
-            logits = self._forward(following, use_cache=True).logits
-            wanted = tokens[:, 1:].repeat(prompts, 1)
-            rest = _pick(logits, wanted).view(prompts, count, -1)
-            logarithms = torch.cat([logarithms, rest], dim=2)
-        means: FloatArray = ((logarithms * present).sum(2) / present.sum(1)).double().cpu().numpy()
-        return means
+        behind = self._behind(inputs, prompt.past_key_values, len(first))
 
-    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """As `score`, prompt and phrase read together, once for each phrase."""
+        def logarithm(read: TokenRead) -> torch.Tensor:
+            if read.place == 0:
+                return first[:, read.token]
+            assert behind is not None
+            return behind[:, read.row, read.place - 1, read.token]
+
+        return self._pick(logarithm)
+
+    def _behind(self, inputs: Mapping[str, Any], cache: Any, prompts: int) -> torch.Tensor | None:
+        """(prompts, rows, longest row, vocabulary) log-probabilities of what follows each token.
+
+        cache: of the prompts. None where all rows are empty.
+        """
         import torch
 
-        means = []
-        for phrase in self.tokens:
+        count, length = len(self._rows), max(map(len, self._rows))
+        if length == 0:
+            return None
+        mask = inputs["attention_mask"]
+        tokens = torch.zeros((count, length), dtype=torch.long, device=mask.device)
+        present = torch.zeros_like(tokens)
+        for number, row in enumerate(self._rows):
+            tokens[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+            present[number, : len(row)] = 1
+        cache.batch_repeat_interleave(count)
+        mask = mask.repeat_interleave(count, dim=0)
+        following = {
+            "input_ids": tokens.repeat(prompts, 1),
+            "attention_mask": torch.cat([mask, present.repeat(prompts, 1)], dim=1),
+            "past_key_values": cache,
+        }
+        following |= self._positions(following)
+        logits = self._forward(following, use_cache=True).logits
+        return logits.float().log_softmax(-1).unflatten(0, (prompts, count))
+
+    def read_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """As `read`, prompt and continuation read together, once for each continuation."""
+        by_row = []
+        for row in self._rows:
             _forget_positions(self._model)
-            whole = _append(inputs, phrase)
-            size = len(phrase) + 1
-            logits = self._forward(whole, use_cache=False, keep=size).logits[:, -size:-1]
-            means.append(_pick(logits, whole["input_ids"][:, -size + 1 :]).mean(1))
-        scores: FloatArray = torch.stack(means, dim=1).double().cpu().numpy()
-        return scores
+            kept = len(row) + 1
+            whole = _append(inputs, row) if row else inputs
+            logits = self._forward(whole, use_cache=False, keep=kept).logits
+            by_row.append(logits[:, -kept:].float().log_softmax(-1))
+        return self._pick(lambda read: by_row[read.row][:, read.place, read.token])
+
+    def _pick(self, logarithm: Callable[[TokenRead], torch.Tensor]) -> FloatArray:
+        import torch
+
+        columns = [logarithm(read) for read in self._reads]
+        picked: FloatArray = torch.stack(columns, dim=1).double().cpu().numpy()
+        return picked
 
     def _positions(self, following: Mapping[str, Any]) -> dict[str, Any]:
         """Positions of the phrases' tokens, where the model does not count them itself.
@@ -105,9 +137,45 @@ class PhraseScorer:
         return self._model(**inputs, use_cache=use_cache, **options)
 
 
-def _pick(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """(n, length) log-probabilities of tokens (n, length) by logits (n, length, vocabulary)."""
-    return logits.float().log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
+class PhraseScorer:
+    """Scores phrases that could follow a prompt.
+
+    tokens: of each phrase, at least one.
+    """
+
+    tolerances = (1e-3, 0.2)
+    """How far two ways to the same log-probability may differ, in single and in half precision."""
+
+    def __init__(self, model: Any, tokenizer: Any, phrases: Sequence[str]) -> None:
+        self.tokens: list[list[int]] = [
+            tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
+        ]
+        reads = [
+            TokenRead(row, place, token)
+            for row, phrase in enumerate(self.tokens)
+            for place, token in enumerate(phrase)
+        ]
+        self._rows = np.array([read.row for read in reads])
+        self._reader = ContinuationReader(model, [phrase[:-1] for phrase in self.tokens], reads)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest phrase."""
+        return self._reader.longest
+
+    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """(prompts, phrases) mean log-probability of a phrase's tokens; see `read`."""
+        return self._means(self._reader.read(inputs))
+
+    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """The same in the plain way; see `read_whole`."""
+        return self._means(self._reader.read_whole(inputs))
+
+    def _means(self, logarithms: FloatArray) -> FloatArray:
+        phrases = range(len(self.tokens))
+        columns = [logarithms[:, self._rows == row].mean(axis=1) for row in phrases]
+        means: FloatArray = np.stack(columns, axis=1)
+        return means
 
 
 def _append(inputs: Mapping[str, Any], phrase: Sequence[int]) -> dict[str, Any]:

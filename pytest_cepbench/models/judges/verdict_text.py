@@ -121,10 +121,16 @@ def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
     return Failure("no-verdict", f"is none of the letters {wanted}: {text!r:.400}")
 
 
+def after_reasoning(text: str) -> str | None:
+    """What follows the last `</think>` of a reply; None where its reasoning never ends."""
+    answer = text.rpartition("</think>")[2]
+    return None if "<think>" in answer else answer
+
+
 def _plain(text: str) -> str | None:
     """The answer behind the reasoning, without emphasis; None where the reasoning never ends."""
-    answer = text.rpartition("</think>")[2]
-    if "<think>" in answer:
+    answer = after_reasoning(text)
+    if answer is None:
         return None
     plain = unicodedata.normalize("NFKC", answer).translate(_LOOKALIKES)
     return plain.replace("*", "").replace("\u2019", "'").strip()

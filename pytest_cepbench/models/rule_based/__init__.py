@@ -134,6 +134,7 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
         seeded=played.always_seeded or bool(knobs.turned),
         batch_size=_BATCH,
         probabilities=False,
+        scores_answers=role == "judge",
     )
 
 

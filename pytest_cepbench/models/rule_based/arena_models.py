@@ -9,11 +9,13 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.artifacts.answer import STEP_END
+from pytest_cepbench.artifacts.criteria import CRITERIA, HIGHEST_SCORE, CriteriaScores
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     ArenaStep,
     Solution,
+    Truth,
     WriterDegradation,
     degraded_answer,
     read_question,
@@ -22,7 +24,14 @@ from pytest_cepbench.datasets.shapes.arena import (
 )
 from pytest_cepbench.datasets.shapes.degrade import check_probabilities, turned_knobs
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.models.protocols import AnswerStep, Battle, Piece, Question, StepLimit
+from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
+    AnswerStep,
+    Battle,
+    Piece,
+    Question,
+    StepLimit,
+)
 
 MARGIN = 0.02
 """Answers whose truth differs by no more are tied."""
@@ -89,10 +98,11 @@ class ShapesWriter:
 class JudgeKnobs:
     """Probabilities in [0, 1] of the faults of a judge; the last one acts first.
 
-    flip: that the verdict becomes its opposite.
-    tie: that it becomes a tie, which leans to the side it was on.
-    first: that it moves one place, of the four, towards the first answer.
-    long: that it moves one place towards the answer with more steps.
+    flip: that the verdict becomes its opposite; that a score becomes 10 less itself.
+    tie: that it becomes a tie, which leans to the side it was on. Not of scores.
+    first: that it moves one place, of the four, towards the first answer. Not of scores.
+    long: that it moves one place towards the answer with more steps; that a score is one higher for
+        an answer with more steps than the right one.
     Raises ValueError naming the knob that is out of range.
     """
 
@@ -122,16 +132,16 @@ class ShapesJudge:
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
         """A verdict on each battle; a failure for a question that is none of the arena."""
-        scores = _Scores()
+        truths = _Truths()
         return [
-            self._single(battle, seed, scores) for battle, seed in zip(battles, seeds, strict=True)
+            self._single(battle, seed, truths) for battle, seed in zip(battles, seeds, strict=True)
         ]
 
-    def _single(self, battle: Battle, seed: int, scores: _Scores) -> Winner | Failure:
+    def _single(self, battle: Battle, seed: int, truths: _Truths) -> Winner | Failure:
         question = _artifacts(battle.question)
         first, second = _Answer.read(battle.first), _Answer.read(battle.second)
         try:
-            lead = scores.total(question, first) - scores.total(question, second)
+            lead = truths.of(question, first).total - truths.of(question, second).total
         except DatasetError as error:
             return Failure("no-verdict", str(error))
         digests = first.digest, second.digest
@@ -140,6 +150,37 @@ class ShapesJudge:
             longer = (len(first.steps) > len(second.steps)) - (len(first.steps) < len(second.steps))
             place = _misjudged(place, longer, self.knobs, _draws(seed, digests))
         return WINNERS[place]
+
+    def score_answers(
+        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
+    ) -> list[CriteriaScores | Failure]:
+        """The truth of each answer, times 10 and rounded; a failure for a foreign question."""
+        truths = _Truths()
+        return [
+            self._scored(answered, seed, truths)
+            for answered, seed in zip(answers, seeds, strict=True)
+        ]
+
+    def _scored(
+        self, answered: AnsweredQuestion, seed: int, truths: _Truths
+    ) -> CriteriaScores | Failure:
+        question, answer = _artifacts(answered.question), _Answer.read(answered.answer)
+        try:
+            truth = truths.of(question, answer)
+        except DatasetError as error:
+            return Failure("no-score", str(error))
+        scores: dict[str, int] = {
+            name: round(HIGHEST_SCORE * getattr(truth, name)) for name in CRITERIA
+        }
+        if self.knobs.turned:
+            surplus = len(answer.steps) > len(solve(read_question(question)).scenes)
+            draws = _score_draws(seed, answer.digest)
+            for name, (flip, longer) in zip(CRITERIA, draws, strict=True):
+                if surplus and longer < self.knobs.long:
+                    scores[name] = min(scores[name] + 1, HIGHEST_SCORE)
+                if flip < self.knobs.flip:
+                    scores[name] = HIGHEST_SCORE - scores[name]
+        return CriteriaScores.of(scores)
 
 
 @dataclass(frozen=True)
@@ -170,20 +211,20 @@ class _Answer:
         )
 
 
-class _Scores:
-    """Truth of answers, each scored once: both orders of a battle are often in one batch."""
+class _Truths:
+    """Truth of answers, each found once: both orders of a battle are often in one batch."""
 
     def __init__(self) -> None:
-        self._totals: dict[str, float] = {}
+        self._known: dict[str, Truth] = {}
 
-    def total(self, question: Sequence[str | ImageArtifact], answer: _Answer) -> float:
+    def of(self, question: Sequence[str | ImageArtifact], answer: _Answer) -> Truth:
         """The truth of an answer to a question. Raises DatasetError for none of the arena."""
         parts = [piece if isinstance(piece, str) else piece.digest for piece in question]
         key = digest_json([parts, answer.digest])
-        if key not in self._totals:
+        if key not in self._known:
             solution = solve(read_question(question))
-            self._totals[key] = score_answer(solution, answer.steps).total
-        return self._totals[key]
+            self._known[key] = score_answer(solution, answer.steps)
+        return self._known[key]
 
 
 _FIRST, _TIE_FIRST, _TIE_SECOND, _SECOND = range(len(WINNERS))
@@ -218,7 +259,7 @@ def _misjudged(place: int, longer: int, knobs: JudgeKnobs, draws: Mapping[str, f
     return place
 
 
-_STREAM = 3  # keeps these draws apart from those of answers, which may have the same seeds
+_STREAM, _SCORE_STREAM = 3, 4  # apart from the draws of answers, which may have the same seeds
 
 # The draws are laid out in this order: a new knob goes to the end.
 _DRAWS = ("flip", "tie", "first", "long")
@@ -229,6 +270,14 @@ def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
     battle = int(digest_json(digests), 16)
     source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM, battle))))
     return dict(zip(_DRAWS, source.random(len(_DRAWS)).tolist(), strict=True))
+
+
+def _score_draws(seed: int, digest: str) -> list[list[float]]:
+    """(7, 2) numbers in [0, 1): for flip and long, of each criterion."""
+    entropy = (seed, _SCORE_STREAM, int(digest, 16))
+    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+    draws: list[list[float]] = source.random((len(CRITERIA), 2)).tolist()
+    return draws
 
 
 def _solve(question: Question) -> Solution:

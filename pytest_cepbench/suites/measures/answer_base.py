@@ -37,6 +37,10 @@ class AnswerMeasure(CaseMeasure, Protocol):
         """Whether battles are fought for it, so that it needs a judge."""
 
     @property
+    def scored(self) -> bool:
+        """Whether the judge scores single answers for it."""
+
+    @property
     def win_rate(self) -> str:
         """The metric whose accepted answers are battled for it; empty where none are."""
 

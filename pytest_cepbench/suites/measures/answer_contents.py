@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_cepbench.artifacts.criteria import Criterion
 from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import (
@@ -48,16 +49,7 @@ class StepGapTable(MetricTable, frozen=True, kw_only=True):
 class TruthTable(MetricTable, frozen=True, kw_only=True):
     """truth: how far answers meet the criteria of a world whose truth is known."""
 
-    criterion: Literal[
-        "total",
-        "correctness",
-        "coherency",
-        "consistency",
-        "quality",
-        "preference",
-        "completeness",
-        "richness",
-    ] = "total"
+    criterion: Literal["total", Criterion] = "total"
 
 
 @dataclass(frozen=True)
@@ -82,6 +74,7 @@ class CountMeasure:
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     judged: bool = False
+    scored: bool = False
     win_rate: str = ""
 
     def read(
@@ -131,6 +124,7 @@ class TruthMeasure:
     per_sample: bool = True
     span: float | None = 1.0
     judged: bool = False
+    scored: bool = False
     win_rate: str = ""
 
     @property

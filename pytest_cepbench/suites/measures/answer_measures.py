@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.suites.measures.answer_base import Against, AnswerMeasure
@@ -24,6 +25,7 @@ from pytest_cepbench.suites.measures.battle_measures import (
     WinRateMeasure,
     WinRateTable,
 )
+from pytest_cepbench.suites.measures.criteria_measures import CriteriaMeasure, CriteriaTable
 
 ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
     "win_rate": WinRateTable,
@@ -33,6 +35,7 @@ ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
     "step_gap": StepGapTable,
     "truth": TruthTable,
     "judge_failures": JudgeFailuresTable,
+    "criteria": CriteriaTable,
 }
 """Kind of metric -> its settings, in suites that ask for interleaved answers."""
 
@@ -43,27 +46,47 @@ def make_answer_measures(
     """The measures of a suite of answers by name, in the order of its file. Raises SuiteError."""
     win_rates = [name for name, table in tables.items() if isinstance(table, WinRateTable)]
     counting = [name for name, table in tables.items() if isinstance(table, JudgeFailuresTable)]
-    if against == "accepted" and counting and not win_rates:
+    scored = any(isinstance(table, CriteriaTable) for table in tables.values())
+    if against == "accepted" and counting and not win_rates and not scored:
         msg = (
-            f"suite {suite!r}: {counting[0]} counts the verdicts of a win_rate: add "
-            "[metrics.win_rate]"
+            f"suite {suite!r}: {counting[0]} counts the verdicts of a win_rate and the scores of "
+            "criteria: add [metrics.win_rate] or [metrics.criteria]"
         )
         raise SuiteError(msg)
     win_rate = win_rates[0] if against == "accepted" and win_rates else ""
-    return {name: _make(name, table, suite, against, win_rate) for name, table in tables.items()}
+    # Reference answers were battled for judge_failures alone before there were scores.
+    judged = bool(win_rates) or (against == "gold" and not scored)
+    asked = _JudgeUse(win_rate, judged=judged, scored=scored)
+    return {name: _make(name, table, suite, against, asked) for name, table in tables.items()}
+
+
+@dataclass(frozen=True)
+class _JudgeUse:
+    """What a suite asks its judge.
+
+    win_rate: the metric whose accepted answers are battled; empty where none are.
+    judged: whether there are battles. scored: whether answers are scored by criteria.
+    """
+
+    win_rate: str
+    judged: bool
+    scored: bool
 
 
 def _make(
-    name: str, table: MetricTable, suite: str, against: Against, win_rate: str
+    name: str, table: MetricTable, suite: str, against: Against, asked: _JudgeUse
 ) -> AnswerMeasure:
     pool = table.pool or "categories"
     if isinstance(table, WinRateTable):
         return WinRateMeasure(name, against, pool, table.parts or "all")
     parts = table.parts or "overall"
-    if isinstance(table, TruthTable):
-        return TruthMeasure(name, table.criterion, pool, parts)
+    if isinstance(table, TruthTable | CriteriaTable):
+        by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure
+        return by_criterion(name, table.criterion, pool, parts)
     if isinstance(table, JudgeFailuresTable):
-        return JudgeFailuresMeasure(name, against, win_rate, pool, parts)
+        return JudgeFailuresMeasure(
+            name, against, asked.win_rate, pool, parts, judged=asked.judged, scored=asked.scored
+        )
     if isinstance(table, LackTable):
         kind = table.kind or name
         lacks = "images" if kind == "no_image" else "texts"

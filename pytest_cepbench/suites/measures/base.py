@@ -98,6 +98,7 @@ class Measured:
 
     scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles,
     judge: as in `Measurement`.
+    unscored: as in `Measurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
@@ -121,6 +122,7 @@ class Measured:
     obstacles: tuple[str, ...] = ()
     verdicts: int = 0
     judge: str = ""
+    unscored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Metrics of battles: win rates, and the verdicts that a judge did not give."""
+"""Metrics of battles: win rates, and the verdicts and scores that a judge did not give."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import mul
 
+from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
 from pytest_cepbench.chains.answers.battles import PairOutcome, mean_score
@@ -37,7 +38,7 @@ class WinRateTable(MetricTable, frozen=True, kw_only=True):
 
 
 class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
-    """judge_failures: the share of verdicts that the judge did not give."""
+    """judge_failures: the share of verdicts and scores that the judge did not give."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class WinRateMeasure:
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     judged: bool = True
+    scored: bool = False
 
     @property
     def label(self) -> str:
@@ -139,9 +141,13 @@ class WinRateMeasure:
 
 @dataclass(frozen=True)
 class JudgeFailuresMeasure:
-    """The share of verdicts that the judge did not give, over the battles of a win rate.
+    """The share of verdicts and scores that the judge did not give.
 
-    win_rate: that metric; empty where reference answers are battled.
+    Counted are the verdicts of a win rate's battles, and beside them the replies with scores, each
+    by its share of the seven criteria without one.
+
+    win_rate: that metric; empty where reference answers are battled, or none.
+    judged, scored: which of the two the suite asks for.
     """
 
     name: str
@@ -150,12 +156,19 @@ class JudgeFailuresMeasure:
     pool: Pool
     parts: Parts
     label: str = "judge's failures"
-    identity: str = "judge_failures/1"
     higher_is_better: bool = False
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     span: float | None = 1.0
     judged: bool = True
+    scored: bool = False
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        if not self.scored:
+            return "judge_failures/1"
+        return f"judge_failures/2 of {'verdicts and ' if self.judged else ''}scores"
 
     def read(
         self,
@@ -165,29 +178,41 @@ class JudgeFailuresMeasure:
         opponents: CaseOpponents,
         model: str,
     ) -> None:
-        """The verdicts."""
+        """The verdicts and scores."""
         self._fought(samples, data, opponents, model)
+        if self.scored:
+            data.scores(samples)
 
     def measure(
         self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
     ) -> Measured:
-        """A share per sample; 0 where no verdict was needed."""
+        """A share per sample; 0 where the judge was not needed."""
         parts = by_category(case, data)
         samples = everyone(parts)
         fought, obstacles = self._fought(samples, data, opponents, model)
-        shares = dict.fromkeys((s.id for s in samples), 0.0) | {
-            name: len(outcome.failures) / max(1, len(outcome.verdicts))
-            for name, outcome in fought.items()
-        }
+        scores = data.scores(samples) if self.scored else {}
+        shares = {s.id: _failed_share(fought.get(s.id), scores.get(s.id)) for s in samples}
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
         return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
 
     def _fought(
         self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents, model: str
     ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
+        if not self.judged:
+            return {}, ()
         if self.against == "gold":
             return data.gold_battles(samples), ()
         return _fight(samples, data, opponents.accepted, model, "baseline")
+
+
+def _failed_share(outcome: PairOutcome | None, scores: CriteriaScores | None) -> float:
+    """The share of a judge's replies on one sample that failed; 0 where it was not asked."""
+    failed = asked = 0.0
+    if outcome is not None:
+        failed, asked = float(len(outcome.failures)), float(len(outcome.verdicts))
+    if scores is not None:
+        failed, asked = failed + len(scores.failures) / len(CRITERIA), asked + 1
+    return failed / asked if asked else 0.0
 
 
 def _fight(

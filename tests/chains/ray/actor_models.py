@@ -54,6 +54,10 @@ class AllRoles:
             "A" if battle.first[0].width > battle.second[0].width else "B" for battle in battles
         ]
 
+    def score_answers(self, answers: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
+        """The width of the answer's first image in one criterion, and nothing in the others."""
+        return [{"richness": answered.answer[0].width} for answered in answers]
+
     def write(self, questions: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[Any]:
         """The texts of the question and the sizes of its images."""
         shown = [

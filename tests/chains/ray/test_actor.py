@@ -14,6 +14,7 @@ import pytest
 
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.chains.ray.actor import (
     ChainActor,
@@ -34,7 +35,14 @@ from pytest_cepbench.chains.ray.messages import (
 )
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.protocols import Battle, Reply, RoleName, StepLimit, Usage
+from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
+    Battle,
+    Reply,
+    RoleName,
+    StepLimit,
+    Usage,
+)
 from tests.artifacts.files import noise
 
 MODELS = "python:tests.chains.ray.actor_models"
@@ -160,6 +168,17 @@ def test_battles_hold_images_again() -> None:
     battles = [Battle(["q"], [wide], [narrow]), Battle(["q"], [narrow], [wide])]
 
     assert _answer(_actor("judge"), "judge", battles, [1, 2]).value == ["A", "B"]
+
+
+def test_answers_to_be_scored_hold_images_again() -> None:
+    """Numbers by criterion come back as scores, checked: 12 is none."""
+    wide: Any = noise(6, 12)
+    narrow: Any = noise(6, 8)
+    answers = [AnsweredQuestion([wide], [narrow]), AnsweredQuestion([narrow], [wide])]
+
+    fits, odd = _answer(_actor("judge"), "score_answers", answers, [1, 2]).value
+    assert fits == CriteriaScores.of({"richness": 8})
+    assert odd.value("richness") is None
 
 
 def test_questions_hold_images_again() -> None:

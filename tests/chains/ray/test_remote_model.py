@@ -17,7 +17,7 @@ from pytest_cepbench.chains.ray.remote_model import (
     SerializedModel,
 )
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import Battle, CountsTokens, StepLimit
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, CountsTokens, StepLimit
 from tests.artifacts.files import noise
 
 PIXELS = noise(6, 8)
@@ -76,6 +76,20 @@ def test_texts_and_battles_are_sent_plain() -> None:
     assert all(np.array_equal(image, PIXELS) for image in (sent.question[1], sent.second[0]))
 
 
+def test_answers_to_be_scored_are_sent_plain() -> None:
+    """Their images are pixels, those of question and answer."""
+    actors = _Actors(["scores"])
+    answered = AnsweredQuestion(["question", IMAGE], [IMAGE, "answer"])
+
+    assert RemoteModel(actors.ask).score_answers([answered], (1,)) == ["scores"]
+
+    (request,) = actors.requests
+    (sent,) = request.inputs
+    assert (request.method, request.rest) == ("score_answers", ([1],))
+    assert (sent.question[0], sent.answer[1]) == ("question", "answer")
+    assert all(np.array_equal(image, PIXELS) for image in (sent.question[1], sent.answer[0]))
+
+
 def test_questions_are_sent_plain() -> None:
     """Their images are pixels; limits and system prompt go with them."""
     actors = _Actors(["value"])
@@ -118,7 +132,7 @@ class _Server:
         """As a describer."""
         return asked
 
-    generate = judge = write = interleave = describe
+    generate = judge = score_answers = write = interleave = describe
 
 
 def test_a_model_behind_a_server_is_loaded_once() -> None:
@@ -135,6 +149,7 @@ def test_a_model_behind_a_server_is_loaded_once() -> None:
     assert proxies[0].describe([1], "p", [2]) == ([1], "p", [2])
     assert proxies[1].generate(["t"], [3]) == (["t"], [3])
     assert proxies[1].judge(["b"], [4]) == (["b"], [4])  # type: ignore[list-item] # passed on
+    assert proxies[0].score_answers(["a"], [4]) == (["a"], [4])  # type: ignore[list-item]
     assert proxies[0].write([["q"]], "p", [5]) == ([["q"]], "p", [5])
     assert proxies[0].interleave([["q"]], [StepLimit()], [6]) == ([["q"]], [StepLimit()], [6])
     assert (loads, shared.loads) == (["load"], 1)

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Reply
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
@@ -98,3 +100,17 @@ def test_a_served_checkpoint_says_what_it_says_here(
     assert usage.retries <= 1
     assert min(usage.input_tokens, usage.output_tokens) > len(images)
     assert (again.tally.loads, again.tally.inputs) == (0, 0)
+
+
+def test_a_real_server_is_asked_for_scores(checkpoint: Path, url: str) -> None:
+    """Whether it takes structured output or not: an untrained model's babble is no score."""
+    red, green, _ = pictures(((64, 64), (48, 80), (96, 40)))
+    spec = f"openai:{checkpoint}?base_url={url}&weights={checkpoint}&max_pixels=900&retries=1"
+    judge = cast("AnswerScorer", bind_text(spec, "judge").load())
+
+    (reply,) = judge.score_answers([AnsweredQuestion(["a", red], ["red", green])], [0])
+
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.value, Failure)
+    assert reply.value.kind == "no-score"
+    assert reply.usage.requests >= 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, shrink_image
-from pytest_cepbench.models.protocols import Battle
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (8, 2), "blue")
 
@@ -36,6 +36,19 @@ def test_an_answer_of_nothing_keeps_its_place(name: str) -> None:
     (first,) = [i for i, text in enumerate(shown) if "OUTPUT_A" in text or text == "Answer A:"]
     (second,) = [i for i, text in enumerate(shown) if "OUTPUT_B" in text or text == "Answer B:"]
     assert second == first + 1
+
+
+@pytest.mark.parametrize("name", JUDGE_PROMPTS)
+def test_a_single_answer_is_shown_behind_its_question(name: str) -> None:
+    """Every piece once and in order, then the closing text; no second answer is spoken of."""
+    answered = AnsweredQuestion(["q1", RED], ["a1", BLUE, "a2"])
+    pieces = JUDGE_PROMPTS[name].show_answer(answered, "score it")
+    text = "".join(piece if isinstance(piece, str) else "#" for piece in pieces)
+
+    assert [piece for piece in pieces if not isinstance(piece, str)] == [RED, BLUE]
+    places = [text.index(word) for word in ("q1", "a1", "a2", "score it")]
+    assert places == sorted(places)
+    assert not any(word in text for word in ("Answer B", "OUTPUT_A", "OUTPUT_B", "A is better"))
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 5000))

@@ -1,0 +1,225 @@
+"""Conversations that a local judge reads: built from texts and images, and their likelihoods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, ModelError
+from pytest_cepbench.models.describers.text_model import chat_turn
+from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.protocols import FloatArray, Piece
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
+
+Conversation = list[dict[str, Any]]
+"""Turns as chat templates take them."""
+
+
+class Scorer(Protocol):
+    """Makes likelihoods of what could follow prompts; see `PhraseScorer` and `NumberScorer`."""
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """How far two ways to the same number may differ, in single and in half precision."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a prompt needs room for behind it."""
+
+    def score(self, inputs: Any) -> FloatArray:
+        """(prompts, ...) numbers, each prompt read once."""
+
+    def score_whole(self, inputs: Any) -> FloatArray:
+        """The same in the plain way."""
+
+
+class JudgeConversations:
+    """Builds conversations for a loaded checkpoint, and reads them."""
+
+    def __init__(self, plan: LoadPlan[Any], loaded: LoadedDescriber) -> None:
+        self._plan = plan
+        self._loaded = loaded
+        self._controls = _control_tokens(loaded)
+
+    def turns(self, pieces: Sequence[Piece], system: str) -> Conversation:
+        """A system prompt, where there is one, and a message of texts and images."""
+        shown = [
+            self._without_controls(piece) if isinstance(piece, str) else piece for piece in pieces
+        ]
+        turns = [chat_turn("user", shown)]
+        return [chat_turn("system", [system]), *turns] if system else turns
+
+    def _without_controls(self, text: str) -> str:
+        """The text with control tokens broken up: an answer must not end the judge's turn with its
+        words, or claim an image.
+
+        transformers can do it too (`sanitize_control_tokens`), but not for every processor.
+        """
+        return self._controls.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+
+    def inputs(self, conversations: Sequence[Conversation]) -> Any:
+        """What the processor makes of them, padded on the left."""
+        loaded = self._loaded
+        inputs = loaded.processor.apply_chat_template(
+            list(conversations),
+            chat_template=loaded.chat_template,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+            processor_kwargs={"padding": True},
+        )
+        return inputs.to(loaded.model.device, loaded.model.dtype)
+
+    def likelihoods(
+        self, conversations: Sequence[Conversation], scorer: Scorer, *, batched: bool, what: str
+    ) -> list[FloatArray | Failure]:
+        """The scorer's likelihoods of each; a failure for one that is longer than the model reads.
+
+        batched: whether they go together, each read once.
+        what: a conversation is about, for people.
+        Raises ModelError where a likelihood is not a number.
+        """
+        results: dict[int, FloatArray | Failure] = {}
+        # Several processors take a batch in which each conversation has images, or none.
+        for illustrated in (True, False):
+            rows = [i for i, parts in enumerate(conversations) if has_image(parts) == illustrated]
+            batches = [rows] if batched else [[row] for row in rows]
+            for batch in filter(None, batches):
+                chosen = [conversations[row] for row in batch]
+                read = self._likelihoods(chosen, scorer, batched=batched, what=what)
+                results |= zip(batch, read, strict=True)
+        return [results[row] for row in range(len(conversations))]
+
+    def _likelihoods(
+        self, conversations: Sequence[Conversation], scorer: Scorer, *, batched: bool, what: str
+    ) -> list[FloatArray | Failure]:
+        import torch
+
+        with quiet(), torch.inference_mode():
+            inputs = self.inputs(conversations)
+            failures = self._too_long(inputs, scorer.longest, what)
+            fitting = [c for i, c in enumerate(conversations) if i not in failures]
+            if failures and fitting:
+                inputs = self.inputs(fitting)
+            score = scorer.score if batched else scorer.score_whole
+            scores: FloatArray = score(inputs) if fitting else np.empty(0)
+        if np.isnan(scores).any():
+            msg = (
+                f"{self._plan.checkpoint.path}: the likelihood of a verdict or score is not a "
+                f"number in {self._plan.dtype}. Give a dtype that holds the model's values, such "
+                "as bfloat16"
+            )
+            raise ModelError(msg)
+        rows: Iterator[FloatArray] = iter(scores)
+        return [failures[i] if i in failures else next(rows) for i in range(len(conversations))]
+
+    def _too_long(self, inputs: Any, room: int, what: str) -> dict[int, Failure]:
+        """Failures by row: cut, a conversation would be another one."""
+        positions = self._loaded.positions
+        if positions is None:
+            return {}
+        most = positions - room
+        lengths = inputs["attention_mask"].sum(1).tolist()
+        return {
+            row: Failure(
+                "exception",
+                f"the {what} has {length} tokens, and the model reads {most}: make its images "
+                "smaller (max_pixels)",
+            )
+            for row, length in enumerate(lengths)
+            if length > most
+        }
+
+    def check_order(self) -> None:
+        """Raise CheckpointError where nothing would say to which answer an image belongs."""
+        loaded = self._loaded
+        marker = getattr(loaded.processor, "image_token", None)
+        if not marker or JUDGE_PROMPTS[self._plan.params.prompt].numbered:
+            return
+        image = Image.new("RGB", (8, 8))
+        text: str = loaded.processor.apply_chat_template(
+            [chat_turn("user", ["before", image, "between", image, "after"])],
+            chat_template=loaded.chat_template,
+            add_generation_prompt=True,
+        )
+        places = [
+            text.find("before"),
+            text.find(marker),
+            text.find("between"),
+            text.rfind(marker),
+            text.find("after"),
+        ]
+        if places != sorted(places):
+            numbered = " or ".join(
+                f"prompt={name}" for name, prompt in JUDGE_PROMPTS.items() if prompt.numbered
+            )
+            msg = (
+                f"{self._plan.checkpoint.path}: its chat template takes images out of their places "
+                f"between texts, so nothing says to which answer one belongs. Add {numbered}, "
+                "whose texts number the images"
+            )
+            raise CheckpointError(msg)
+
+    def reads_prompts_once(self, probes: Sequence[Sequence[Conversation]], scorer: Scorer) -> bool:
+        """Whether a padded batch whose prompts are read once gives what each of them alone gives.
+
+        probes: batches of conversations of unequal length, the ones with images first.
+        Raises ModelError for a model that cannot be shown a conversation with images.
+        """
+        import torch
+
+        with quiet(), torch.inference_mode():
+            for conversations in probes:
+                try:
+                    inputs = [self.inputs([conversation]) for conversation in conversations]
+                    alone = np.concatenate([scorer.score_whole(single) for single in inputs])
+                # Libraries raise what they like where a model takes no such input.
+                except Exception as error:
+                    if is_out_of_memory(error):
+                        raise
+                    if has_image(conversations[0]):
+                        raise ModelError(self._no_judge(error)) from error
+                    continue  # it reads no conversation without an image
+                if not self._agrees(conversations, alone, scorer):
+                    return False
+        return True
+
+    def _agrees(
+        self, conversations: Sequence[Conversation], alone: FloatArray, scorer: Scorer
+    ) -> bool:
+        try:
+            together = scorer.score(self.inputs(conversations))
+        except Exception as error:  # as above, where a cache cannot be shared
+            if is_out_of_memory(error):
+                raise
+            return False
+        tolerance = scorer.tolerances[self._plan.dtype != "float32"]
+        return bool(np.allclose(together, alone, rtol=0.0, atol=tolerance))
+
+    def _no_judge(self, error: Exception) -> str:
+        return (
+            f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} cannot be the judge: "
+            f"shown a question and two answers it failed: {type(error).__name__}: {error}. Give a "
+            "chat model that reads several images"
+        )
+
+
+def has_image(conversation: Conversation) -> bool:
+    """True for a conversation with an image in one of its turns."""
+    return any(part["type"] == "image" for turn in conversation for part in turn["content"])
+
+
+def _control_tokens(loaded: LoadedDescriber) -> re.Pattern[str]:
+    added = loaded.tokenizer.added_tokens_decoder.values()
+    tokens = {token.content for token in added if token.special or token.content.startswith("<")}
+    tokens |= {getattr(loaded.processor, "image_token", None)}
+    longest_first = sorted(filter(None, tokens), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")

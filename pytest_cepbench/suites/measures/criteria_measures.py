@@ -1,0 +1,163 @@
+"""criteria: how a judge scores single answers by OpenING's seven criteria."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.criteria import (
+    CRITERIA,
+    HIGHEST_SCORE,
+    OVERALL,
+    CriteriaScores,
+    Criterion,
+    CriterionResult,
+)
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.metrics.arena import mean_of_rounded_means
+from pytest_cepbench.suites.answer_data import AnswerData
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.measures.answer_base import CaseOpponents, outcome_of_answer
+from pytest_cepbench.suites.measures.base import (
+    Measured,
+    MetricTable,
+    Parts,
+    Pool,
+    by_category,
+    everyone,
+)
+
+_ENOUGH = 20
+"""Scores, of which a judge with an eye for answers does not give the same to all."""
+
+_NOT_MEASURED = "how well this judge's scores agree with people's is not known here"
+
+
+class CriteriaTable(MetricTable, frozen=True, kw_only=True):
+    """criteria: the judge's score of each answer, in one criterion or overall.
+
+    criterion: one of the seven, or "overall", the mean of all seven of an answer.
+    """
+
+    criterion: Literal["overall", Criterion] = "overall"
+
+
+@dataclass(frozen=True)
+class CriteriaMeasure:
+    """The judge's scores, divided by 10.
+
+    A missing answer scores 0: that is the model's failure. A score that the judge does not give is
+    none: the sample is left out, and `judge_failures` counts it. See `AnswerMeasure`.
+    """
+
+    name: str
+    criterion: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+    judged: bool = False
+    scored: bool = True
+    win_rate: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "overall score" if self.criterion == OVERALL else f"{self.criterion} score"
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"criteria/1 {self.criterion}"
+
+    def read(
+        self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents, ___: str
+    ) -> None:
+        """The answers and their scores."""
+        data.scores(samples)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+        """A score per sample, in [0, 1]; none for one that the judge did not score.
+
+        Raises MeasurementError where it scored no answer of a category.
+        """
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        answers, given = data.answers(samples), data.scores(samples)
+        scores = {name: 0.0 for name, own in answers.items() if own.answer is None}
+        for name, own_scores in given.items():
+            value = own_scores.value(self.criterion)
+            if value is not None:
+                scores[name] = value / HIGHEST_SCORE
+        by_part = {
+            name: {s.id: scores[s.id] for s in own if s.id in scores} for name, own in parts.items()
+        }
+        self._refuse_unscored(by_part, given)
+        values = [scores[name] for name in given if name in scores]
+        warnings = []
+        if len(values) >= _ENOUGH and len(set(values)) == 1:
+            warnings.append(
+                f"all {len(values)} answers have the score {values[0] * HIGHEST_SCORE:g}: this "
+                "judge saw no difference"
+            )
+        return Measured(
+            by_part,
+            samples,
+            [outcome_of_answer(own) for own in answers.values()],
+            notes=tuple(self._notes(given)),
+            warnings=tuple(warnings),
+            unscored=tuple(sample.id for sample in samples if sample.id not in scores),
+        )
+
+    def explain(self, scores: CriteriaScores) -> str:
+        """The judge's own words on an answer's score, or which scores make it up."""
+        if self.criterion == OVERALL:
+            shown = (f"{name} {_shown(result)}" for name, result in scores.by_criterion.items())
+            return ", ".join(shown)
+        result = scores.by_criterion[self.criterion]  # type: ignore[index] # one of the names
+        return result.detail if isinstance(result, Failure) else result.justification
+
+    def _refuse_unscored(
+        self, by_part: Mapping[str, Mapping[str, float]], given: Mapping[str, CriteriaScores]
+    ) -> None:
+        for name, scores in by_part.items():
+            if not scores:
+                failures = [f for own in given.values() for f in own.failures]
+                why = f": {failures[0].kind}: {failures[0].detail}" if failures else ""
+                msg = f"the judge scored not one answer of {name!r} by {self.criterion}{why}"
+                raise MeasurementError(msg)
+
+    def _notes(self, given: Mapping[str, CriteriaScores]) -> Iterator[str]:
+        yield _NOT_MEASURED
+        unscored = [own for own in given.values() if own.value(self.criterion) is None]
+        if unscored:
+            kinds = Counter(own.failures[0].kind for own in unscored)
+            words = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+            yield (
+                f"the judge gave no {self.label} of {len(unscored)} of {len(given)} answers "
+                f"({words}): these samples have no score"
+            )
+        if self.criterion == OVERALL and given:
+            yield from _published_overall(given)
+
+
+def _shown(result: CriterionResult) -> str:
+    return "none" if isinstance(result, Failure) else f"{result.value:.3g}"
+
+
+def _published_overall(given: Mapping[str, CriteriaScores]) -> Iterator[str]:
+    """The overall score as OpenING's table has it, of the answers that there are."""
+    by_criterion: dict[str, list[float]] = {
+        name: [value for own in given.values() if (value := own.value(name)) is not None]
+        for name in CRITERIA
+    }
+    if all(by_criterion.values()):
+        overall, means = mean_of_rounded_means(by_criterion)
+        shown = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+        yield f"OpenING's overall, the mean of the rounded means: {overall:.2f} ({shown})"

@@ -1,0 +1,250 @@
+"""Scores by criteria as metrics: their values, their gate, and what a judge does not give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.errors import MeasurementError, RoleError, SuiteError
+from pytest_cepbench.gate import Policy, Verdict, judge
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import load_suite
+from pytest_cepbench.suites.part_attribution import attribute_parts
+from tests.suites.answers import DISLIKED, HEAD, WORSE, MeasuredSuite, prepare
+
+SCORES = HEAD.replace("samples_per_category = 2", "samples_per_category = 4") + (
+    '[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n'
+    '[metrics.overall_score]\nkind = "criteria"\ntolerance = 0.02\n'
+    '[metrics.truth]\n[metrics.failures]\n[metrics.judge_failures]\ngate = "threshold"\n'
+    "tolerance = 0.0\n"
+    + "".join(f'[metrics.{c}]\nkind = "criteria"\ncriterion = "{c}"\n' for c in CRITERIA)
+)
+"""Forty questions, scored in every criterion and overall."""
+
+WITHOUT_IMAGES = "shapes:?no_image=0.1"
+
+
+def judged_by(name: str) -> str:
+    """The suite with a judge of `tests.suites.answers`."""
+    return SCORES.replace('judge = "shapes:"', f'judge = "python:tests.suites.answers:{name}"')
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def _scores(suite: MeasuredSuite, metric: str) -> dict[str, float]:
+    parts = suite.measure(f"overall-{metric}").scores
+    return {name: score for part in parts.values() for name, score in part.items()}
+
+
+def test_each_criterion_is_a_metric_from_0_to_1(tmp_path: Path, store: Store) -> None:
+    """A tenth of the judge's score, here the rounded truth; the overall is the mean of all seven.
+
+    One reply of the judge has all of them.
+    """
+    more = "".join(f'[metrics.true_{c}]\nkind = "truth"\ncriterion = "{c}"\n' for c in CRITERIA)
+    suite = prepare(tmp_path, store, SCORES + more, WORSE)
+    by_criterion = [_scores(suite, c) for c in CRITERIA]
+    overall = _scores(suite, "overall_score")
+    for name, score in overall.items():
+        assert score == pytest.approx(np.mean([own[name] for own in by_criterion]), abs=1e-6)
+    for criterion, own in zip(CRITERIA, by_criterion, strict=True):
+        truth = _scores(suite, f"true_{criterion}")
+        assert all(abs(own[name] - truth[name]) <= 0.05 + 1e-6 for name in own)
+    assert suite.inputs("judge") == len(overall) == 40
+    measurement = suite.measure("overall-overall_score")
+    assert (measurement.label, measurement.higher_is_better) == ("overall score", True)
+    assert measurement.identity["scores"] == "criteria-scores/1, seed 0"
+    means = [np.mean(list(own.values())) * 10 for own in by_criterion]
+    published = np.mean([round(float(mean), 2) for mean in means])
+    assert any(f"the mean of the rounded means: {published:.2f} (" in n for n in measurement.notes)
+
+
+def test_scores_are_gated_as_paired_differences(tmp_path: Path, store: Store) -> None:
+    """A worse model regresses; the accepted one holds, and its scores cost no call again."""
+    prepare(tmp_path, store, SCORES).accept()
+    worse = prepare(tmp_path, store, SCORES, WORSE)
+    judgement = worse.judge("overall-correctness")
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.baseline_value == 1.0
+    assert (judgement.difference or 0.0) < -0.1
+    lost = _scores(worse, "correctness")
+    assert all(loser.candidate == lost[loser.sample] for loser in judgement.losers)
+    again = prepare(tmp_path, store, SCORES)
+    assert again.judge("overall-correctness").verdict is Verdict.HELD
+    assert (again.inputs("judge"), again.inputs("interleaver")) == (0, 0)
+
+
+def test_a_missing_answer_scores_nothing(tmp_path: Path, store: Store) -> None:
+    """It is the model's failure and no gap: leaving hard questions out would raise the mean."""
+    suite = prepare(tmp_path, store, SCORES, "shapes:?stop=0.5")
+    answers = suite.run.data.answers(suite.run.dataset.samples)
+    missing = {name for name, own in answers.items() if own.answer is None}
+    scores = _scores(suite, "overall_score")
+    assert missing
+    assert {name for name, score in scores.items() if score == 0.0} == missing
+    assert suite.inputs("judge") == 40 - len(missing)
+    assert suite.measure("overall-judge_failures").value == 0.0
+
+
+def test_what_the_judge_does_not_score_has_no_score(tmp_path: Path, store: Store) -> None:
+    """No 0: the sample is left out of this criterion, said, and counted as the judge's failure."""
+    suite = prepare(tmp_path, store, judged_by("FussyJudge"), WITHOUT_IMAGES)
+    answers = suite.run.data.answers(suite.run.dataset.samples)
+    steps = {name: own.answer.steps for name, own in answers.items() if own.answer is not None}
+    mute = {name for name, own in steps.items() if any(not step.image for step in own)}
+    letters = {name: sum(len(step.text) for step in own) for name, own in steps.items()}
+    disliked = {name for name, count in letters.items() if count % DISLIKED == 0} - mute
+    assert mute
+    assert disliked
+    assert steps.keys() - _scores(suite, "correctness").keys() == mute
+    assert steps.keys() - _scores(suite, "quality").keys() == mute | disliked
+    assert steps.keys() - _scores(suite, "overall_score").keys() == mute | disliked
+    failed = _scores(suite, "judge_failures")
+    assert {name for name, share in failed.items() if share == 1.0} == mute
+    assert {name for name, share in failed.items() if 0 < share < 1} == disliked
+    assert all(failed[name] == pytest.approx(1 / 7, abs=1e-6) for name in disliked)
+    notes = suite.measure("overall-quality").notes
+    lost = len(mute | disliked)
+    assert any(f"the judge gave no quality score of {lost} of 40 answers" in n for n in notes)
+
+
+def test_a_score_that_only_the_baseline_has_never_passes(tmp_path: Path, store: Store) -> None:
+    """A judge that falls silent over a candidate's answers must not hide what they are worth."""
+    prepare(tmp_path, store, judged_by("FussyJudge")).accept()
+    suite = prepare(tmp_path, store, judged_by("FussyJudge"), WITHOUT_IMAGES)
+    judgement = suite.judge("overall-correctness")
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert any("only in the baseline" in reason for reason in judgement.reasons)
+    assert any("--cep-pairing=common" in reason for reason in judgement.reasons)
+    assert suite.judge("overall-judge_failures").verdict is Verdict.REGRESSED
+
+
+def test_nor_at_a_look_at_a_part_of_the_samples(tmp_path: Path, store: Store) -> None:
+    """Samples that were not looked at yet may be missing; those without a score may not."""
+    text, key = judged_by("FussyJudge"), "overall-correctness"
+    accepted = prepare(tmp_path, store, text)
+    accepted.accept()
+    case_key = accepted.cases[key].key
+    baseline = read_baseline(baseline_path(accepted.baselines, case_key), case_key)
+    policy = Policy("regression", 0.5)
+    suite = prepare(tmp_path, store, text, WITHOUT_IMAGES)
+    for run, verdict in ((accepted.run, Verdict.HELD), (suite.run, Verdict.INCOMPARABLE)):
+        look = run.measure(suite.cases[key], 2)
+        assert judge(look, baseline, policy, partial=True).verdict is verdict
+    assert look.unscored
+
+
+def test_a_judge_that_scores_nothing_is_an_error(tmp_path: Path, store: Store) -> None:
+    """With its own words; there is no mean of nothing."""
+    suite = prepare(tmp_path, store, judged_by("MuteJudge"))
+    with pytest.raises(MeasurementError, match=r"scored not one answer of .* refused: not my bus"):
+        suite.measure("overall-overall_score")
+    assert suite.measure("overall-judge_failures").value == 1.0
+
+
+def test_a_judge_without_the_ability_is_refused_before_anything_is_made(
+    tmp_path: Path, store: Store
+) -> None:
+    """One line that names metric, judge and method; no answer is made, and no case passes."""
+    suite = prepare(tmp_path, store, judged_by("BattleJudge"))
+    for metric in ("overall_score", "failures"):
+        with pytest.raises(RoleError, match=r"\[metrics.overall_score\] .*BattleJudge.*score_answ"):
+            suite.measure(f"overall-{metric}")
+    assert suite.inputs("interleaver") == 0
+
+
+def test_another_judge_makes_scores_incomparable(tmp_path: Path, store: Store) -> None:
+    """Scales of judges differ; truth needs no judge and is compared."""
+    prepare(tmp_path, store, SCORES).accept()
+    other = prepare(tmp_path, store, SCORES, roles={"judge": "shapes:?long=0.1"})
+    assert other.judge("overall-quality").verdict is Verdict.INCOMPARABLE
+    assert any(r.startswith("judge: ") for r in other.judge("overall-quality").reasons)
+    assert other.judge("overall-truth").verdict is Verdict.HELD
+
+
+def test_a_judge_that_sees_no_difference_is_warned_of(tmp_path: Path, store: Store) -> None:
+    """Its scores would hold whatever the answers are."""
+    suite = prepare(tmp_path, store, judged_by("EvenJudge"), WORSE)
+    warnings = suite.measure("overall-quality").warnings
+    assert warnings == ("all 40 answers have the score 7: this judge saw no difference",)
+
+
+def test_the_reader_sees_the_judge_s_words(tmp_path: Path, store: Store) -> None:
+    """On a criterion the justification or why there is none, on the overall what makes it up."""
+    suite = prepare(tmp_path, store, judged_by("FussyJudge"), WITHOUT_IMAGES)
+    unscored = next(n for n, share in _scores(suite, "judge_failures").items() if share == 1.0)
+    scored = next(iter(_scores(suite, "overall_score")))
+
+    def remark(metric: str, sample: str) -> Any:
+        suite.measure(f"overall-{metric}")
+        excerpt = suite.run.show(suite.cases[f"overall-{metric}"], sample)
+        assert excerpt is not None
+        return excerpt.remark
+
+    assert remark("quality", unscored) == "a step lacks its image"
+    assert remark("overall_score", scored).startswith("correctness 10, coherency 10, ")
+
+
+def test_which_part_lost_is_not_asked_of_the_judge(tmp_path: Path, store: Store) -> None:
+    """Scores of answers by other parts are calls that a run does not make unasked."""
+    text = SCORES.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
+    exact = {"writer": "shapes:", "generator": "shapes:"}
+    accepted = prepare(tmp_path, store, text, roles=exact)
+    worse = prepare(
+        tmp_path,
+        store,
+        text,
+        roles={"writer": "shapes:?miss=0.3", "generator": "shapes:?recolor=0.3"},
+    )
+    step, case = accepted.run.model_record()["step"], worse.cases["overall-quality"]
+    attribution = attribute_parts(worse.run, case, step, [worse.run.dataset.samples[0].id])
+    assert "What each of them costs in scores takes new scores of the judge" in attribution.said
+    assert worse.inputs("judge") == 0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ('[metrics.criteria]\ncriterion = "corectness"\n', "Did you mean 'correctness'"),
+        ('[metrics.criteria]\ncriterion = "total"\n', "criterion"),
+        ("[metrics.criteria]\nscale = 5\n", "scale"),
+        ("[metrics.criterion]\n", "Did you mean 'criteria'"),
+    ],
+)
+def test_wrong_settings_are_one_line(tmp_path: Path, metrics: str, message: str) -> None:
+    """That names the key and the nearest word."""
+    path = tmp_path / "suite.toml"
+    path.write_text(HEAD + "[answer]\n" + metrics, encoding="utf-8")
+    with pytest.raises(SuiteError, match=message):
+        load_suite(path)
+
+
+def test_failures_of_a_judge_that_nobody_asks_are_refused(tmp_path: Path, store: Store) -> None:
+    """Neither battles nor scores: a rate of nothing would always hold."""
+    text = HEAD + '[answer]\n[roles]\ninterleaver = "shapes:"\n[metrics.judge_failures]\n'
+    with pytest.raises(SuiteError, match=r"add \[metrics.win_rate\] or \[metrics.criteria\]"):
+        prepare(tmp_path, store, text)
+
+
+def test_battles_and_scores_are_counted_together(tmp_path: Path, store: Store) -> None:
+    """Each reply once: two verdicts and the scores of an answer are three."""
+    text = judged_by("FussyJudge") + "[metrics.win_rate]\n"
+    prepare(tmp_path, store, text).accept()
+    suite = prepare(tmp_path, store, text, WITHOUT_IMAGES)
+    assert suite.measure("overall-judge_failures").identity["metric"] == (
+        "judge_failures/2 of verdicts and scores"
+    )
+    shares = {round(share, 4) for share in _scores(suite, "judge_failures").values()}
+    assert shares <= {0.0, round(1 / 3, 4), round(1 / 7, 4), round(1 / 21, 4)}
+    assert round(1 / 3, 4) in shares
