@@ -226,7 +226,7 @@ class RoleRunner:
             replies = model.score_answers(inputs, seeds)
             return [admit_reply(reply, _scores_as_text) for reply in replies]
 
-        return [_stored_scores(result) for result in self._run(steps, ask)()]
+        return [stored_scores(result) for result in self._run(steps, ask)()]
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Result]:
         """A verdict (a `Winner`) or a failure for each battle; equal battles are judged once.
@@ -393,7 +393,8 @@ def _scores_as_text(value: object) -> object:
     return scores if isinstance(scores, Failure) else scores.to_json()
 
 
-def _stored_scores(result: Result) -> CriteriaScores:
+def stored_scores(result: Result) -> CriteriaScores:
+    """The scores of a stored result; all of them failures where it is one, or no scores."""
     if isinstance(result, Failure):
         return CriteriaScores.failed(result)
     try:

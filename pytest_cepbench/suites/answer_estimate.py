@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
 from pytest_cepbench.chains.answers.answering import SampleAnswer, foresee_answers
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_pairs
 from pytest_cepbench.chains.answers.piece_refs import (
@@ -18,7 +20,7 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_question,
 )
 from pytest_cepbench.chains.batching import Ask
-from pytest_cepbench.chains.role_runner import Results
+from pytest_cepbench.chains.role_runner import Results, stored_scores
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.store import Result, Store
@@ -29,7 +31,10 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.answer_base import JUDGE
 
 _NOT_MADE = Failure("missing", "it is yet to be made")
-_ANY_WINNER: Winner = "A"  # after which no verdict is asked for again
+
+# After these nothing is asked for again.
+_ANY_WINNER: Winner = "A"
+_ANY_SCORES = CriteriaScores.of(dict.fromkeys(CRITERIA, 0)).to_json()
 
 
 @dataclass
@@ -46,11 +51,18 @@ class CountingRunner(RoleRunner):
     incomplete: bool = False
 
     def _run(self, steps: Sequence[Step], _: Ask, *, ahead: bool = True) -> Results:  # noqa: ARG002
+        results = self._count_steps(steps, _ANY_WINNER if self.bound.role == JUDGE else _NOT_MADE)
+        return lambda: results
+
+    def score_steps(self, steps: Sequence[Step]) -> list[CriteriaScores]:
+        """The scores in the store; others are taken to be whole."""
+        return [stored_scores(result) for result in self._count_steps(steps, _ANY_SCORES)]
+
+    def _count_steps(self, steps: Sequence[Step], unknown: Result) -> list[Result]:
         known = self.store.get(step.key for step in steps)
         self.results.update(known)
         self.missing.update(step.key for step in steps if step.key not in known)
-        unknown: Result = _ANY_WINNER if self.bound.role == JUDGE else _NOT_MADE
-        return lambda: [known.get(step.key, unknown) for step in steps]
+        return [known.get(step.key, unknown) for step in steps]
 
 
 def count_answer_steps(
@@ -83,8 +95,11 @@ def count_answer_steps(
     }
     if JUDGE in runners:
         for case, own in cases:
-            if run.measures[case.key.metric].judged:
+            measure = run.measures[case.key.metric]
+            if measure.judged:
                 _count_verdicts(run, case, own, known, runners[JUDGE])
+            if measure.scored:
+                _count_scores(run, own, known, runners[JUDGE])
     return list(runners.values())
 
 
@@ -112,6 +127,26 @@ def _count_verdicts(
             pairs.append(AnswerPair(sample.id, refer_to_question(sample, store), own, opponent))
     judge_pairs(pairs, rules, judge)
     judge.incomplete |= rules.order == "adaptive" and bool(judge.missing)
+
+
+def _count_scores(
+    run: AnswerRun,
+    samples: Sequence[Sample],
+    known: Mapping[str, SampleAnswer],
+    judge: CountingRunner,
+) -> None:
+    """Add the scores of single answers to the steps of the judge."""
+    answers = []
+    for sample in samples:
+        if sample.id not in known:
+            judge.missing.add(f"{sample.id} scores")
+            continue
+        answer = known[sample.id].answer
+        if answer is not None:
+            question = refer_to_question(sample, judge.store)
+            own = refer_to_answer(answer, sample.id)
+            answers.append(StoredAnswer(sample.id, question, own))
+    score_answers(answers, run.data.rules.seed, judge)
 
 
 def _opposing(

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.estimate import Forecast, forecast
-from tests.suites.answers import ANSWERS, WORSE, MeasuredSuite, prepare
+from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 
 PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
 
@@ -93,6 +93,18 @@ def test_one_order_is_half_of_the_verdicts(tmp_path: Path, store: Store, order: 
     assert _inputs(work) == {"interleaver": 20, "judge": 20}
     unclear = [need.bound.role for need in work.needs if need.incomplete]
     assert unclear == (["judge"] if order == "adaptive" else [])
+
+
+def test_scores_are_one_call_for_each_answer(tmp_path: Path, store: Store) -> None:
+    """In however many criteria they are gated; the accepted answers' are not needed again."""
+    metrics = '[metrics.criteria]\n[metrics.right]\nkind = "criteria"\ncriterion = "correctness"\n'
+    text = f'{HEAD}[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n{metrics}'
+    suite = prepare(tmp_path, store, text, model=WORSE)
+    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 20}
+    suite.answers()
+    suite = prepare(tmp_path, store, text, model=WORSE)
+    assert _inputs(_foresee(suite)) == {"judge": 20} == _asked(suite)
+    assert _inputs(_foresee(prepare(tmp_path, store, text, model=WORSE))) == {}
 
 
 def test_what_is_drawn_follows_from_the_texts(tmp_path: Path, store: Store) -> None:
