@@ -201,7 +201,7 @@ class AnswerRun(SuiteRun):
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
         measured = measure.measure(case, data, self.opponents_of(case), model)
-        if not (measure.judged or measure.scored) or not self._judges_itself:
+        if not (measure.judged or measure.scored):
             return measured
         warnings = [_JUDGES_ITSELF] if self._judges_itself else []
         if not measured.verdicts:
