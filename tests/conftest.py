@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -27,3 +28,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell has interrupts ignored in what it starts in the background, and processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of later collections of garbage.
+
+    pytest collects it several times at the end of each run in this process.
+    """
+    gc.collect()
+    gc.freeze()

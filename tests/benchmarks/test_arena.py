@@ -45,6 +45,7 @@ def test_rates_of_every_rule() -> None:
     assert counts["betting"] < counts["looks"] < counts["once"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("confidence", [0.3, 3.0])
@@ -100,6 +101,7 @@ def test_quick_figures_fill_the_page(tmp_path: Path) -> None:
     assert "| both | betting, strict |" in filled
 
 
+@pytest.mark.slow
 def test_scores_see_a_rare_heavy_fault_that_battles_hardly_see() -> None:
     """At the same number of calls; equal models are told apart by neither more than promised."""
     rows = [row for row in faults_seen((100,), 20) if row.noise == 0.1]

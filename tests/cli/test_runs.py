@@ -93,6 +93,7 @@ def test_pruning_follows_the_suite(elsewhere: Home, ran: Path, tmp_path: Path) -
     assert gone.startswith("toy/overall-failures-")
 
 
+@pytest.mark.slow
 def test_runs_speak_of_the_calibration(
     home: Home, ran: Path, measured: Measured, tmp_path: Path
 ) -> None:

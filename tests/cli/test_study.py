@@ -34,6 +34,7 @@ def line(text: str, start: str) -> list[str]:
     return row[len(start) :].split()
 
 
+@pytest.mark.slow
 def test_seeds(home: Home) -> None:
     """Figures of the seeds, recomputed from the cells; the terminal shows the same."""
     ended = home.study("seeds", ".", "--seeds=0,1,2", "--metrics=gc")

@@ -203,6 +203,7 @@ SOME = ("-k", "color or crowded")
 BAD = "--model=python:flickering:Describer?bad=true"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", PLUGINS)
 @WORKERS
 def test_a_plugin_changes_no_verdict(toy: Toy, distribution: str, workers: tuple[str, ...]) -> None:

@@ -43,6 +43,7 @@ def win_rate(project: ArenaProject, **options: str) -> CaseResult:
     return project.gate(model=WORSE, **options)["small-arena/overall/win_rate"]
 
 
+@pytest.mark.slow
 def test_every_report_shows_the_card(project: ArenaProject) -> None:
     """Agreement, order effect, number and date: terminal, JSON, JUnit, HTML and Markdown."""
     result = project.gate(model=WORSE, judge=JUDGE, report=str(project.path / "r.json"))
@@ -89,6 +90,7 @@ def test_battles_against_reference_answers_name_the_judge(tmp_path: Path) -> Non
     assert UNKNOWN in win_rate(gold).judge
 
 
+@pytest.mark.slow
 def test_a_card_of_a_coin_is_a_warning(tmp_path: Path) -> None:
     """A judge that sees nothing decides nothing, whatever the win rate is."""
     coin = "shapes:?flip=0.6"

@@ -83,6 +83,7 @@ def test_the_interval_is_where_the_sum_of_squares_is_allowed() -> None:
     assert fit.low < fit.b < fit.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("b", "confidence"), [(0.05, 0.95), (0.3, 0.95), (0.3, 0.8)])
 def test_intervals_cover_the_rate_as_often_as_they_say(b: float, confidence: float) -> None:
     """Of 300 noisy curves; the share may be four of its standard deviations away."""

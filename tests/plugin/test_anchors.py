@@ -111,6 +111,7 @@ def test_further_accepted_steps_leave_the_anchor_where_it_was(
     assert case["anchor"]["difference"] == pytest.approx(-10 * STEP, abs=3e-4)
 
 
+@pytest.mark.slow
 def test_an_anchor_of_something_else_moves_with_the_baseline(
     second: ScoredProject, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_worse_model_fails_and_the_accepted_one_passes_again(answered: Project
     assert _case(answered)["verdict"] == "held"
 
 
+@pytest.mark.slow
 def test_accepting_turns_the_tables(answered: Project) -> None:
     """After `--snapshot-update` the answers of the worse model are those that are battled, and the
     anchor remembers what was lost.
@@ -157,6 +158,7 @@ def test_a_plan_of_answers(answered: Project) -> None:
     assert json.dumps(answered.report()) == before
 
 
+@pytest.mark.slow
 def test_models_of_the_command_line(answered: Project) -> None:
     """A pipeline goes before the suite's interleaver; without any model the options are named."""
     pipeline = ("--writer=shapes:", "--generator=shapes:")

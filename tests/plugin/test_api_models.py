@@ -154,6 +154,7 @@ def test_a_server_that_names_another_model_is_told_of_in_every_report(
     assert all(any(SERVED in warning for warning in case["warnings"]) for case in cases)
 
 
+@pytest.mark.slow
 def test_a_server_that_names_the_model_that_was_asked_for_is_not_told_of(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def test_categories_that_look_alike_keep_apart(project: Project) -> None:
     assert set(project.verdicts().values()) == {"held"}
 
 
+@pytest.mark.slow
 @BOTH
 def test_no_run_deletes_a_baseline(accepted: Project, arguments: tuple[str, ...]) -> None:
     """Files that no case uses any more stay, also while others are updated: people remove them."""

@@ -59,6 +59,7 @@ def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProje
     assert ended.report["counts"] == {"refused": 1, "no-baseline": 2}
 
 
+@pytest.mark.slow
 def test_it_can_be_asked_for(scored: ScoredProject) -> None:
     """By option, ini file and environment; the files then say what the set-up can see."""
     bad = model(drop="0,0.77")
@@ -248,6 +249,7 @@ def test_a_tolerance_that_nothing_exceeds_is_refused(accepted: Project, source: 
     assert "Traceback" not in "\n".join(result.errlines + result.outlines)
 
 
+@pytest.mark.slow
 def test_workers_refuse_it_case_by_case(accepted: Project) -> None:
     """No worker can end a run with a usage error: each case is an error that says the same."""
     result = accepted.run("-n", "2", "-k", "color", "--cep-tolerance=1e9")

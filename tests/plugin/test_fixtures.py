@@ -40,6 +40,7 @@ def test_both_names_are_the_same_model(project: Project) -> None:
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["conftest", "module", "plugin-before", "plugin-after"])
 def test_the_owner_of_a_bare_name_keeps_it(project: Project, how: str) -> None:
     """A conftest, test module or other plugin has `encoder`; cases run, `cep_encoder` is ours."""

@@ -152,6 +152,7 @@ def test_a_helper_ends_with_its_run(slow: Project, end: signal.Signals) -> None:
     assert 0 < again < 8 * 4 * 2, "what the interrupted run had stored is not asked again"
 
 
+@pytest.mark.slow
 def test_models_without_torch_are_helped_where_it_is_not_installed(toy: Project) -> None:
     """The embedded models need neither torch nor its number of threads."""
     toy.write(

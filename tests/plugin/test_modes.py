@@ -21,6 +21,7 @@ def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return without_effort(json.loads((root / ".cepbench" / "report.json").read_text())["cases"])
 
 
+@pytest.mark.slow
 def test_verdicts_and_numbers_are_those_of_one_plain_process(
     accepted: Project, mode: tuple[str, ...], regressed: list[Any]
 ) -> None:
@@ -32,6 +33,7 @@ def test_verdicts_and_numbers_are_those_of_one_plain_process(
     assert accepted.report()["verdict"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) -> None:
     """Where everything is in the store nothing is loaded and nothing computed, and all is held."""
     result = accepted.run(*mode)
@@ -41,6 +43,7 @@ def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) ->
     assert set(accepted.verdicts().values()) == {"held"}
 
 
+@pytest.mark.slow
 def test_accepting_writes_the_same_files(
     toy: Project, mode: tuple[str, ...], accepted_root: Path
 ) -> None:

@@ -34,6 +34,7 @@ def _fresh(project: ScoredProject, tmp_path: Path) -> tuple[ScoredProject, Path]
     return project.copy(tmp_path / "copy"), tmp_path / "calls"
 
 
+@pytest.mark.slow
 def test_a_clear_drop_ends_at_the_first_look(accepted: ScoredProject, tmp_path: Path) -> None:
     """Twenty-five descriptions in place of two hundred; the report says that more were there."""
     project, calls = _fresh(accepted, tmp_path)

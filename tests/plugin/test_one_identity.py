@@ -94,6 +94,7 @@ def trainer():
     assert photos.run("-p", "no:xdist", model, "--snapshot-update").ret == pytest.ExitCode.OK
 
 
+@pytest.mark.slow
 def test_workers_that_find_another_model_than_the_controller_judge_nothing(photos: Project) -> None:
     """The trainer wrote between the run's start and that of its workers; both models are named."""
     photos.write(

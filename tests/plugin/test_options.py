@@ -213,6 +213,7 @@ def test_flags_whose_place_is_the_ini_file_are_read_with_a_note(accepted: Projec
     shown.stdout.fnmatch_lines(["cepbench: advanced (*cepbench_pairing*", "  cepbench_pairing (*"])
 
 
+@pytest.mark.slow
 def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models, data and folders given in any of the three ways are those of the workers too."""
     project.suite(PHOTOS.replace('path = "photos"', 'name = "holiday"'))

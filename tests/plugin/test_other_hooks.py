@@ -180,6 +180,7 @@ def test_no_option_hides_a_regression(accepted: Project, arguments: tuple[str, .
     assert accepted.run_here(*SOME, REGRESSED, *arguments).ret == pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.mark.slow
 def test_a_process_that_leaves_by_itself_ends_with_the_code_of_the_ledger(
     accepted: Project,
 ) -> None:
@@ -231,6 +232,7 @@ def test_a_model_that_no_test_was_selected_for_is_no_pass(accepted: Project) -> 
     assert accepted.run_here("-k", "typo").ret == pytest.ExitCode.OK  # nothing of ours
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_suite_that_cannot_be_collected_is_no_pass(
     accepted: Project, arguments: tuple[str, ...]

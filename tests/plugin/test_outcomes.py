@@ -219,6 +219,7 @@ def test_informational_cases_alone_are_no_pass(accepted: ScoredProject) -> None:
     assert ended.report["alpha"] is None
 
 
+@pytest.mark.slow
 def test_an_improvement_alone_is_green_and_can_be_accepted(
     accepted: ScoredProject, tmp_path: Path
 ) -> None:

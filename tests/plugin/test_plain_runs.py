@@ -60,6 +60,7 @@ def _watched(project: Project, monkeypatch: pytest.MonkeyPatch, *args: str) -> d
     return {path.stem: json.loads(path.read_text()) for path in seen.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_heavy_is_imported(
     project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -93,6 +94,7 @@ def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch
     assert _watched(project, monkeypatch)["main"]["started"] == []
 
 
+@pytest.mark.slow
 def test_a_case_does_import_what_is_watched_for(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def _fresh(project: ScoredProject, tmp_path: Path) -> ScoredProject:
     return fresh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two"])
 def test_a_plan_asks_no_model_and_writes_nothing(
     accepted: ScoredProject,

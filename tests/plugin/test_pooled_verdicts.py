@@ -36,6 +36,7 @@ def faint(accepted: ScoredProject) -> Ended:
     return accepted.run(FAINT, "-v")
 
 
+@pytest.mark.slow
 def test_holm_finds_what_a_case_alone_does_not(faint: Ended) -> None:
     """Inconclusive at its share, found by the suite when the others are rejected, and said so."""
     assert faint.code == pytest.ExitCode.TESTS_FAILED

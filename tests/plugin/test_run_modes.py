@@ -15,6 +15,7 @@ def _refused(result: pytest.RunResult, option: str) -> None:
     assert "INTERNALERROR" not in everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "arguments"),
     [

@@ -59,6 +59,7 @@ def scored(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_worse_model_fails_by_its_scores(scored: Project) -> None:
     """The accepted one passes; both runs again ask nobody anything."""
     assert scored.run_here("--snapshot-update").ret == pytest.ExitCode.OK

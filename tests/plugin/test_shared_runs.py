@@ -72,6 +72,7 @@ def test_runners_share_a_mounted_folder(toy: Project) -> None:
     assert toy.effort() == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_used_ends_the_run_at_once(toy: Project, owner: Server) -> None:
     """One line before anything is collected."""
     toy.write("pytest.ini", "[pytest]\ncepbench_publish = s3://no-such-bucket/lib\n")

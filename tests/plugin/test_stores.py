@@ -41,6 +41,7 @@ def test_a_store_of_another_version_stops_a_run_that_names_a_model(accepted: Pro
     assert_one_message(accepted.run("--model=shapes:"), "format 99", "--cep-store")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_of_the_cases_that_met_it(accepted: Project) -> None:
     """On a store without space, cases end as errors that name the remedy; baselines stay."""
     disk = accepted.path / "disk"

@@ -53,6 +53,7 @@ def test_held_runs_are_reported_too(accepted: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     """A file name and a caption that are markup reach the page as text, the terminal as text."""
     project.suite(PHOTOS)

@@ -94,6 +94,7 @@ def test_the_first_process_decides(tmp_path: Path, start: Start) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -> None:
     """Killed at random moments, while others write: every confirmed result and image is there."""
     moments = random.Random(0)

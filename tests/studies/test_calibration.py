@@ -98,6 +98,7 @@ def test_a_shift_of_a_whole_seed_moves_the_value_only(
     assert noise(one_category([rows[0]] * 3)) == Noise(3, len(rows[0]), 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_the_noise_predicts_how_values_scatter() -> None:
     """With categories of unlike size sd^2 / units is the variance of a difference of values."""
     generator = np.random.default_rng(7)

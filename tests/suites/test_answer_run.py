@@ -127,6 +127,7 @@ def test_an_accepted_answer_that_lost_an_image_cannot_be_battled(
         assert any(f"of the baseline are not in the store ({lost}" in r for r in judgement.reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["deleted", "damaged"])
 @pytest.mark.parametrize("case_id", ["overall-win_rate", "overall-truth"])
 def test_a_candidates_lost_image_is_made_again(

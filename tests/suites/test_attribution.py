@@ -74,6 +74,7 @@ def test_costs_of_a_generator_in_text_first_chains(stage_model: Setter, at: str,
     _check_truth(stage_model, f"{text}[metrics.s]\n[metrics.mcd]\n", "generator", at, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["overall-mcd", "image-to-image-mcd", "text-to-text-mcd"])
 def test_costs_where_both_chains_are_played(stage_model: Setter, case: str) -> None:
     """Hops of both starts have costs of their own; a case of one mapping names its chains only."""

@@ -65,6 +65,7 @@ def test_the_choice_depends_on_ids_and_categories_alone(dataset: Dataset, most: 
     assert _members(bare.limited(most)) == _members(dataset.limited(most))
 
 
+@pytest.mark.slow
 def test_the_choice_is_the_same_in_every_process(tmp_path: Path) -> None:
     """Python's own hashes differ between processes; the chosen samples do not."""
     (tmp_path / "suite.toml").write_text(SHAPES.replace("category = 2", "category = 20"))

@@ -194,6 +194,7 @@ def test_bounds_only_narrow(scores: list[float], first: int) -> None:
         assert high == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.35, 0.45, 0.5, 0.6])
 def test_bounds_and_stops_agree(mean: float) -> None:
     """A run whose bounds exclude the tolerated drop has been held, or the opposite before that."""

@@ -26,6 +26,7 @@ def known(bounds: Bounds) -> tuple[float, float]:
     return bounds.low, bounds.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), st.integers(0, 64).map(lambda i: i / 64), ALPHA)
@@ -40,6 +41,7 @@ def test_raising_all_scores_never_lowers_a_bound(
         assert high >= low - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), ALPHA, st.floats(0.5, 2))
@@ -54,6 +56,7 @@ def test_the_mean_lies_between_its_bounds(
     assert (bounds.alpha, bounds.units) == (alpha, d.units)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences())
@@ -64,6 +67,7 @@ def test_a_smaller_error_has_wider_bounds(method: BoundsName, d: Differences) ->
     assert wide[1] >= narrow[1] - 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)  # each: four methods, and drawing such data is what takes time
 @given(differences(), st.randoms(), ALPHA)
@@ -171,6 +175,7 @@ def test_data_without_a_bell_shape_have_exact_bounds(values: Any, method: str) -
     assert bool(bounds.statement) is (method != "t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.05 / 14])
 @pytest.mark.parametrize("units", [5, 12, 19])
 def test_few_samples_have_no_nearer_upper_bound(units: int, alpha: float) -> None:

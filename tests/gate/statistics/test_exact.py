@@ -100,6 +100,7 @@ def test_it_moves_and_scales_with_the_values(
     assert moved == pytest.approx(lower_exact(given_values, 0.0, alpha) * scale + shift, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.05 / 14])
 @pytest.mark.parametrize("shape", ["zeros and small losses", "beta", "three points"])
 def test_the_error_is_what_was_promised(shape: str, alpha: float) -> None:

@@ -18,6 +18,7 @@ RUNS = 1500
 NEAR = 0.045  # three standard errors of a share of 0.8 in so many runs, and the formula's own error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drop", "alpha"), [(0.5, 0.05), (0.25, 0.05 / 14)])
 def test_as_many_samples_as_needed_show_the_drop(drop: float, alpha: float) -> None:
     """Excluded when it is not there, seen when it is, each in 80 % of runs."""

@@ -112,6 +112,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.slow
 def test_what_may_pass_is_asked_again(server: FakeServer, load: Load) -> None:
     """Overload, cut lines and bodies that are not what was asked for cost a retry, not a sample."""
     model = load("describer", "concurrency=1")

@@ -57,9 +57,9 @@ def test_too_many_requests_hold_all_back(server: FakeServer, load: Load) -> None
 
     assert all(reply.value == "x" for reply in replies)
     after = [seen.at - held[0] for seen in server.seen]
-    # What was on the way already is answered; all others wait.
-    assert not [gap for gap in after if 0.15 < gap < 0.29]
-    assert sum(gap >= 0.29 for gap in after) >= 8
+    # What was on the way already is answered, eight at most; all others wait.
+    assert sum(gap < 0.29 for gap in after) <= 8
+    assert sum(gap >= 0.29 for gap in after) >= 9
     assert sum(reply.usage.retries for reply in replies) == 1
 
 

@@ -45,6 +45,7 @@ def by_hand(folder: Path, image: Image.Image, queries: list[str], threshold: flo
     return tuple(boxes[name][order] for name in ("scores", "labels", "boxes"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
 @pytest.mark.parametrize("threshold", [0.0, 0.4])
 def test_boxes_are_those_of_the_model_run_by_hand(

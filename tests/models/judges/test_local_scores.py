@@ -34,6 +34,7 @@ def expected(replies: Sequence[Reply]) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[reply.value.value(name) for name in CRITERIA] for reply in replies])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
 def test_a_batch_gives_what_each_answer_alone_gives(load: Load, name: str) -> None:
     """Padding, neighbours and the shared prompt change no score; no criterion fails."""
@@ -91,6 +92,7 @@ def test_images_are_read_once_for_all_criteria(load: Load) -> None:
     assert sum(read) == sum(not isinstance(piece, str) for piece in pieces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl"])
 def test_a_model_that_cannot_be_batched_scores_one_by_one(load: Load, name: str) -> None:
     """The same scores by the plain way, and the run says that it was taken."""
@@ -104,6 +106,7 @@ def test_a_model_that_cannot_be_batched_scores_one_by_one(load: Load, name: str)
     assert "one answer at a time, each of them seven times" in alone[0].remarks[0]
 
 
+@pytest.mark.slow
 def test_a_score_depends_on_all_that_is_shown(load: Load) -> None:
     """Question, answer, images and their layout reach the model; words for verdicts do not."""
     red, green, _ = pictures()

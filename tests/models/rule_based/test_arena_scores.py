@@ -50,6 +50,7 @@ def test_an_exact_judge_gives_the_rounded_truth(model: str) -> None:
             assert abs((own.value(name) or 0.0) - 10 * getattr(truth, name)) <= 0.5 + 1e-9
 
 
+@pytest.mark.slow
 def test_a_judge_that_flips_gives_the_opposite_score_at_its_rate() -> None:
     """Each criterion by itself: ten less the right score, and nothing else."""
     right, wrong = (numbers(scored(s, "shapes:?miss=0.3")) for s in ("shapes:", "shapes:?flip=0.3"))
@@ -60,6 +61,7 @@ def test_a_judge_that_flips_gives_the_opposite_score_at_its_rate() -> None:
     assert scored("shapes:?flip=0.3", "shapes:", 1) != scored("shapes:?flip=0.3", "shapes:", 2)
 
 
+@pytest.mark.slow
 def test_a_judge_that_leans_to_length_gives_surplus_steps_a_point() -> None:
     """No more than ten, and none to an answer of the right length."""
     surplus = "shapes:?surplus=1&miss=0.3"

@@ -182,6 +182,7 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(model: Load, family: str)
     assert apart(spelt, draw(made, ["two   red   circle"], [11])) == [0]
 
 
+@pytest.mark.slow
 def test_what_frames_a_prompt_can_be_said(model: Load) -> None:
     """A spec's template goes in place of Janus's chat template and is part of Emu3's prompt."""
     for family in ("janus", "emu3"):

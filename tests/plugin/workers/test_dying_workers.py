@@ -57,6 +57,7 @@ def _dies(project: Project, how: str, when: str = BEFORE, times: int = 1) -> Non
     project.write("conftest.py", FIXTURE.format(death=DEATHS[how], times=times) + when)
 
 
+@pytest.mark.slow
 def test_a_dead_workers_case_is_judged_again(accepted: Project) -> None:
     """Verdicts, numbers and exit code are those of a run without the death, which is told too."""
     accepted.run_here(REGRESSED)

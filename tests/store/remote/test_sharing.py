@@ -292,6 +292,7 @@ def test_a_failure_that_passes_costs_a_pause_and_no_result(
     assert f"lib/{result_name(TEXT)}" in slow.held
 
 
+@pytest.mark.slow
 def test_the_end_waits_for_uploads_as_long_as_it_may(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +329,7 @@ def test_an_interrupt_ends_the_waiting(
     assert store.remarks == [left("interrupted")]
 
 
+@pytest.mark.slow
 def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_each_criterion_is_a_metric_from_0_to_1(tmp_path: Path, store: Store) ->
     assert any(f"the mean of the rounded means: {published:.2f} (" in n for n in measurement.notes)
 
 
+@pytest.mark.slow
 def test_scores_are_gated_as_paired_differences(tmp_path: Path, store: Store) -> None:
     """A worse model regresses; the accepted one holds, and its scores cost no call again."""
     prepare(tmp_path, store, SCORES).accept()

@@ -84,6 +84,7 @@ def _by_hand(staged: Staged, metric: str, samples: list[Sample]) -> dict[str, An
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [SUITE, BLANK], ids=["whole", "stopped"])
 @pytest.mark.parametrize("metric", EXPECTED)
 def test_blocks_are_what_the_metric_is_without_them(

@@ -172,6 +172,7 @@ def test_drift_makes_answers_that_err_consistently_wrong() -> None:
     assert consistency > fmean(truth.consistency for truth in anew) + 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knob", [*KNOB_NAMES, "no_image", "no_text", "stop", "surplus"])
 def test_more_of_a_knob_is_less_truth(knob: str) -> None:
     """The mean over all tasks falls strictly with each knob by itself."""
