@@ -17,7 +17,7 @@ except ModuleNotFoundError:
     pass  # `pytest --help` in a clone that was installed without what the tests need
 else:
     # Without deadlines: a busy machine is no bug.
-    settings.register_profile("short", deadline=None, max_examples=40)
+    settings.register_profile("short", deadline=None, max_examples=30)
     settings.register_profile("thorough", deadline=None, max_examples=400)
     settings.load_profile("short")
 

@@ -160,6 +160,7 @@ def test_tau_of_a_constant_is_none() -> None:
     assert tau(np.ones(4), steps, replicates([1.0] * 4), replicates(steps.tolist())) is None
 
 
+@pytest.mark.slow
 def test_p_of_many_checkpoints_is_drawn() -> None:
     """Eleven have too many orders to count: a random share of them, near what scipy computes."""
     stats = pytest.importorskip("scipy.stats", reason="scipy comes with the [models] extra")

@@ -234,6 +234,7 @@ def test_no_process_waits_for_ever_for_a_turn(
     os.close(writing)
 
 
+@pytest.mark.slow
 def test_a_wait_goes_on_while_there_are_signs_of_life(
     locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

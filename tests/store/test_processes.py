@@ -67,6 +67,7 @@ def check_confirmed(root: Path, lines: list[str]) -> int:
     return len(confirmed_lines)
 
 
+@pytest.mark.slow
 def test_several_processes_lose_nothing(tmp_path: Path, start: Start) -> None:
     """Four processes make, open and fill one store at once: all is there, and they agree."""
     writers = [start(f"w{i}", 15) for i in range(4)]

@@ -37,6 +37,7 @@ def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") 
         return ChainRun(suite, dataset, assignments, measures, ModelPool(store)).measure(case).value
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_suite_with_that_seed(tmp_path: Path) -> None:
     """Each column is what the gate would measure of a suite whose TOML names the seed."""
     result = study(tmp_path, "seeds", [A, B], seeds(0, 7), parts=("crowded",))
@@ -101,6 +102,7 @@ def test_lengths_say_what_the_suite_says_of_length(tmp_path: Path) -> None:
     assert not study(tmp_path, "lengths", [A]).notes
 
 
+@pytest.mark.slow
 def test_weighting_compares_the_same_chains(tmp_path: Path) -> None:
     """GC@2 and s(2) are on one set of similarities: (s1 + 2 s2) / 3 and s2."""
     result = study(tmp_path, "weighting", [A, B, C])

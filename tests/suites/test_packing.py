@@ -97,6 +97,7 @@ def test_small_models_are_asked_for_neighbouring_categories_together(tmp_path: P
     assert sizes(played(tmp_path / "large", ["overall-gc"], small=False)) == [12] * 8
 
 
+@pytest.mark.slow
 def test_batches_do_not_depend_on_which_process_begins(tmp_path: Path) -> None:
     """A worker that judges one category first asks for the same batches as one that judges all."""
     together = played(tmp_path / "all", ["overall-gc", "color-gc"])

@@ -276,6 +276,7 @@ def test_progress_reaches_its_end(tmp_path: Path) -> None:
     assert seen == [(12, 12)]
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_get_on_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def _remarks(measurement: Measurement) -> str:
     return "\n".join((*measurement.notes, *measurement.warnings))
 
 
+@pytest.mark.slow
 def test_a_worse_model_loses_softly(tmp_path: Path, store: Store) -> None:
     """The same verdicts, scored by how sure the judge was of each; the report says how sure."""
     hard = _gated(tmp_path / "hard", store, _text(score="verdict"))
@@ -112,6 +113,7 @@ def test_a_judge_without_probabilities_is_refused_before_anything_is_answered(
     assert suite.inputs("interleaver") == 0
 
 
+@pytest.mark.slow
 def test_soft_scores_see_through_a_strong_order_effect(tmp_path: Path, store: Store) -> None:
     """A judge whose verdicts are all for the first answer is an error, unless its scores differ."""
     blinded = "?confidence=1&first=3"

@@ -117,6 +117,7 @@ def test_knobs_act_at_their_rate(name: str, value: float) -> None:
     assert np.mean(hits) == pytest.approx(value, abs=4 * math.sqrt(value * (1 - value) / rounds))
 
 
+@pytest.mark.slow
 def test_knobs_draw_independently() -> None:
     """Whether one knob acts on an object says nothing of whether another does."""
     both, single = 0, 0

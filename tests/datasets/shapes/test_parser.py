@@ -41,6 +41,7 @@ def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:
     assert parse_image(render(scene, seed)) == scene
 
 
+@pytest.mark.slow
 @given(scenes(), st.lists(st.sampled_from((-1.0, 0.0, 1.0)), min_size=27, max_size=27))
 @settings(max_examples=200)
 def test_extreme_jitter_is_seen_exactly(scene: Scene, jitter: list[float]) -> None:

@@ -55,6 +55,7 @@ def test_units_that_weigh_more_count_as_fewer() -> None:
     assert wide is None or narrow is None or wide - mean > narrow - float(values.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("moved", [0.1, 0.4])
 def test_without_drift_it_is_seldom_below_nothing(alpha: float, moved: float) -> None:

@@ -71,6 +71,7 @@ DRAWINGS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(DOCUMENTS | CHATS | DRAWINGS)
 def test_any_document_is_an_answer_or_none(document: Any) -> None:

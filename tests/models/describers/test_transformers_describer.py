@@ -24,6 +24,7 @@ ARCHITECTURES = ["llava", "qwen2-vl", "idefics3", "blip", "vit-gpt2"]
 PROMPT = "describe the image"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_batch_of_mixed_sizes_equals_one_by_one(
     tiny_describer: Build, describer: Callable[..., Describer], name: str
@@ -47,6 +48,7 @@ def test_only_the_answer_is_returned(
     assert all(len(text.split()) <= 8 for text in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
 def test_a_chat_model_reads_prompt_and_system_prompt(
     tiny_describer: Build, describer: Callable[..., Describer], name: str

@@ -104,6 +104,7 @@ def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     subprocess.run([sys.executable, "-c", code, str(folders["sdxl"])], check=True)
 
 
+@pytest.mark.slow
 def test_a_negative_prompt_reaches_every_image(folders: dict[str, Path]) -> None:
     """One negative prompt holds for a whole batch, and changes its images."""
     draw = f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}&guidance_scale=9"
@@ -127,6 +128,7 @@ def test_weights_that_draw_nan_give_a_failure_per_image(copy: Path) -> None:
     assert [getattr(image, "kind", None) for image in images] == ["nan-image", "nan-image"]
 
 
+@pytest.mark.slow
 def test_a_flagged_image_is_a_failure_and_the_checker_can_be_taken_out(
     with_checker: Path, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ def draw(model: Generator, text: str) -> Any:
     return image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stable-diffusion", "sdxl"])
 def test_what_comes_after_the_limit_changes_nothing(folders: dict[str, Path], name: str) -> None:
     """A text of more tokens than are read is drawn like its beginning; one of as many is whole."""

@@ -106,6 +106,7 @@ def test_images_have_the_size_that_the_spec_says(load: Load) -> None:
     assert step.image.size == (48, 24)
 
 
+@pytest.mark.slow
 def test_greedy_answers_do_not_depend_on_the_seed(load: Load) -> None:
     """Neither words nor codes are drawn then."""
     model = load("emu3", "max_text_tokens=4&image_do_sample=false")

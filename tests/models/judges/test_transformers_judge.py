@@ -125,6 +125,7 @@ def test_a_verdict_depends_on_all_that_is_shown(load: Load, name: str) -> None:
     assert len(np.unique(different.round(5), axis=0)) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl"])
 def test_a_model_that_cannot_be_batched_is_asked_one_by_one(load: Load, name: str) -> None:
     """The same verdicts by the plain way, and the run says that it was taken."""

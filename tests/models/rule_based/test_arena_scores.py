@@ -33,6 +33,7 @@ def numbers(scores: Sequence[CriteriaScores]) -> list[float]:
     return [own.value(name) or 0.0 for own in scores for name in CRITERIA]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["shapes:", "shapes:?miss=0.2&no_image=0.1&drift=0.5"])
 def test_an_exact_judge_gives_the_rounded_truth(model: str) -> None:
     """Ten times each of the seven criteria, and every one of them."""

@@ -93,6 +93,7 @@ def test_a_drawing_depends_on_its_text_and_seed_alone(model: Load, family: str, 
     assert max(others) == 0 if "image_do_sample" in query else min(others) > 16
 
 
+@pytest.mark.slow
 @both
 def test_a_greedy_drawing_is_the_librarys_own(model: Load, family: str) -> None:
     """The likeliest tokens are those of the call that the library's documentation shows."""
@@ -159,6 +160,7 @@ def by_documented_call(model: UnifiedModel, text: str) -> Pixels:
     return decoded
 
 
+@pytest.mark.slow
 @both
 def test_a_description_does_not_depend_on_its_batch(model: Load, family: str) -> None:
     """Images of several sizes are described together as one by one, each differently."""

@@ -313,6 +313,7 @@ def test_the_end_waits_for_uploads_as_long_as_it_may(
     assert store.remarks == [left("not done within 0.1 s")]
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_waiting(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:

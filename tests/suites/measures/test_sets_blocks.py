@@ -248,6 +248,7 @@ def many() -> Dataset:
     return Dataset("many", {}, tuple(replace(s, categories=("a",)) for s in chosen))
 
 
+@pytest.mark.slow
 def test_the_gate_has_bounds_on_a_distance(tmp_path: Path, store: Store) -> None:
     """A generator that is as good is told from one that is much worse, by blocks alone."""
 

@@ -137,6 +137,7 @@ def told_scenes(answer: list[ArenaStep]) -> list[Scene]:
     return [parse_caption(text) for text, _ in answer]
 
 
+@pytest.mark.slow
 def test_with_drift_errors_stay() -> None:
     """An object that is drawn in another color keeps it; without drift the next step is right."""
 
