@@ -3,7 +3,7 @@ time and memory.
 
     OMP_NUM_THREADS=1 python -m benchmarks.arena --json benchmarks/results/arena.json \
         --page benchmarks/results/arena.md
-    OMP_NUM_THREADS=1 python -m benchmarks.arena --quick    # under half a minute of CPU
+    OMP_NUM_THREADS=1 python -m benchmarks.arena --quick    # under a minute of CPU
 
 Battles are simulated (judges that agree with people at .62 to .95, order effects of 0 to .9 logits,
 ties of 0 to 60 %), and go through the gate's own bounds, looks and bets; runs of
@@ -56,8 +56,8 @@ def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[
     kept = True
     if "runs" in parts:  # first: processes that are started inherit this one's peak of memory
         with tempfile.TemporaryDirectory() as folder:
-            sizes = (4,) if quick else (24, 216)  # the second: 4,320 battles in both orders
-            timed = [arena_runs(Path(folder), size, 1 if quick else 2) for size in sizes]
+            asked = (4,) if quick else (24, 216)  # the second: 4,320 battles in both orders
+            timed = [arena_runs(Path(folder), size, 1 if quick else 2) for size in asked]
         seconds = leaderboard_seconds()
         tables["runs"] = f"{runs_table(timed)}\n{leaderboard_line(seconds)}\n"
         figures["runs"] = [asdict(run) for run in timed]
@@ -84,7 +84,8 @@ def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[
     if "soft" in parts:
         kept &= _measure_soft(tables, figures, quick=quick)
     if "scores" in parts:
-        seen = list(faults_seen((100,) if quick else (100, 200), 10 if quick else 400))
+        sizes = ((40,), 10, 4) if quick else ((100, 200), 400, 24)
+        seen = list(faults_seen(*sizes))
         tables["battles and scores"] = seen_table(seen)
         figures["seen"] = [asdict(row) for row in seen]
     return tables, figures, kept
