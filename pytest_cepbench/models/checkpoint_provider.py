@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from math import prod
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import RoleError
@@ -17,11 +17,7 @@ from pytest_cepbench.models.checkpoints import (
     inspect_checkpoint,
     stored_precision,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    list_files,
-    parse_header,
-    readable_files,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import parse_header
 from pytest_cepbench.models.load_plan import Adapter
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
@@ -94,8 +90,6 @@ _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 """Types that loading converts to the model's precision; integers and eight-bit types stay."""
 
-_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
-
 
 def _detect(spec: ModelSpec) -> DetectedModel:
     checkpoint = inspect_checkpoint(spec)
@@ -157,9 +151,7 @@ def _weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
     if device is None:
         device = resolve_device(spec.params.get("device", "auto"))
     dtype = resolve_dtype(spec.params.get("dtype", "auto"), device, stored_precision(checkpoint))
-    names = list_files(checkpoint.path)
-    names = readable_files(names, checkpoint.kind, checkpoint.config, file_options(spec))
-    files = [checkpoint.path / name for name in names if PurePosixPath(name).suffix in _SUFFIXES]
+    files = checkpoint.weight_files(file_options(spec))
     return sum(_loaded_bytes(file, _WIDTHS[dtype]) for file in files) or None
 
 

@@ -14,9 +14,11 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     list_files,
     read_json,
 )
+from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 
 __all__ = [
     "Checkpoint",
+    "CheckpointPart",
     "check_configuration",
     "complete_checkpoint",
     "component_names",

@@ -18,6 +18,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
+    WEIGHT_SUFFIXES,
     FileOptions,
     check_weights,
     component_names,
@@ -26,6 +27,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     read_modules,
     readable_files,
 )
+from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
@@ -52,6 +54,8 @@ class Checkpoint:
         modules.json for sentence-transformers; for a single file of weights the "dtype" that its
         model runs in on an accelerator, and the "code" (versions) that takes part in its answers.
     revision: the commit on the hub; None for a folder.
+    parts: what loading reads beside the folder.
+    remarks: what was found where the spec does not say so, a line each, for the header.
     """
 
     path: Path
@@ -61,6 +65,13 @@ class Checkpoint:
     config: Mapping[str, Any]
     revision: str | None = None
     because: str = ""
+    parts: tuple[CheckpointPart, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
+        """Where the weights lie that loading reads, those of its parts among them."""
+        paths = [path for _, path in _read_files(self, options)]
+        return [path for path in paths if path.suffix in WEIGHT_SUFFIXES]
 
 
 def file_options(spec: ModelSpec) -> FileOptions:
@@ -302,10 +313,40 @@ def fingerprint(
         return digest_json({"version": _VERSION, "weights": weights, "code": code})
     if options.trust_remote_code:
         _refuse_foreign_code(checkpoint)
-    names = list_files(checkpoint.path)
+    files = [[name, hash_file(path)] for name, path in _own_files(checkpoint, options)]
+    content: dict[str, Any] = {"version": _VERSION, "kind": checkpoint.kind, "files": files}
+    added = [part for part in checkpoint.parts if not part.component]
+    if added:
+        content["parts"] = [
+            [part.name, [[name, hash_file(path)] for name, path in part.paths()]] for part in added
+        ]
+    return digest_json(content)
+
+
+def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, Path]]:
+    """Name and place of each file of the folder that loading reads.
+
+    A part that replaces a component has the names that its files would have in the folder, so that
+    a pipeline with the part and a copy that holds it are one model.
+    """
+    names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
     names = readable_files(names, checkpoint.kind, checkpoint.config, options)
-    files = [[name, hash_file(checkpoint.path / name)] for name in names]
-    return digest_json({"version": _VERSION, "kind": checkpoint.kind, "files": files})
+    replaced = {part.component for part in checkpoint.parts if part.component}
+    files = [
+        (name, checkpoint.path / name) for name in names if name.partition("/")[0] not in replaced
+    ]
+    for part in checkpoint.parts:
+        if part.component:
+            files += [(f"{part.component}/{name}", path) for name, path in part.paths()]
+    return sorted(files)
+
+
+def _read_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, Path]]:
+    """Name and place of every file that loading reads, parts included."""
+    if checkpoint.kind == "weights_file":
+        return [("", checkpoint.path)]
+    added = [file for part in checkpoint.parts if not part.component for file in part.paths()]
+    return _own_files(checkpoint, options) + added
 
 
 def _refuse_foreign_code(checkpoint: Checkpoint) -> None:

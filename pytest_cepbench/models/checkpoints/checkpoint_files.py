@@ -20,6 +20,9 @@ from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
 MODULES_FILE = "modules.json"
 """The file of a sentence-transformers model that lists its modules, each with type and folder."""
 
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+"""How names of files of weights end."""
+
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
 _MOST_HEADER = 100_000_000
@@ -166,9 +169,7 @@ def check_weights(
         if kind == "diffusers" and not (inside / "config.json").is_file():
             continue
         own = [name for name in readable if str(PurePosixPath(name).parent) == part]
-        if not any(
-            PurePosixPath(name).suffix in (".safetensors", ".bin", ".pt", ".pth") for name in own
-        ):
+        if not any(PurePosixPath(name).suffix in WEIGHT_SUFFIXES for name in own):
             raise CheckpointError(_no_weights(inside))
     for name in readable:
         if name.endswith(".safetensors"):
