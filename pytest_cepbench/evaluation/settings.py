@@ -77,6 +77,7 @@ class RunSettings:
     ray_address: of the cluster.
     ray_pools: role -> actors, gpus and cpus, as far as they were given.
     plan: whether the run only says what it would evaluate.
+    price: of a device for an hour, in any currency.
     accept_insensitive: whether a baseline may lie at its chance floor.
     listing: whether cases are only listed.
     sources: setting -> where its value came from, for each value that is not a default.
@@ -108,6 +109,7 @@ class RunSettings:
     ray_address: str | None
     ray_pools: Mapping[str, Mapping[str, float]]
     plan: bool
+    price: float | None
     accept_insensitive: bool
     listing: bool
     sources: Mapping[str, str]
@@ -179,6 +181,7 @@ def read_settings(
             _read_pool(text, sources["ray-pool"]) for text in values.get("ray-pool", [])
         ),
         plan=parse("plan", _switch) or False,
+        price=parse("price", _price),
         accept_insensitive=parse("accept-insensitive", _switch) or False,
         listing=listing,
         sources=sources,
@@ -275,6 +278,14 @@ def _tolerance(text: str, source: str) -> float:
     value = _number(text)
     if not 0 <= value < float("inf"):
         msg = f"{source} {text!r}: a number of at least 0 is expected"
+        raise ValueError(msg)
+    return value
+
+
+def _price(text: str, source: str) -> float:
+    value = _number(text)
+    if not 0 < value < float("inf"):
+        msg = f"{source} {text!r}: the price of a device for an hour is expected, such as 2.50"
         raise ValueError(msg)
     return value
 

@@ -155,6 +155,12 @@ OPTIONS = (
     Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
     Option(
+        "price",
+        "gate",
+        "PER_HOUR",
+        "Price of a device for an hour: --cep-plan prints what the run would cost",
+    ),
+    Option(
         "data",
         "data",
         "NAME=PATH",

@@ -35,6 +35,7 @@ VALUES = {
     "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
     "alpha": ("0.01", "0.02", "0.5"),
+    "price": ("1.5", "2.5", "3.5"),
     "inconclusive": ("more", "fail", "pass"),
     "budget": ("800", "60.5s", "800,3600s"),
     "pairing": ("common", "exact", "common"),

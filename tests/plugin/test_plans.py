@@ -133,6 +133,11 @@ def test_a_run_does_what_was_planned(accepted: ScoredProject, tmp_path: Path) ->
     assert rest == inputs
     lines.fnmatch_lines(["3 models to load", "about *s, loading not counted"])
 
+    _, lines = planned(changed, "--cep-price=3.6e6")
+    lines.fnmatch_lines(["about *s, * device minutes, * at 3.6e+06 an hour, loading not counted"])
+    [(seconds, cost)] = re.findall(r"about ([\d.]+) s, .* minutes, ([\d.]+) at", str(lines))
+    assert float(cost) == pytest.approx(1000 * float(seconds), abs=100)
+
     done, lines = planned(changed, "-k", "a-gc")
     assert done == 0
     lines.fnmatch_lines(["everything is in the store: no model is loaded"])

@@ -170,8 +170,21 @@ def _total_lines(
             "enough to tell"
         )
         return
-    seconds = sum(need.seconds or 0.0 for need in busy) / workers
-    yield f"about {_time(seconds)}, loading not counted"
+    seconds = sum(need.seconds or 0.0 for need in busy)
+    yield f"about {_time(seconds / workers)}{_cost(evaluator, busy, seconds)}, loading not counted"
+
+
+def _cost(evaluator: Evaluator, busy: Sequence[ModelEstimate], seconds: float) -> str:
+    """What the run holds of devices, and its price; a worker holds its device while any role works.
+
+    seconds: of all models together.
+    """
+    price = evaluator.settings.price
+    kinds = {need.bound.device.partition(":")[0] for need in busy} - {"cpu"}
+    if not kinds and price is None:
+        return ""
+    text = f", {seconds / 60:.1f} device minutes"
+    return text if price is None else f"{text}, {seconds / 3600 * price:.2f} at {price:g} an hour"
 
 
 def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
