@@ -60,7 +60,7 @@ def count(model: Any, **inputs: Any) -> float:
 
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(**inputs)
-    return counter.get_total_flops() / TERA
+    return float(counter.get_total_flops()) / TERA
 
 
 def meta(*shape: int, dtype: Any = None) -> Any:
@@ -77,7 +77,7 @@ def unet_step(side: int, kind: str) -> float:
     """TFLOP of one evaluation of a Stable Diffusion UNet: "1.5", "2.1" or "xl"."""
     from diffusers import UNet2DConditionModel
 
-    settings: dict[str, Any] = {
+    kinds: Mapping[str, dict[str, Any]] = {
         "1.5": {"cross_attention_dim": 768, "attention_head_dim": 8},
         "2.1": {
             "cross_attention_dim": 1024,
@@ -96,7 +96,8 @@ def unet_step(side: int, kind: str) -> float:
             "addition_time_embed_dim": 256,
             "projection_class_embeddings_input_dim": 2816,
         },
-    }[kind]
+    }
+    settings = kinds[kind]
     more = {}
     if kind == "xl":
         more["added_cond_kwargs"] = {"text_embeds": meta(1, 1280), "time_ids": meta(1, 6)}

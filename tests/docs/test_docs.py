@@ -109,7 +109,8 @@ _SCHEME_PARAMETERS = {
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
-    "--images", "--repeats", "--quick", "--runs", "--json", "--against",  # of scripts in benchmarks
+    "--images", "--repeats", "--quick", "--runs", "--json", "--against",
+    "--speed",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -62,6 +63,21 @@ def test_the_first_that_has_it_counts(tmp_path: Path, shared: Path) -> None:
         assert store.get([TEXT, "only first"]) == {TEXT: "first", "only first": "first"}
     with Store(tmp_path / "fresh", (shared, tmp_path / "first")) as store:
         assert store.get([TEXT]) == {TEXT: "a text about 0"}
+
+
+def test_provenance_comes_from_the_store_that_gives_the_result(tmp_path: Path) -> None:
+    """The first that has each key is asked for it, and the later ones for the rest."""
+    for name in ("first", "second"):
+        with Store(tmp_path / name) as store:
+            results = [StoredResult(key, "a text", {"model": name}) for key in (TEXT, name)]
+            store.put(results)
+    with Store(tmp_path / "own", (tmp_path / "first", tmp_path / "second")) as store:
+        provenance = store.provenance([TEXT, "first", "second", "absent"])
+    assert {key: json.loads(text)["model"] for key, text in provenance.items()} == {
+        TEXT: "first",
+        "first": "first",
+        "second": "second",
+    }
 
 
 def test_what_is_forgotten_is_not_read_there_again(tmp_path: Path, shared: Path) -> None:

@@ -72,6 +72,7 @@ def caused_by(cause: Exception) -> Exception:
         (OSError(errno.ECONNRESET, SECRET), "no answer", "it does not answer"),
         (TimeoutError(SECRET), "no answer", "it does not answer"),
         (ServerError(503, "SlowDown"), "no answer", "it answers with an error (503 SlowDown)"),
+        (ServerError(500), "no answer", "it answers with an error (500)"),
         (caused_by(ServerError(503)), "no answer", "it answers with an error (503)"),
         (RedirectError("https://other.org"), "redirect", "it points to https://other.org"),
         (ServerError(418), "unknown", "it cannot be used (418)"),

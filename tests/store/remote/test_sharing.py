@@ -94,6 +94,17 @@ def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Path | 
         assert three.get(["k" * 64]) == {"k" * 64: "one"}
 
 
+def test_the_first_shared_store_that_has_a_result_counts(tmp_path: Path) -> None:
+    """In the order in which they are named."""
+    places = [f"memory://{uuid4().hex}/lib" for _ in range(2)]
+    for place in places:
+        with Store(tmp_path / f"of {place[-36:-4]}", publish=place) as store:
+            store.put([StoredResult(TEXT, place)])
+    for number, order in enumerate((places, places[::-1])):
+        with Store(tmp_path / f"reader {number}", tuple(order)) as store:
+            assert store.get([TEXT]) == {TEXT: order[0]}
+
+
 def test_whole_stores_go_there_and_back(tmp_path: Path, place: Path | str) -> None:
     """`push` uploads what is lacking, `pull` takes it over with images; both once."""
     check_push_and_pull(tmp_path, place)
