@@ -1,4 +1,4 @@
-"""The embedded default: what was accepted is found again; the metrics put its training in order."""
+"""The embedded default: the metrics put its training in order."""
 
 from __future__ import annotations
 
@@ -16,17 +16,11 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from tests.reference.shipped import ROOT, copy_suite, gate
+from tests.reference.shipped import ROOT, copy_suite
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 CHECKPOINTS = ROOT / "reference" / "checkpoints"
-
-SAME = 0.005
-"""How far the mean of few accepted scores may move on another processor: one word of one chain."""
-
-WITHOUT_SETS = "not gc_fid and not fid and not kid"
-"""Distances of sets are never compared in part."""
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +28,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the default with its baselines and checkpoints, for all tests with one store."""
     pytest.importorskip("diffusers", reason="the reference models need the [models] extra")
     return copy_suite("shapes", tmp_path_factory.mktemp("default"))
-
-
-def test_the_accepted_scores_are_found_again(place: Path) -> None:
-    """`pytest suites/shapes` plays the shipped models anew; each case of the three suites holds."""
-    code, report = gate(
-        place,
-        *("suites/shapes", "--cep-samples=1", "--cep-pairing=common", "-k", WITHOUT_SETS),
-    )
-    cases = [case for case in report["cases"] if case["metric"] != "verdict"]
-    assert code == 0
-    assert len(cases) == 36
-    assert {case["verdict"] for case in cases} == {"held"}
-    assert max(abs(case["difference"]) for case in cases) <= SAME
-    assert sum(case["effort"]["inputs"] for case in cases) > 300
 
 
 DRIFT = """\
