@@ -88,6 +88,8 @@ class GateOptions(TypedDict, total=False):
     gate: str
     tolerance: float
     alpha: float
+    series: str
+    series_length: int
     inconclusive: str
     budget: str | int
     pairing: str
