@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,6 +47,7 @@ class SeriesFile:
     name: of the series.
     expected: checkpoints over which half of the error is to be spent; None for what the record
     says.
+    path: of the file.
     Raises SeriesError for a name that no series can have.
     """
 
@@ -58,7 +60,7 @@ class SeriesFile:
             raise SeriesError(msg)
         self.name = name
         self.path = root / SERIES / f"{name}{_SUFFIX}"
-        self._expected = expected
+        self.expected = expected
 
     def read(self) -> SeriesRecord | None:
         """What the record says; None before the series begins.
@@ -88,12 +90,7 @@ class SeriesFile:
         """
         with self._locked() as file:
             record = self._parse(self._content(file)) or self._begin(file)
-            references = [  # where the checkpoint is its own baseline, nothing is tested
-                None
-                if model in (None, entry.model)
-                else record.look_of_reference(entry.case, model)
-                for model in (baseline, anchor)
-            ]
+            references = [_reference(record, entry, model) for model in (baseline, anchor)]
             newest = max((look for look in references if look is not None), default=0)
             known = record.entry(entry.case, entry.model)
             if known is None or known.look <= newest or record.is_free(known.look):
@@ -126,10 +123,10 @@ class SeriesFile:
             record = parse_record(data, self.name)
         except ValueError as error:
             raise self._damaged(str(error)) from error
-        if self._expected not in (None, record.expected):
+        if self.expected not in (None, record.expected):
             msg = (
                 f"series {self.name} was begun for {record.expected} checkpoints, and "
-                f"{self._expected} are expected now: leave the series-length as it was, or begin "
+                f"{self.expected} are expected now: leave the series-length as it was, or begin "
                 "another series under a new name"
             )
             raise SeriesError(msg)
@@ -144,16 +141,23 @@ class SeriesFile:
     # -- the file ----------------------------------------------------------------------------------
 
     def _begin(self, file: int) -> SeriesRecord:
-        record = SeriesRecord(self._expected or EXPECTED_CHECKPOINTS)
+        record = SeriesRecord(self.expected or EXPECTED_CHECKPOINTS)
         self._append(file, Opening(FORMAT, self.name, record.expected))
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(OSError):  # some file systems cannot sync folders
+            os.fsync(folder)
+        os.close(folder)
         return record
 
     def _content(self, file: int) -> bytes:
-        size = os.fstat(file).st_size
-        if size > MOST_TEXT:
-            reason = f"it has {size:,} bytes, and at most {MOST_TEXT:,} are expected"
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            reason = "it is no regular file"
             raise self._damaged(reason)
-        return os.pread(file, size, 0)
+        if status.st_size > MOST_TEXT:
+            reason = f"it has {status.st_size:,} bytes, and at most {MOST_TEXT:,} are expected"
+            raise self._damaged(reason)
+        return os.pread(file, status.st_size, 0)
 
     def _append(self, file: int, line: Opening | Entry) -> None:
         """Add a line and sync it; on an error no part of it is left."""
@@ -209,6 +213,13 @@ class SeriesFile:
                 raise WriteError(msg) from error
             else:
                 return
+
+
+def _reference(record: SeriesRecord, entry: Entry, model: str | None) -> int | None:
+    """Look of a reference; None also where a checkpoint is its own, since nothing is tested."""
+    if model is None or model == entry.model:
+        return None
+    return record.look_of_reference(entry.case, model)
 
 
 def recorded_names(root: Path) -> list[str]:

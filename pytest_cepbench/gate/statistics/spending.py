@@ -19,7 +19,7 @@ from __future__ import annotations
 EXPECTED_CHECKPOINTS = 40
 """Checkpoints over which half of the error is spent, where nothing else is said."""
 
-_RECENT = 4
+_RECENT = 2
 """Checkpoints after a baseline over which half of the error of its comparisons is spent."""
 
 _FIXED = 0.5
