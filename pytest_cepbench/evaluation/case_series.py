@@ -44,6 +44,8 @@ class SeriesCase:
             judgement, policy = evaluated.judgement, evaluated.policy
             entry = msgspec.structs.replace(
                 entry,
+                spent=self.place.alpha * self.place.share,
+                baseline=self.place.baseline,
                 difference=judgement.difference,
                 tolerance=policy.tolerance,
                 anchor_tolerance=policy.since_anchor,

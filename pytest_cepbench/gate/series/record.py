@@ -48,6 +48,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     spec: what the user typed for it.
     alpha: of the case, before the series divides it.
     verdict: empty in the line before the case is judged.
+    spent: part of alpha that the look has; None before the case is judged.
+    baseline: look of the baseline; None for what was fixed before the series.
     difference: to the baseline; None where nothing was compared.
     tolerance, anchor_tolerance: of the case; None before it is judged.
     spread: standard deviation of a unit's difference; None without bounds.
@@ -61,6 +63,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     spec: str
     alpha: float
     verdict: str = ""
+    spent: float | None = None
+    baseline: int | None = None
     difference: float | None = None
     tolerance: float | None = None
     anchor_tolerance: float | None = None
