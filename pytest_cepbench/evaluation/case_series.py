@@ -22,11 +22,13 @@ class SeriesCase:
     """A case that was entered in the record of its series.
 
     file: the record.
+    run: that judges the case.
     entry: the case, as it is there.
     place: of the case in the series.
     """
 
     file: SeriesFile
+    run: str
     entry: Entry
     place: Place
 
@@ -52,7 +54,7 @@ class SeriesCase:
                 spread=judgement.spread,
                 units=judgement.units,
             )
-        self.file.settle(entry)
+        self.file.settle(entry, self.run)
 
     def shown(self, evaluated: EvaluatedCase) -> SeriesShown:
         """The place for reports, and how soon drops would be found."""
@@ -105,7 +107,7 @@ def enter_series(
         _model(references.baseline),
         _model(references.anchor),
     )
-    return SeriesCase(file, entry, place)
+    return SeriesCase(file, evaluator.context.run_id, entry, place)
 
 
 def _model(baseline: Baseline | None) -> str | None:

@@ -20,6 +20,7 @@ from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.files import MOST_TEXT, read_regular
 from pytest_cepbench.gate.series.record import (
     FORMAT,
+    SAYS_NOTHING,
     Entry,
     Opening,
     Place,
@@ -101,10 +102,12 @@ class SeriesFile:
                 self._append(file, known)
         return Place(self.name, known.look, record.expected, known.alpha, *references), known
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: Entry, run: str) -> None:
         """Add how a case was judged, unless the record says so already.
 
         entry: as `enter` returned it, with a verdict.
+        run: that judged it. A verdict that says nothing is left out where another run has entered
+        the case: it may have seen more before it was killed.
         Raises SeriesError as `read`, also where the record is gone, and WriteError.
         """
         with self._locked() as file:
@@ -113,7 +116,8 @@ class SeriesFile:
             if known is None or known.look != entry.look:
                 reason = f"look {entry.look} of {entry.case} was entered, and is not there any more"
                 raise self._damaged(reason)
-            if known.verdict != entry.verdict:
+            told = entry.run == run or entry.verdict not in SAYS_NOTHING
+            if told and known.verdict != entry.verdict:
                 self._append(file, entry)
 
     def _parse(self, data: bytes) -> SeriesRecord | None:

@@ -26,7 +26,7 @@ from pytest_cepbench.gate.verdict import Verdict
 
 FORMAT = 1
 
-_FREE = (Verdict.ERROR, Verdict.INCOMPARABLE)
+SAYS_NOTHING = (Verdict.ERROR, Verdict.INCOMPARABLE)
 """Verdicts that say nothing of a checkpoint, and spend nothing."""
 
 
@@ -115,7 +115,7 @@ class SeriesRecord:
     """A record, line by line.
 
     expected: checkpoints over which half of the error is spent.
-    lines: all entries, in order.
+    lines: all entries, in order, without those of looks that said nothing and went to another run.
     """
 
     expected: int = EXPECTED_CHECKPOINTS
@@ -137,7 +137,7 @@ class SeriesRecord:
 
     def is_free(self, look: int) -> bool:
         """Whether a look said nothing of its checkpoint; a case that did not end may have."""
-        return all(verdict in _FREE for verdict in self._verdicts[look].values())
+        return all(verdict in SAYS_NOTHING for verdict in self._verdicts[look].values())
 
     def entry(self, case: str, model: str) -> Entry | None:
         """The latest entry of a case with a checkpoint."""
@@ -154,9 +154,9 @@ class SeriesRecord:
         which became the baseline whatever its scores were.
         """
         suite = case.partition("/")[0]
-        own = [entry for entry in self.lines if entry.suite == suite]
+        own = [e for e in self.lines if e.suite == suite and not self.is_free(e.look)]
         look = min((entry.look for entry in own if entry.model == model), default=None)
-        nothing = ("", Verdict.NO_BASELINE, *_FREE)
+        nothing = ("", Verdict.NO_BASELINE, *SAYS_NOTHING)
         compared = any(e.look <= (look or 0) and e.verdict not in nothing for e in own)
         return look if compared else None
 
@@ -173,9 +173,10 @@ class SeriesRecord:
             # A look that said nothing goes to the next run.
             for dropped in self._verdicts.pop(entry.look, {}):
                 del self._latest[dropped]
+            self.lines = [line for line in self.lines if line.look != entry.look]
             self._runs[entry.look] = entry.run
         verdicts = self._verdicts.setdefault(entry.look, {})
-        if verdicts.get(key, "") in ("", *_FREE):  # what was seen once stays seen
+        if verdicts.get(key, "") in ("", *SAYS_NOTHING):  # what was seen once stays seen
             verdicts[key] = entry.verdict
         self._latest[key] = entry
         self.lines.append(entry)

@@ -21,8 +21,6 @@ from pytest_cepbench.suites.estimate import Forecast, ModelEstimate, forecast
 
 _UNKNOWN = "-"
 
-_SERIES_COMMAND = "cepbench series NAME"
-
 
 def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
     """How the collected cases would be judged, then what they would take; no model is asked.
@@ -30,8 +28,9 @@ def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
     leases: of the workers that would run.
     """
     yield from _case_lines(evaluator)
-    if evaluator.series is not None:
-        yield f"{series_line(evaluator.series)}; how soon it finds a drop: {_SERIES_COMMAND}"
+    series = evaluator.series
+    if series is not None:
+        yield f"{series_line(series)} (how soon it finds a drop: cepbench series {series.name})"
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
