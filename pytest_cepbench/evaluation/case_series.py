@@ -103,8 +103,8 @@ def enter_series(
             model=record["identity"],
             spec=record.get("spec", ""),
             alpha=policy.alpha,
+            reference=_model(references.baseline) or "",
         ),
-        _model(references.baseline),
         _model(references.anchor),
     )
     return SeriesCase(file, evaluator.context.run_id, entry, place)

@@ -114,7 +114,7 @@ def _series(result: CaseResult) -> Iterator[TableLine]:
     series = result.series
     if series is None:
         return
-    reference = "" if series.baseline is None else f" against checkpoint {series.baseline}"
+    reference = f" against checkpoint {series.baseline}" if series.baseline else ""
     upper = "" if series.level is None else f", {series.level:.2g} of the upper bound{reference}"
     anchor = "" if series.anchor_level is None else f", {series.anchor_level:.2g} since the anchor"
     yield TableLine(

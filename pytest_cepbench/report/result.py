@@ -146,7 +146,8 @@ class SeriesShown(msgspec.Struct, frozen=True):
     alpha: part of the case's that this checkpoint has.
     level: error of the upper bound against the baseline; None where none was made.
     anchor_level: the same against the anchor.
-    baseline: number of the checkpoint that is the baseline; None for what was fixed before.
+    baseline: number of the checkpoint that is the baseline; 0 for another one from before the
+    series, None for the one that it began with.
     delays: checkpoints until a drop of 1, 2 and 4 tolerances is found with 80 % power, the next one
     being 1; None for more than 20. Empty where the spread is not known.
     decline: the same for a decline of half a tolerance at each checkpoint.

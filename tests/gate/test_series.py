@@ -30,9 +30,13 @@ from pytest_cepbench.gate.statistics import checkpoint_share
 CASE = "shapes/overall/gc"
 
 
-def entry(model: str, run: str, case: str = CASE, alpha: float = 0.05) -> Entry:
+def entry(
+    model: str, run: str, case: str = CASE, alpha: float = 0.05, baseline: str | None = None
+) -> Entry:
     """A case that a run is about to judge."""
-    return Entry(look=0, run=run, case=case, model=model, spec=model, alpha=alpha)
+    return Entry(
+        look=0, run=run, case=case, model=model, spec=model, alpha=alpha, reference=baseline or ""
+    )
 
 
 def judge(
@@ -44,10 +48,11 @@ def judge(
     run: str | None = None,
     case: str = CASE,
     alpha: float = 0.05,
+    anchor: str | None = None,
 ) -> Place:
     """Enter a case of a checkpoint, and record its verdict. run: of its own by default."""
     run = run or f"run of {model}"
-    place, entered = file.enter(entry(model, run, case, alpha), baseline)
+    place, entered = file.enter(entry(model, run, case, alpha, baseline), anchor)
     file.settle(msgspec.structs.replace(entered, verdict=verdict), run)
     return place
 
@@ -120,23 +125,28 @@ def test_an_error_after_a_killed_run_gives_nothing_back(series: SeriesFile) -> N
 
 
 def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> None:
-    """Half for what was fixed before the series or began it, else by the distance."""
+    """Half for the one that the series began with, else by the distance."""
     judge(series, "step-1", "no-baseline")
     judge(series, "step-2", "held", "step-1")
-    near = judge(series, "step-3", "inconclusive", "step-2")
-    far = judge(series, "step-4", "inconclusive", "step-2")
-    fixed = judge(series, "step-5", "inconclusive", "step-1")
+    near = judge(series, "step-3", "inconclusive", "step-2", anchor="step-1")
+    far = judge(series, "step-4", "inconclusive", "step-2", anchor="step-1")
+    first = judge(series, "step-5", "inconclusive", "step-1")
     outside = judge(series, "step-6", "inconclusive", "of another training")
-    assert [place.baseline for place in (near, far, fixed, outside)] == [2, 2, None, None]
-    parts = [place.shares.baseline / place.share for place in (near, far, fixed, outside)]
-    assert parts == pytest.approx([1 / 6, 1 / 12, 0.5, 0.5])
+    assert [place.baseline for place in (near, far, first, outside)] == [2, 2, None, 0]
+    parts = [place.shares.baseline / place.share for place in (near, far, first, outside)]
+    assert parts == pytest.approx([1 / 6, 1 / 12, 1 / 2, 1 / 56])
+    assert far.anchor is None
     assert far.shares.anchor / far.share == pytest.approx(0.5)
 
 
-def test_a_first_checkpoint_that_was_compared_is_no_fixed_baseline(series: SeriesFile) -> None:
+def test_a_first_checkpoint_that_was_compared_is_not_what_the_series_began_with(
+    series: SeriesFile,
+) -> None:
     """It became the baseline because it passed, so its scores had a say."""
-    judge(series, "step-1", "held", "of another training")
-    assert judge(series, "step-2", "held", "step-1").baseline == 1
+    judge(series, "step-1", "held", "of another training", anchor="its first")
+    place = judge(series, "step-2", "held", "step-1", anchor="its first")
+    assert (place.baseline, place.anchor) == (1, 0)
+    assert judge(series, "step-3", "held", "of another training").baseline is None
 
 
 def test_an_old_checkpoint_against_a_newer_baseline_is_another_comparison(
@@ -317,26 +327,32 @@ class Trainings(RuleBasedStateMachine):
     @rule(
         model=st.integers(0, 4),
         cases=st.sets(st.integers(0, 3), min_size=1),
-        reference=st.integers(0, 4),
+        references=st.tuples(st.integers(0, 4), st.integers(0, 4)),
         verdict=st.sampled_from(["", "held", "regressed", "inconclusive", "error"]),
     )
-    def gate(self, model: int, cases: set[int], reference: int, verdict: str) -> None:
-        """A run judges some cases against a checkpoint of the series, or what was before it."""
+    def gate(self, model: int, cases: set[int], references: tuple[int, int], verdict: str) -> None:
+        """A run judges some cases against checkpoints of the series, or what was before it."""
         self._runs += 1
         candidate = f"m{model}"
-        baseline = f"m{reference}" if f"m{reference}" in self._known else "outside"
+        baseline, anchor = (
+            f"m{reference}" if f"m{reference}" in self._known else before
+            for reference, before in zip(references, ("first", "second"), strict=True)
+        )
         for case in sorted(cases):
             key = f"s/{case}/gc"
-            asked = entry(candidate, f"run {self._runs}", key, 0.05 / len(cases))
-            place, entered = self._file.enter(asked, baseline)
-            assert place.baseline is None or place.baseline < place.look
+            asked = entry(candidate, f"run {self._runs}", key, 0.05 / len(cases), baseline)
+            place, entered = self._file.enter(asked, anchor)
+            assert max(place.baseline or 0, place.anchor or 0) < place.look
             if verdict:
                 entered = msgspec.structs.replace(entered, verdict=verdict)
                 self._file.settle(entered, asked.run)
-            if verdict != "error" and candidate != baseline:
-                level = place.alpha * place.shares.baseline
-                self._levels[place.look, key, baseline, candidate] = level
-        self._known.add(candidate)
+            if verdict == "error":
+                continue
+            self._known.add(candidate)
+            shares = {anchor: place.shares.anchor, baseline: place.shares.baseline}
+            for reference, share in shares.items():
+                if reference != candidate:
+                    self._levels[place.look, key, reference, candidate] = place.alpha * share
 
     @invariant()
     def alpha_is_never_exceeded(self) -> None:

@@ -59,7 +59,8 @@ def test_the_figures_say_what_was_spent_and_what_is_found() -> None:
         "3 checkpoints, a drop of 2 tolerances with 80 % power; of 4: 1; of 1: tolerated; a "
         "decline of half a tolerance at each: 9"
     )
-    assert _figure(SERIAL, "alpha").startswith("0.0125 of the lower bound, divided among")
+    alpha = _figure(replace(SERIAL, level=0.003), "alpha")
+    assert alpha.startswith("0.0125 0.003 of the lower bound, divided among")
     assert "found after" in explain(SERIAL)
 
 

@@ -77,13 +77,12 @@ class SeriesFile:
             raise self._damaged(error.strerror or str(error)) from error
         return self._parse(data)
 
-    def enter(
-        self, entry: Entry, baseline: str | None = None, anchor: str | None = None
-    ) -> tuple[Place, Entry]:
+    def enter(self, entry: Entry, anchor: str | None = None) -> tuple[Place, Entry]:
         """The place of a case, and its entry, which is added where it is new.
 
-        entry: the case, its checkpoint, its run and its alpha; its look does not count.
-        baseline, anchor: identities of the models behind them; None where there is none.
+        entry: the case, its checkpoint, its run, its alpha and the model of its baseline; its look
+        does not count.
+        anchor: identity of the anchor's model; None where there is none.
         Returns the place, and the entry with the look and the alpha that the record has.
         A checkpoint that was looked at before keeps both, unless it is compared with one that was
         looked at after it: that is another comparison, and has a look of its own.
@@ -91,7 +90,9 @@ class SeriesFile:
         """
         with self._locked() as file:
             record = self._parse(self._content(file)) or self._begin(file)
-            references = [_reference(record, entry, model) for model in (baseline, anchor)]
+            references = [
+                _reference(record, entry, model) for model in (entry.reference or None, anchor)
+            ]
             newest = max((look for look in references if look is not None), default=0)
             known = record.entry(entry.case, entry.model)
             if known is None or known.look <= newest or record.is_free(known.look):
@@ -220,10 +221,11 @@ class SeriesFile:
 
 
 def _reference(record: SeriesRecord, entry: Entry, model: str | None) -> int | None:
-    """Look of a reference; None also where a checkpoint is its own, since nothing is tested."""
-    if model is None or model == entry.model:
+    """Look of a reference, as in `Place`; None also for none, and for the checkpoint itself."""
+    first = record.first_reference(entry.case) or entry.reference
+    if model is None or model in (first, entry.model):
         return None
-    return record.look_of_reference(entry.case, model)
+    return record.look_of_model(entry.suite, model)
 
 
 def recorded_names(root: Path) -> list[str]:

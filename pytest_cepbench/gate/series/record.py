@@ -47,9 +47,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     model: identity of the checkpoint, as baselines keep it.
     spec: what the user typed for it.
     alpha: of the case, before the series divides it.
+    reference: identity of the baseline's model; empty where there is none yet.
     verdict: empty in the line before the case is judged.
     spent: part of alpha that the look has; None before the case is judged.
-    baseline: look of the baseline; None for what was fixed before the series.
+    baseline: look of the baseline, as in `Place`.
     difference: to the baseline; None where nothing was compared.
     tolerance, anchor_tolerance: of the case; None before it is judged.
     spread: standard deviation of a unit's difference; None without bounds.
@@ -62,6 +63,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     model: str
     spec: str
     alpha: float
+    reference: str = ""
     verdict: str = ""
     spent: float | None = None
     baseline: int | None = None
@@ -85,8 +87,8 @@ class Place:
     look: number of the checkpoint's look.
     expected: checkpoints over which half of the error is spent.
     alpha: of the case, before the series divides it.
-    baseline, anchor: numbers of the looks that these come from; None for what was fixed before the
-    series.
+    baseline, anchor: numbers of the looks that these come from; 0 for another model from before the
+    series, None for the baseline that it began with.
     """
 
     series: str
@@ -147,18 +149,14 @@ class SeriesRecord:
         """The last look that a run has."""
         return next((look for look, owner in reversed(self._runs.items()) if owner == run), None)
 
-    def look_of_reference(self, case: str, model: str) -> int | None:
-        """The look of a baseline's model; None for one that was fixed before the series.
+    def first_reference(self, case: str) -> str | None:
+        """Identity of the first baseline that a case was compared with; None before that."""
+        return next((e.reference for e in self.lines if e.case == case and e.reference), None)
 
-        That is a model which the series has not looked at, and the checkpoint that it began with,
-        which became the baseline whatever its scores were.
-        """
-        suite = case.partition("/")[0]
-        own = [e for e in self.lines if e.suite == suite and not self.is_free(e.look)]
-        look = min((entry.look for entry in own if entry.model == model), default=None)
-        nothing = ("", Verdict.NO_BASELINE, *SAYS_NOTHING)
-        compared = any(e.look <= (look or 0) and e.verdict not in nothing for e in own)
-        return look if compared else None
+    def look_of_model(self, suite: str, model: str) -> int:
+        """The first look of a model in a suite; 0 for one that the series has not looked at."""
+        looks = {e.look for e in self.lines if e.model == model and e.suite == suite}
+        return min((look for look in looks if not self.is_free(look)), default=0)
 
     def looks(self) -> Iterator[tuple[int, list[Entry]]]:
         """The looks in order, each with the latest entry of its cases."""

@@ -1,9 +1,9 @@
 """Spending of a case's error over a series of gates, however long it is and whenever one looks.
 
-Every checkpoint k of a series may be compared with every reference j: one that was fixed before the
-series began (j = 0), or an earlier checkpoint that was accepted since. The upper bound of a pair
-(j, k) is made at a share of alpha that depends on j and k alone, and all shares add up to at most
-1. So the probability that any of these bounds is ever wrong is at most alpha, by Bonferroni's
+Every checkpoint k of a series may be compared with every reference: the baseline that it began
+with, another one from before it (j = 0), or an earlier checkpoint j that was accepted since. The
+upper bound of each such pair is made at a share of alpha that depends on j and k alone, and all
+shares add up to at most 1. So the probability that any of these bounds is ever wrong is at most alpha, by Bonferroni's
 inequality. Nothing is assumed of how the pairs depend on each other: all checkpoints are measured
 on the same samples, and which of them becomes the baseline is decided by the same scores.
 
@@ -23,7 +23,7 @@ _RECENT = 2
 """Checkpoints after a baseline over which half of the error of its comparisons is spent."""
 
 _FIXED = 0.5
-"""Of a checkpoint's share: for references that were fixed before the series."""
+"""Of a checkpoint's share: for the baseline that the series began with."""
 
 
 def checkpoint_share(number: int, expected: int = EXPECTED_CHECKPOINTS) -> float:
@@ -42,16 +42,16 @@ def reference_share(number: int, reference: int | None) -> float:
     """Part of a checkpoint's share that its bound against one reference has.
 
     number: of the checkpoint, from 1.
-    reference: number of the checkpoint that it is compared with; None for what was fixed before the
-    series.
-    The parts of all references that a checkpoint can have add up to at most 1: half for what is
-    fixed, half for earlier checkpoints, the nearest of which have most.
+    reference: number of the checkpoint that it is compared with; 0 for a model from before the
+    series, None for the baseline that it began with.
+    The parts of all references that a checkpoint can have add up to at most 1: half for the first
+    baseline, half for the others, the nearest of which have most.
     Raises ValueError for a reference that is not earlier.
     """
     if reference is None:
         return _FIXED
-    if not 1 <= reference < number:
-        msg = f"checkpoint {number} is compared with earlier ones, from 1 on, got {reference}"
+    if not 0 <= reference < number:
+        msg = f"checkpoint {number} is compared with earlier ones, got {reference}"
         raise ValueError(msg)
     return (1 - _FIXED) * _telescoping(number - reference, _RECENT, "distance")
 
