@@ -90,9 +90,8 @@ class SeriesFile:
         """
         with self._locked() as file:
             record = self._parse(self._content(file)) or self._begin(file)
-            references = [
-                _reference(record, entry, model) for model in (entry.reference or None, anchor)
-            ]
+            models = (entry.reference, anchor or "")
+            references = [_reference(record, entry, model) for model in models]
             newest = max((look for look in references if look is not None), default=0)
             known = record.entry(entry.case, entry.model)
             if known is None or known.look <= newest or record.is_free(known.look):
@@ -220,10 +219,10 @@ class SeriesFile:
                 return
 
 
-def _reference(record: SeriesRecord, entry: Entry, model: str | None) -> int | None:
+def _reference(record: SeriesRecord, entry: Entry, model: str) -> int | None:
     """Look of a reference, as in `Place`; None also for none, and for the checkpoint itself."""
     first = record.first_reference(entry.case) or entry.reference
-    if model is None or model in (first, entry.model):
+    if model in ("", first, entry.model):
         return None
     return record.look_of_model(entry.suite, model)
 

@@ -3,9 +3,10 @@
 Every checkpoint k of a series may be compared with every reference: the baseline that it began
 with, another one from before it (j = 0), or an earlier checkpoint j that was accepted since. The
 upper bound of each such pair is made at a share of alpha that depends on j and k alone, and all
-shares add up to at most 1. So the probability that any of these bounds is ever wrong is at most alpha, by Bonferroni's
-inequality. Nothing is assumed of how the pairs depend on each other: all checkpoints are measured
-on the same samples, and which of them becomes the baseline is decided by the same scores.
+shares add up to at most 1. So the probability that any of these bounds is ever wrong is at most
+alpha, by Bonferroni's inequality. Nothing is assumed of how the pairs depend on each other: all
+checkpoints are measured on the same samples, and which of them becomes the baseline is decided by
+the same scores.
 
 Source: alpha spending, or online Bonferroni (Tian and Ramdas, Online control of the familywise
 error rate, 2021). Products of e-values are no alternative: they need evidence that is new given all
