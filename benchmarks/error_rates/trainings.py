@@ -180,11 +180,11 @@ def stopping(kind: Kind, length: int, n: int, settings: Trainings) -> Mapping[st
     name = [ord(letter) for letter in kind.name]
     generator = np.random.default_rng([settings.seed, _SEED, length, n, *name])
     qualities = kind.course(generator, settings.runs, length) * settings.tolerance
-    results = [_training(_scores(generator, kind, quality, n), settings) for quality in qualities]
+    results = [stops_of(scores_of(generator, kind, quality, n), settings) for quality in qualities]
     return {rule: np.array([stop[rule] for stop in results]) for rule in RULES}
 
 
-def _scores(generator: np.random.Generator, kind: Kind, quality: Array, n: int) -> Array:
+def scores_of(generator: np.random.Generator, kind: Kind, quality: Array, n: int) -> Array:
     """(checkpoints + 1, n) of one training, beside a part that all checkpoints share."""
     shape = (len(quality), n)
     if kind.losses:
@@ -201,7 +201,7 @@ def _scores(generator: np.random.Generator, kind: Kind, quality: Array, n: int) 
     return np.asarray(np.round(quality[:, None] + SD / sqrt(2) * errors, DECIMALS))
 
 
-def _training(scores: Array, settings: Trainings) -> dict[str, int]:
+def stops_of(scores: Array, settings: Trainings) -> dict[str, int]:
     """Rule -> the checkpoint at which it stops a training.
 
     What passes depends on the lower bound alone, which is the same by every rule. So all of them
