@@ -4,7 +4,7 @@ Scores are simulated (normal, skewed, bounded, binary, clustered), and drawn fro
 embedded world; bounds, verdicts, shares of alpha, looks and Holm's procedure are the gate's own.
 Beside them stand the thresholds without statistics that CI gates usually have.
 
-    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py           # under half an hour, one core
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py           # under an hour, one core
     OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick   # under a minute
 
 Prints Markdown tables. A promise is broken where a rate exceeds the alpha that was promised by more

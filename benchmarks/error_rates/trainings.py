@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import log, pi, sqrt
 from statistics import NormalDist
 
@@ -140,18 +141,23 @@ BAD = (
     Kind("decline of 0.5 x a checkpoint", _decline, drop=0.5),
 )
 
-QUICK_GOOD, QUICK_BAD = (GOOD[0], GOOD[3]), (BAD[1], BAD[2], BAD[4])
+FEW = (GOOD[0], GOOD[3], BAD[1], BAD[2], BAD[4])
+"""One of each; long trainings are of these alone, and half as many."""
 
 
 def figures(settings: Trainings, *, quick: bool = False) -> Iterator[Figure]:
     """False stops of good trainings, and delays of bad ones, by each rule."""
-    for kind in (*(QUICK_GOOD if quick else GOOD), *(QUICK_BAD if quick else BAD)):
-        for length in settings.lengths:
-            for n in settings.sizes:
-                yield from _of_kind(kind, length, n, settings)
+    fewer = replace(settings, runs=max(2, settings.runs // 2))
+    for kind in FEW if quick else (*GOOD, *BAD):
+        for n in settings.sizes:
+            yield from of_kind(kind, settings.lengths[0], n, settings)
+    for kind in FEW:
+        for length, n in product(settings.lengths[1:], settings.sizes):
+            yield from of_kind(kind, length, n, fewer)
 
 
-def _of_kind(kind: Kind, length: int, n: int, settings: Trainings) -> Iterator[Figure]:
+def of_kind(kind: Kind, length: int, n: int, settings: Trainings) -> Iterator[Figure]:
+    """The figures of one kind of training of so many checkpoints and samples, by each rule."""
     stops = stopping(kind, length, n, settings)
     world = f"{TRAINING}{kind.name}, {length} checkpoints"
     for rule, stop in stops.items():
