@@ -42,9 +42,9 @@ RULES = (
     "products",
 )
 """Gates at the whole alpha each, as without a series; the same where only a drop that exceeds the
-tolerance beyond doubt is a regression; the gate's series; the same with 6 / (pi k)^2
-as the share of checkpoint k; sums of weighted e-values; and two that do not hold: shares of
-checkpoints that are not divided among references, and products of e-values."""
+tolerance beyond doubt is a regression; the gate's series; the same with 6 / (pi k)^2 as the share
+of checkpoint k; sums of weighted e-values; and two that are not valid: shares of checkpoints that
+are not divided among references, and products of e-values."""
 
 VALID = RULES[2:5]
 """Those that promise that a good training is stopped with probability alpha at most."""
@@ -82,14 +82,16 @@ that of the first baseline first."""
 class Kind:
     """A kind of training.
 
-    name: in tables. course: its true quality. drop: the checkpoint from which it is worse than
-    tolerated, as a share of the length; None where it never is. alike: correlation of the errors of
-    checkpoints next to each other. losses: whether few samples err much, rather than all a little.
+    name: in tables. course: its true quality. drop: the checkpoint at which it begins to be bad, as
+    a share of the length; None where it never is. later: so many checkpoints after that. alike:
+    correlation of the errors of checkpoints next to each other. losses: whether few samples err
+    much, rather than all a little.
     """
 
     name: str
     course: Course
     drop: float | None = None
+    later: int = 0
     alike: float = 0.0
     losses: bool = False
 
@@ -138,7 +140,7 @@ DROPS = (1, 2, 4)
 BAD = (
     *(Kind(f"drop of {times} x", _lost(times, 0.75), drop=0.75) for times in DROPS),
     Kind("drop of 2 x, neighbors err alike", _lost(2, 0.75), drop=0.75, alike=0.9),
-    Kind("decline of 0.5 x a checkpoint", _decline, drop=0.5),
+    Kind("decline of 0.5 x a checkpoint", _decline, drop=0.5, later=1),
 )
 
 FEW = (GOOD[0], GOOD[3], BAD[1], BAD[2], BAD[4])
@@ -166,19 +168,17 @@ def of_kind(kind: Kind, length: int, n: int, settings: Trainings) -> Iterator[Fi
             promise = settings.alpha if rule in VALID else None
             yield cell.rate("false stops", stop <= length, promise)
             continue
-        # The drop is at its whole size from this checkpoint on, and was not there before.
-        first = int(kind.drop * length) + (kind.name.startswith("decline"))
+        first = int(kind.drop * length) + kind.later
         yield cell.rate("stopped before", stop < first)
         running = stop[stop >= first]
         if len(running) < 2:
             continue
-        found = running <= length
-        yield cell.rate("found", found)
-        delays = np.sort(np.where(found, running - first + 1.0, np.inf))
+        stopped = running <= length
+        yield cell.rate("found", stopped)
+        delays = np.sort(np.where(stopped, running - first + 1.0, np.inf))
         late = delays[int(np.ceil(0.8 * len(delays))) - 1]
         if np.isfinite(late):
-            # A count has no standard error; one is shown for none of them.
-            yield replace(cell.rate(DELAY, found), value=float(late), error=0.0)
+            yield replace(cell.rate(DELAY, stopped), value=float(late), error=0.0)
 
 
 def stopping(kind: Kind, length: int, n: int, settings: Trainings) -> Mapping[str, Hits]:
@@ -224,17 +224,17 @@ def stops_of(scores: Array, settings: Trainings) -> dict[str, int]:
         pairs = [(reference, tolerance)]
         pairs += [] if reference is None else [(None, _ANCHORED * tolerance)]
         held = False
-        for place, (earlier, tolerated) in enumerate(pairs):
+        for position, (earlier, tolerated) in enumerate(pairs):
             drop = np.round(scores[number] - scores[earlier or 0], DECIMALS)
             pair = _Pair(drop, tolerated, alpha / len(pairs))
-            if not place:
+            if position == 0:
                 held = pair.held
             kind = "fixed" if earlier is None else "moved"
             evidence = pair.e_value()
             share = checkpoint_share(number)
             wealth[kind] += 2 * share * reference_share(number, earlier) * evidence
             products[kind] += log(evidence)
-            if not place and held:
+            if position == 0 and held:
                 continue
             regressed = {
                 "single gates": pair.is_below(alpha / len(pairs), strict=False),
@@ -248,7 +248,7 @@ def stops_of(scores: Array, settings: Trainings) -> dict[str, int]:
             for rule, is_regressed in regressed.items():
                 if is_regressed:
                     stops[rule] = min(stops[rule], number)
-        if any(sum_ >= 2 / alpha for sum_ in wealth.values()):
+        if any(total >= 2 / alpha for total in wealth.values()):
             stops["e-values"] = min(stops["e-values"], number)
         if any(product >= log(2 / alpha) for product in products.values()):
             stops["products"] = min(stops["products"], number)

@@ -116,8 +116,8 @@ class SeriesFile:
             if known is None or known.look != entry.look:
                 reason = f"look {entry.look} of {entry.case} was entered, and is not there any more"
                 raise self._damaged(reason)
-            told = entry.run == run or entry.verdict not in SAYS_NOTHING
-            if told and known.verdict != entry.verdict:
+            counts = entry.run == run or entry.verdict not in SAYS_NOTHING
+            if counts and known.verdict != entry.verdict:
                 self._append(file, entry)
 
     def _parse(self, data: bytes) -> SeriesRecord | None:

@@ -25,8 +25,8 @@ def test_larger_drops_more_units_and_more_error_are_found_sooner() -> None:
     """None, for never within these checkpoints, counts as latest."""
 
     def delay(drop: float, units: int = UNITS, level: float = 1e-3) -> float:
-        found = detection_delay(SD, units, [level] * 20, [drop] * 20, TOLERANCE)
-        return 99 if found is None else found
+        checkpoints = detection_delay(SD, units, [level] * 20, [drop] * 20, TOLERANCE)
+        return 99 if checkpoints is None else checkpoints
 
     assert delay(0.02) == 99 > delay(0.025) > delay(0.028) > delay(0.06) == 1
     assert delay(0.025, units=400) < delay(0.025)
@@ -36,9 +36,9 @@ def test_larger_drops_more_units_and_more_error_are_found_sooner() -> None:
 def test_a_decline_is_found_when_it_has_added_up() -> None:
     """Half a tolerance at each checkpoint: the first ones are within what is tolerated."""
     drops = [TOLERANCE / 2 * number for number in range(1, 21)]
-    found = detection_delay(SD, 1000, [1e-4] * 20, drops, 2 * TOLERANCE)
-    assert found is not None
-    assert 4 < found < 12
+    delay = detection_delay(SD, 1000, [1e-4] * 20, drops, 2 * TOLERANCE)
+    assert delay is not None
+    assert 4 < delay < 12
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_the_delay_is_that_of_simulated_checkpoints() -> None:
     assert delay is not None
     assert delay > 1
     generator = np.random.default_rng(0)
-    found_by = np.zeros(delay)
+    seen_by = np.zeros(delay)
     for _ in range(runs):
         reference = generator.standard_normal(UNITS)
         for number in range(delay):
@@ -61,7 +61,7 @@ def test_the_delay_is_that_of_simulated_checkpoints() -> None:
             )
             high = mean_bounds(differences, level).high
             if high is not None and high < -TOLERANCE:
-                found_by[number:] += 1
+                seen_by[number:] += 1
                 break
-    assert found_by[-1] / runs > 0.74
-    assert found_by[-2] / runs < 0.84
+    assert seen_by[-1] / runs > 0.74
+    assert seen_by[-2] / runs < 0.84
