@@ -101,11 +101,11 @@ def _level(_: np.random.Generator, runs: int, length: int) -> Array:
 
 
 def _lost(times: float, since: float) -> Course:
-    """A drop of so many tolerances after a share of the training."""
+    """A drop of so many tolerances after a share of the training; of 0, just after the baseline."""
 
     def course(_: np.random.Generator, runs: int, length: int) -> Array:
         quality = np.zeros((runs, length + 1))
-        quality[:, int(since * length) :] = -times
+        quality[:, max(1, int(since * length)) :] = -times
         return quality
 
     return course
