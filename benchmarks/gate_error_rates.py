@@ -4,7 +4,7 @@ Scores are simulated (normal, skewed, bounded, binary, clustered), and drawn fro
 embedded world; bounds, verdicts, shares of alpha, looks and Holm's procedure are the gate's own.
 Beside them stand the thresholds without statistics that CI gates usually have.
 
-    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py           # under half an hour, one core
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py           # under an hour, one core
     OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick   # under a minute
 
 Prints Markdown tables. A promise is broken where a rate exceeds the alpha that was promised by more
@@ -29,10 +29,11 @@ if __package__ in (
 ):  # Run by its path, Python looks beside the script for what it imports.
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.error_rates import embedded, simulated
+from benchmarks.error_rates import embedded, simulated, trainings
 from benchmarks.error_rates.figures import Figure
 from benchmarks.error_rates.simulated import Settings
 from benchmarks.error_rates.tables import LOOKED, fill, report
+from benchmarks.error_rates.trainings import Trainings
 from benchmarks.error_rates.worlds import (
     BINARY,
     BOUNDED,
@@ -45,8 +46,9 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate.statistics import look_sizes
 
-PARTS = ("worlds", "hard", "chains")
-"""Simulated worlds, those that are hard on the bounds, and chains of the embedded world."""
+PARTS = ("worlds", "hard", "chains", "trainings")
+"""Simulated worlds, those that are hard on the bounds, chains of the embedded world, and whole
+trainings."""
 
 QUICK = Settings(runs=100, sizes=(24, 60, 192))
 
@@ -59,6 +61,7 @@ _PLAYED, _PLAYED_QUICK = 100, 20
 _EMBEDDED_QUICK = (24, 60)
 _MANY_AT = 60
 _LOOKED_LESS = 4  # every look of every case is judged: a quarter of the runs take as long
+_TRAININGS = 0.4  # of the runs: a training has up to 200 gates
 _HARD_QUICK = tuple(HARD[i] for i in (0, 5, 9, 14, 15, 17))
 """One of each: loud categories, heavy clusters, few samples, ties, jitter, chosen baselines."""
 _MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
@@ -72,6 +75,8 @@ def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Itera
     if "hard" in parts:
         for row in _HARD_QUICK if quick else HARD:
             yield from simulated.hard(row, settings)
+    if "trainings" in parts:
+        yield from trainings.figures(_trainings(settings, quick=quick), quick=quick)
     for population in played:
         for n in _EMBEDDED_QUICK if quick else settings.sizes:
             many = n == _MANY_AT and population.name in _MANY_OF
@@ -95,6 +100,12 @@ def _simulated(settings: Settings, *, quick: bool) -> Iterator[Figure]:
     for share in _SHARES:
         for n in settings.sizes if not quick else ():
             yield from simulated.unseen(share, n, settings)
+
+
+def _trainings(settings: Settings, *, quick: bool) -> Trainings:
+    runs = max(2, int(settings.runs * _TRAININGS))
+    usual = Trainings(runs, alpha=settings.alpha, tolerance=settings.tolerance, seed=settings.seed)
+    return replace(usual, lengths=(40,), sizes=(60, 192)) if quick else usual
 
 
 def _looked(world: World, *, quick: bool) -> tuple[int, ...]:

@@ -105,6 +105,10 @@ class BaselineError(CepError):
     """A baseline file cannot be understood."""
 
 
+class SeriesError(CepError):
+    """The record of a series of gates cannot be understood, or does not fit the run."""
+
+
 class MeasurementError(CepError):
     """A case could not be measured, so nothing can be said of the checkpoint."""
 

@@ -8,6 +8,7 @@ from math import isclose
 
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
 from benchmarks.error_rates.simulated import HARD_NAMES, Settings
+from benchmarks.error_rates.trainings import DELAY, RULES, TRAINING, VALID
 
 _EMBEDDED = "embedded"
 _UNSEEN = "drift in "
@@ -20,7 +21,13 @@ def report(
 
     earlier: the power of an earlier version, with which the last table compares.
     """
-    usual = [f for f in figures if not f.world.startswith((_EMBEDDED, _UNSEEN, HARD_NAMES))]
+    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING)
+    usual = [f for f in figures if not f.world.startswith(apart)]
+    trainings = [
+        replace(f, world=f.world.removeprefix(TRAINING))
+        for f in figures
+        if f.world.startswith(TRAINING)
+    ]
     hard = [
         replace(f, world=f.world.removeprefix(HARD_NAMES))
         for f in figures
@@ -46,6 +53,8 @@ def report(
         ("Plain thresholds, percent of runs", table(usual, list(_plain(settings)))),
         ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
         ("The embedded world, percent of runs", table(played, list(_played()))),
+        ("Whole trainings: false stops, percent", table(trainings, list(_stops()))),
+        ("Whole trainings: delays", table(trainings, list(_delays()))),
         ("Power against an earlier version, in points", _changes(earlier, usual, settings)),
     ]
     return {head: text for head, text in parts if text.count("\n") > 1}
@@ -226,6 +235,18 @@ def _played() -> Iterator[Column]:
                 _times(_is("detected", rule), times),
                 percent,
             )
+
+
+def _stops() -> Iterator[Column]:
+    for rule in RULES:
+        yield Column(f"stopped, {rule}", _is("false stops", rule), percent)
+
+
+def _delays() -> Iterator[Column]:
+    for rule in VALID:
+        yield Column(f"80 % found after, {rule}", _is(DELAY, rule), lambda f: f"{f.value:.0f}")
+    for rule in VALID:
+        yield Column(f"found at last, {rule}", _is("found", rule), percent)
 
 
 def _cases(m: int) -> str:

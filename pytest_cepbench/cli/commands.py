@@ -531,6 +531,12 @@ _COMMANDS = (
         [*_trial_options(_EXAMINED, seeds="2"), _OUT],
     ),
     Command("accept", "accept the results of a run as baselines", _REFUSED, [*_ACCEPT, _REMEASURE]),
+    Command(
+        "series",
+        "show what a series of gates looked at, and how soon it finds a drop",
+        _EXIT_CODES.format("the record could not be shown"),
+        [option("name", metavar="NAME", help="as in --cep-series NAME"), *_BASELINES],
+    ),
     Command("prune", "find baselines that no case has any more, and delete them", _REFUSED, _PRUNE),
     Command(
         "leaderboard",

@@ -13,6 +13,7 @@ from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
+from pytest_cepbench.gate.series import SERIES
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
 from pytest_cepbench.suites.judge_cards import JUDGE_CARDS
@@ -105,7 +106,7 @@ def _list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineLis
     elsewhere = []
     for folder in sorted(root.iterdir()):
         if folder.name not in keys:
-            if folder.name == JUDGE_CARDS:  # of no suite
+            if folder.name in (JUDGE_CARDS, SERIES):  # of no suite
                 continue
             if _is_folder(folder) and any(folder.iterdir()):
                 elsewhere.append(folder.name)

@@ -10,7 +10,7 @@ from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
-from pytest_cepbench.report import AnchorShown, CaseResult, ModelShown
+from pytest_cepbench.report import AnchorShown, CaseResult, ModelShown, SeriesShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import SuiteRun
 from pytest_cepbench.suites.answer_run import AnswerRun
@@ -27,6 +27,7 @@ def measured_case(
     messages: Sequence[str],
     accepted: bool,
     refused: str,
+    series: SeriesShown | None = None,
 ) -> CaseResult:
     """The record of a case that was measured.
 
@@ -36,6 +37,7 @@ def measured_case(
     messages: on memory and models, from while it was measured.
     accepted: whether the measurement is to become the baseline.
     refused: why it may not, where that was asked for.
+    series: its place in a series of gates.
     """
     measurement, judgement = evaluated.measurement, evaluated.judgement
     baseline = evaluated.references.baseline
@@ -63,6 +65,7 @@ def measured_case(
         partial=evaluated.partial,
         accepted=accepted,
         refused=refused,
+        series=series,
     )
     remarks = remarks_on_accepting(measurement) if accepted else ()
     return replace(

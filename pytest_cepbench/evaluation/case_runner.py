@@ -18,6 +18,7 @@ from pytest_cepbench.evaluation.case_evaluation import (
     read_references,
 )
 from pytest_cepbench.evaluation.case_result import measured_case
+from pytest_cepbench.evaluation.case_series import SeriesCase, enter_series
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.pooled_verdict import pooled_verdict
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
@@ -116,9 +117,37 @@ class CaseRunner:
             if not accepting:
                 raise
             references = References(None, None)  # they are about to be replaced
+        series = enter_series(evaluator, self.suite_file, case, policy, references)
+        if series is None:
+            return self._measure(case, policy, references, unmeasured, accepting=accepting)
+        policy = series.adjusted(policy)
+        unmeasured = replace_fields(unmeasured, alpha=policy.alpha)
+        try:
+            return self._measure(
+                case, policy, references, unmeasured, accepting=accepting, series=series
+            )
+        except CepError:
+            series.settle(Verdict.ERROR)
+            raise
+
+    def _measure(
+        self,
+        case: Case,
+        policy: Policy,
+        references: References,
+        unmeasured: CaseResult,
+        *,
+        accepting: bool,
+        series: SeriesCase | None = None,
+    ) -> CaseResult:
+        """Measure and judge a case. series: its place in a series, if the run is in one."""
+        evaluator = self.evaluator
+        path = baseline_path(evaluator.settings.baselines, case.key)
         evaluated = evaluate_case(
             evaluator, self.suite_file, case, policy, references, whole=accepting
         )
+        if series is not None:
+            series.settle(evaluated.judgement.verdict, evaluated)
         measurement = evaluated.measurement
         self.observe(measurement, path, evaluated.judgement, accepting)
         refused = self._refusal(measurement, policy) if accepting else ""
@@ -130,6 +159,7 @@ class CaseRunner:
             messages=evaluator.drain_messages(),
             accepted=accepting and not refused,
             refused=refused,
+            series=None if series is None else series.shown(evaluated),
         )
         return self._attribute(result, evaluated) if policy.primary and not accepting else result
 

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -19,6 +20,7 @@ from pytest_cepbench.evaluation.run_context import RunContext, StopFlag, identit
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
+from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
@@ -116,6 +118,14 @@ class Evaluator:
         store = Store(root, settings.shared, settings.publish, writing=not settings.plan)
         keep_out_of_git(settings.home, root)
         return store
+
+    @cached_property
+    def series(self) -> SeriesFile | None:
+        """The record of the run's series, if it is in one. Raises SeriesError for a wrong name."""
+        settings = self.settings
+        if settings.series is None:
+            return None
+        return SeriesFile(settings.baselines, settings.series, settings.series_length)
 
     @property
     def engine(self) -> RayEngine | None:

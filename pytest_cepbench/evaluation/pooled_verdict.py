@@ -12,6 +12,7 @@ from pytest_cepbench.evaluation.case_evaluation import (
     evaluate_case,
     read_references,
 )
+from pytest_cepbench.evaluation.case_series import enter_series
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.statistics import holm
@@ -96,6 +97,8 @@ def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list
 def _evaluate(evaluator: Evaluator, assigned: AssignedCase) -> EvaluatedCase:
     path, case, policy = assigned.suite_file, assigned.case, assigned.policy
     references = read_references(evaluator, case)
+    series = enter_series(evaluator, path, case, policy, references)
+    policy = policy if series is None else series.adjusted(policy)
     return evaluate_case(evaluator, path, case, policy, references, whole=False)
 
 

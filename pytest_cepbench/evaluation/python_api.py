@@ -88,6 +88,8 @@ class GateOptions(TypedDict, total=False):
     gate: str
     tolerance: float
     alpha: float
+    series: str
+    series_length: int
     inconclusive: str
     budget: str | int
     pairing: str
@@ -305,6 +307,8 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     for name, assignment in evaluator.suites.choices.assigned.items():
         if assignment.spec.scheme != PRESET:  # which model a preset is, each suite says
             evaluator.bind_named(name)
+    if evaluator.series is not None:
+        evaluator.series.read()
     recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
     cases: dict[str, tuple[Path, Case | PooledCase]] = {}
     skipped: dict[str, str] = {}

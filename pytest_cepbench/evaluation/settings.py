@@ -65,6 +65,8 @@ class RunSettings:
     baselines: folder of accepted baselines.
     report: the JSON report to write; HTML and Markdown lie beside it.
     gate, tolerance, alpha: as in `Policy`.
+    series: name of the series of gates that the run belongs to; None for a run by itself.
+    series_length: checkpoints over which half of the error of a series is spent.
     inconclusive: `pass`, `fail`, or `more` to look at more samples.
     budget: limits on looking at more samples.
     pairing: `exact`, or `common` to compare the samples that both have.
@@ -97,6 +99,8 @@ class RunSettings:
     gate: str | None
     tolerance: float | None
     alpha: float | None
+    series: str | None
+    series_length: int | None
     inconclusive: str
     budget: SampleBudget
     pairing: str
@@ -167,6 +171,8 @@ def read_settings(
         gate=single.get("gate"),
         tolerance=parse("tolerance", _tolerance),
         alpha=parse("alpha", _alpha),
+        series=_series(single, sources),
+        series_length=parse("series-length", at_least_one),
         inconclusive=single.get("inconclusive", "pass"),
         budget=parse("budget", _budget) or SampleBudget(),
         pairing=single.get("pairing", "exact"),
@@ -226,6 +232,21 @@ def _refuse_unknown_choice(single: Mapping[str, str], sources: Mapping[str, str]
             expected = f"one of {', '.join(choices)} is expected"
             msg = f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
             raise ValueError(msg)
+
+
+def _series(single: Mapping[str, str], sources: Mapping[str, str]) -> str | None:
+    """The name of a series. Raises ValueError where the run has no error to divide."""
+    name = single.get("series")
+    if name is None and sources.get("series-length", "").startswith("--"):
+        msg = f"{sources['series-length']} is of a series of gates: name it with --cep-series NAME"
+        raise ValueError(msg)
+    if name is not None and single.get("gate") == "threshold":
+        msg = (
+            f"{sources['series']} {name!r} divides the error of the gate over a series, and "
+            f"{sources['gate']} 'threshold' makes none that is known: leave one of the two out"
+        )
+        raise ValueError(msg)
+    return name
 
 
 def _read_roles(

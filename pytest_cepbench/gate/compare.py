@@ -60,6 +60,8 @@ class Judgement:
     difference: mean paired difference.
     low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
     or none can be made.
+    upper_alpha: level of high in a series of gates, where it is not alpha.
+    spread: standard deviation of a unit's difference; None without bounds.
     method: how they were made.
     units: independent samples.
     visible: the smallest drop that so many units can see with 80 % power, at this spread.
@@ -76,6 +78,8 @@ class Judgement:
     low: float | None = None
     high: float | None = None
     alpha: float | None = None
+    upper_alpha: float | None = None
+    spread: float | None = None
     method: str = ""
     units: int = 0
     visible: float | None = None
@@ -98,7 +102,7 @@ def judge(
     """Compare a measurement with its baseline and its anchor, if it has one, sample by sample.
 
     Beside an anchor each of the two comparisons has half of alpha, so that the promise on it holds
-    for both together.
+    for both together. In a series the upper bounds have their own shares instead.
     pairing, partial: see `pair`.
     Never raises: whatever cannot be compared has a verdict of its own, and none of them passes.
     """
@@ -107,17 +111,29 @@ def judge(
             Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
         )
 
-    def compare(scored: Measurement, reference: Baseline, rules: Policy) -> Judgement:
-        return _compare(scored, reference, rules, pairing=pairing, partial=partial)
+    shares = policy.series
 
+    def compare(
+        scored: Measurement, reference: Baseline, rules: Policy, share: float | None
+    ) -> Judgement:
+        upper = None if share is None else policy.alpha * share
+        return _compare(
+            scored, reference, rules, upper_alpha=upper, pairing=pairing, partial=partial
+        )
+
+    of_baseline, of_anchor = (None, None) if shares is None else (shares.baseline, shares.anchor)
     if anchor is None or (anchor.scores, anchor.answers) == (baseline.scores, baseline.answers):
-        judgement = compare(measurement, baseline, policy)
+        judgement = compare(measurement, baseline, policy, of_baseline)
     else:
         half = replace(policy, alpha=policy.alpha / 2)
         since_anchor = compare(
-            _against_anchor(measurement), anchor, replace(half, tolerance=policy.since_anchor)
+            _against_anchor(measurement),
+            anchor,
+            replace(half, tolerance=policy.since_anchor),
+            of_anchor,
         )
-        judgement = _both(compare(measurement, baseline, half), since_anchor, policy)
+        since_baseline = compare(measurement, baseline, half, of_baseline)
+        judgement = _both(since_baseline, since_anchor, policy)
     return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
@@ -180,9 +196,14 @@ def _compare(
     baseline: Baseline,
     policy: Policy,
     *,
+    upper_alpha: float | None,
     pairing: Pairing,
     partial: bool,
 ) -> Judgement:
+    """Compare with one baseline.
+
+    upper_alpha: error of the upper bound in a series; None outside of one, where it is alpha.
+    """
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
     except IncomparableError as error:
@@ -201,7 +222,7 @@ def _compare(
     if not policy.statistical:
         held = rounded(difference + policy.tolerance) >= 0
         return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
-    judgement = _with_bounds(judgement, both, measurement, policy)
+    judgement = _with_bounds(judgement, both, measurement, policy, upper_alpha)
     # At a look at a part the answers that are still to come may be others.
     if measurement.answers and not partial and _same_answers(measurement, baseline):
         statement = "every answer is the one that was accepted"
@@ -214,7 +235,7 @@ def _compare(
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
     bets = policy.looks != "bounds" and bool(measurement.answers)
-    strict = bets and policy.looks == "betting-strict"
+    strict = upper_alpha is not None or (bets and policy.looks == "betting-strict")
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
@@ -259,26 +280,31 @@ def verdict_of(
 
 
 def _with_bounds(
-    judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
+    judgement: Judgement,
+    both: Pair,
+    measurement: Measurement,
+    policy: Policy,
+    upper_alpha: float | None,
 ) -> Judgement:
-    judgement = replace(judgement, alpha=policy.alpha)
+    judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
     if not both.bounded:
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return _add(judgement, reason)
-    if policy.looks != "bounds" and measurement.answers:
-        bounds = _bounds_by_betting(both, measurement, policy.alpha)
-    else:
-        bounds = mean_bounds(
-            both.differences,
-            policy.alpha,
-            method=policy.bounds,
-            shares=measurement.shares,
-            blocks=both.blocks,
-            span=EVEN if measurement.answers else 1.0,
-        )
+    bounds = _bounds(both, measurement, policy, policy.alpha)
+    if upper_alpha is not None:
+        upper = _bounds(both, measurement, policy, upper_alpha)
+        bounds = replace(bounds, high=upper.high)
     visible, spread = None, both.differences.sd
     if spread > _NO_SPREAD and bounds.units > 1:
-        visible = rounded(smallest_visible(spread, bounds.units, policy.alpha, policy.tolerance))
+        visible = rounded(
+            smallest_visible(
+                spread,
+                bounds.units,
+                policy.alpha if upper_alpha is None else upper_alpha,
+                policy.tolerance,
+                strict=upper_alpha is not None,
+            )
+        )
     return replace(
         _add(judgement, bounds.statement),
         low=None if bounds.low is None else rounded(bounds.low),
@@ -286,6 +312,21 @@ def _with_bounds(
         method=bounds.method,
         units=bounds.units,
         visible=visible,
+        spread=spread,
+    )
+
+
+def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
+    """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
+    if policy.looks != "bounds" and measurement.answers:
+        return _bounds_by_betting(both, measurement, alpha)
+    return mean_bounds(
+        both.differences,
+        alpha,
+        method=policy.bounds,
+        shares=measurement.shares,
+        blocks=both.blocks,
+        span=EVEN if measurement.answers else 1.0,
     )
 
 

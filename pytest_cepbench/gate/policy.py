@@ -26,6 +26,18 @@ ANCHOR_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
+class SeriesShares:
+    """Shares of alpha that the upper bounds of a case have in a series of gates, each in (0, 1].
+
+    baseline: of the comparison with the baseline.
+    anchor: of the comparison with the anchor.
+    """
+
+    baseline: float
+    anchor: float
+
+
+@dataclass(frozen=True)
 class Policy:
     """Rule, tolerances and error of a case.
 
@@ -38,6 +50,8 @@ class Policy:
     bounds: how the confidence bounds are made.
     looks: what decides; bets are made on win rates alone.
     primary: whether the case can fail a run.
+    series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
+    series only a drop that is larger than the tolerance beyond doubt is a regression.
     origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
     """
@@ -49,6 +63,7 @@ class Policy:
     bounds: BoundsName = "auto"
     looks: LooksName = "bounds"
     primary: bool = True
+    series: SeriesShares | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

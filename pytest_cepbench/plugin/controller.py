@@ -20,6 +20,7 @@ from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
+    series_line,
     setup_lines,
     shown_location,
     suite_lines,
@@ -92,6 +93,10 @@ class Controller:
 
             recovered = recover(self.settings.baselines)
             self.remarks += [] if recovered is None else [recovered]
+        if self.settings.series is not None and not self.settings.names_models:
+            file = self.evaluator().series
+            assert file is not None  # since it has a name
+            self.header = [HeaderLine(line := series_line(file), line)]
         if self.settings.names_models:
             self.header = list(setup_lines(self.settings, self.evaluator(), taken))
             self.lines = [line.full for line in self.header]

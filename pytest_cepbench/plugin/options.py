@@ -152,6 +152,13 @@ OPTIONS = (
         "Where the samples do not decide: pass with a warning (default), fail, or measure more of "
         "them, 25, 50, 100, ... until they do",
     ),
+    Option(
+        "series",
+        "gate",
+        "NAME",
+        "Series of gates that this run belongs to, such as the checkpoints of a training: alpha is "
+        "divided over all of them, however many there will be",
+    ),
     Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
     Option(
@@ -217,6 +224,14 @@ OPTIONS = (
         "",
         "Accept baselines at the floor by chance as well, where no regression could be seen",
         switch=True,
+    ),
+    Option(
+        "series-length",
+        "advanced",
+        "N",
+        "Checkpoints of a --cep-series for which half of alpha is spent (default: 40); set when it "
+        "begins",
+        in_ini=True,
     ),
     Option(
         "budget",

@@ -8,6 +8,7 @@ from pytest_cepbench.report.result import (
     HopShown,
     LinkShown,
     ModelShown,
+    SeriesShown,
     StepShown,
     UsageTotals,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "HopShown",
     "LinkShown",
     "ModelShown",
+    "SeriesShown",
     "StepShown",
     "UsageTotals",
 ]

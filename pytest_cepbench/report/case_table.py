@@ -15,7 +15,7 @@ from pytest_cepbench.report.number_format import (
     printable,
     word_of,
 )
-from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
+from pytest_cepbench.report.result import AnswerShown, CaseResult, SeriesShown, StepShown
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     yield TableLine("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
     if result.alpha is not None:
         yield TableLine("alpha", f"{result.alpha:.3g}", _division(result))
+    yield from _series(result)
     apart = result.units if result.units != result.n else 0
     yield TableLine("n", str(result.n), f"{apart} independent units" if apart else "")
     if result.visible is not None:
@@ -101,9 +102,42 @@ def _division(result: CaseResult) -> str:
     among = ["the looks"] if looked and result.method != BETTING else []
     among += ["baseline and anchor"] if result.anchor is not None else []
     if not among:
-        return "of each bound"
+        return "of each bound" if result.series is None else "of the lower bound"
     part = "" if result.level is None else f"{result.level:.3g} of each bound, "
+    if result.series is not None:
+        part = part.replace("each", "the lower")
     return f"{part}divided among {', and among '.join(among)}"
+
+
+def _series(result: CaseResult) -> Iterator[TableLine]:
+    """Place of the case in a series of gates, and how soon the series would find a drop."""
+    series = result.series
+    if series is None:
+        return
+    reference = f" against checkpoint {series.baseline}" if series.baseline else ""
+    upper = "" if series.level is None else f", {series.level:.2g} of the upper bound{reference}"
+    anchor = "" if series.anchor_level is None else f", {series.anchor_level:.2g} since the anchor"
+    yield TableLine(
+        "series",
+        f"{series.alpha:.2g}",
+        f"of {result.alpha or 0.0:.3g} for checkpoint {series.look} of {printable(series.name)}"
+        f"{upper}{anchor}",
+    )
+    if series.delays:
+        yield TableLine("found after", *delays_shown(series))
+
+
+def delays_shown(series: SeriesShown) -> tuple[str, str]:
+    """Checkpoints until a drop of two tolerances is found, and a sentence on that and others."""
+    _, twice, fourfold = map(_delay, series.delays)
+    return twice, (
+        f"checkpoints, a drop of 2 tolerances with 80 % power; of 4: {fourfold}; of 1: tolerated; "
+        f"a decline of half a tolerance at each: {_delay(series.decline)}"
+    )
+
+
+def _delay(checkpoints: int | None) -> str:
+    return "over 20" if checkpoints is None else str(checkpoints)
 
 
 def _since_anchor(result: CaseResult) -> Iterator[TableLine]:

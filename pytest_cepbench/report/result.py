@@ -137,6 +137,33 @@ class ModelShown(msgspec.Struct, frozen=True):
     identity: str
 
 
+class SeriesShown(msgspec.Struct, frozen=True):
+    """The place of a case in a series of gates.
+
+    name: of the series.
+    look: number of the checkpoint in it.
+    expected: checkpoints over which half of the error is spent.
+    alpha: part of the case's that this checkpoint has.
+    level: error of the upper bound against the baseline; None where none was made.
+    anchor_level: the same against the anchor.
+    baseline: number of the checkpoint that is the baseline; 0 for another one from before the
+    series, None for the one that it began with.
+    delays: checkpoints until a drop of 1, 2 and 4 tolerances is found with 80 % power, the next one
+    being 1; None for more than 20. Empty where the spread is not known.
+    decline: the same for a decline of half a tolerance at each checkpoint.
+    """
+
+    name: str
+    look: int
+    expected: int
+    alpha: float
+    level: float | None = None
+    anchor_level: float | None = None
+    baseline: int | None = None
+    delays: list[int | None] = []
+    decline: int | None = None
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -170,6 +197,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     refused: why it may not become the baseline, where that was asked for.
     models: those that it was measured with.
     judge: what is known of the judge whose verdicts its scores come from; empty where none judged.
+    series: its place in a series of gates; None where the run is in none.
     """
 
     nodeid: str
@@ -219,6 +247,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     models: list[ModelShown] = []
     answers: list[AnswerShown] = []
     judge: str = ""
+    series: SeriesShown | None = None
 
     @property
     def presentation(self) -> Presentation:

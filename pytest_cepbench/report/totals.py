@@ -28,6 +28,12 @@ _ORDER = (
     INFORMATIONAL,
 )
 
+_SERIES = (
+    "series {name}, checkpoint {look}, alpha {part:.2g} of {alpha:.3g}: false failures at most "
+    "{percent} per series, however long, of checkpoints that lost no more than the tolerance, over "
+    "{cases}"
+)
+
 _PROMISES = {
     "regression": "false failures at most {alpha} per run of checkpoints exchangeable with the "
     "baseline, over {cases}",
@@ -83,9 +89,12 @@ def _sum(results: Sequence[CaseResult]) -> float | None:
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
     """Promises on the run's errors, a line for each gate that its cases have."""
-    lines = []
+    lines: list[str] = []
     for gate, wording in _PROMISES.items():
         own = [result for result in _promising(results) if result.gate == gate]
+        if gate == "regression":
+            lines += _series_lines([result for result in own if result.series is not None])
+            own = [result for result in own if result.series is None]
         alpha = _sum(own)
         if alpha is None:
             continue
@@ -97,6 +106,25 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     if plain:
         lines.append(f"no promise on error: {counted(plain, 'case')} judged by threshold alone")
     return lines
+
+
+def _series_lines(results: Sequence[CaseResult]) -> Iterator[str]:
+    """The promise of a series, for each of its checkpoints that the cases belong to."""
+    places: dict[tuple[str, int], list[CaseResult]] = {}
+    for result in results:
+        if result.series is not None:
+            places.setdefault((result.series.name, result.series.look), []).append(result)
+    for (name, look), own in places.items():
+        alpha = _sum(own) or 0.0
+        part = fsum(result.series.alpha for result in own if result.series is not None)
+        cases = counted(len(own), "case")
+        line = _SERIES.format(
+            name=printable(name), look=look, part=part, alpha=alpha, percent=percent(alpha),
+            cases=cases,
+        )  # fmt: skip
+        if any(result.strict for result in own):
+            line += "; inconclusive cases fail besides"
+        yield line
 
 
 def improvement_lines(results: Sequence[CaseResult]) -> Iterator[str]:

@@ -91,9 +91,21 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
         **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
         "primary": "true" if result.primary else "false",
         **({"judge": printable(result.judge, 700)} if result.judge else {}),
+        **_series_properties(result),
     }
     warnings = [("warning", printable(warning, 700)) for warning in result.warnings]
     return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]
+
+
+def _series_properties(result: CaseResult) -> dict[str, str]:
+    series = result.series
+    if series is None:
+        return {}
+    return {
+        "series": printable(series.name),
+        "series_checkpoint": str(series.look),
+        "series_alpha": str(series.alpha),
+    }
 
 
 def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:

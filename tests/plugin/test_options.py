@@ -37,6 +37,8 @@ VALUES = {
     "alpha": ("0.01", "0.02", "0.5"),
     "price": ("1.5", "2.5", "3.5"),
     "inconclusive": ("more", "fail", "pass"),
+    "series": ("run-1", "run-2", "run-3"),
+    "series-length": ("10", "20", "300"),
     "budget": ("800", "60.5s", "800,3600s"),
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
@@ -96,6 +98,7 @@ def test_command_line_before_environment_before_ini(
     flags = [option.flag, f"--{option.name}"] if option.short else [option.flag]
     for flag in flags:
         more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
+        more += ["--cep-series=run-1"] if option.name == "series-length" else []
         settings = _settings(
             pytester.parseconfig(*silent, *more, flag if option.switch else f"{flag}={argument}")
         )

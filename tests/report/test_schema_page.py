@@ -19,6 +19,7 @@ from pytest_cepbench.report import (
     HopShown,
     LinkShown,
     ModelShown,
+    SeriesShown,
     StepShown,
     UsageTotals,
 )
@@ -32,6 +33,7 @@ _NAMES: dict[Any, str] = {
     CaseResult: "Case",
     ModelShown: "Model",
     AnchorShown: "Anchor",
+    SeriesShown: "Series",
     HopShown: "Hop",
     ChainShown: "Chain",
     LinkShown: "Link",
@@ -102,7 +104,13 @@ def test_properties_are_described() -> None:
     """The table has every property of a test in a JUnit file."""
     (rows,) = tables(PAGE, "In JUnit files")
     full = msgspec.structs.replace(
-        REGRESSED, low=-0.3, high=-0.2, alpha=0.05, warnings=["odd"], judge="known"
+        REGRESSED,
+        low=-0.3,
+        high=-0.2,
+        alpha=0.05,
+        warnings=["odd"],
+        judge="known",
+        series=SeriesShown(name="run-1", look=1, expected=40, alpha=0.001),
     )
     named = [name.removeprefix(PREFIX) for name, _ in properties_of(full)]
     assert column(rows) == named

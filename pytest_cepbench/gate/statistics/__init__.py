@@ -12,19 +12,32 @@ from pytest_cepbench.gate.statistics.betting import (
 from pytest_cepbench.gate.statistics.bounds import Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
-from pytest_cepbench.gate.statistics.power import samples_needed, smallest_visible
+from pytest_cepbench.gate.statistics.power import (
+    detection_delay,
+    samples_needed,
+    smallest_visible,
+)
+from pytest_cepbench.gate.statistics.spending import (
+    EXPECTED_CHECKPOINTS,
+    checkpoint_share,
+    reference_share,
+)
 
 __all__ = [
+    "EXPECTED_CHECKPOINTS",
     "LEAST_LOST",
     "Bounds",
     "Differences",
     "Rounds",
     "alpha_shares",
     "betting_bounds",
+    "checkpoint_share",
+    "detection_delay",
     "holm",
     "look_shares",
     "look_sizes",
     "mean_bounds",
+    "reference_share",
     "samples_needed",
     "smallest_visible",
     "stops_of",

@@ -1,9 +1,13 @@
-"""Power: how many samples a drop needs to be seen, and the smallest that so many can show."""
+"""Power: samples that a drop needs to be seen, the smallest that so many show, detection delays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from math import ceil, isfinite, sqrt
 from statistics import NormalDist
+
+import numpy as np
 
 from pytest_cepbench.gate.statistics.bounds import careful_quantile, t_step
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
@@ -53,13 +57,20 @@ def samples_needed(sd: float, drop: float, alpha: float, power: float = POWER) -
 
 
 def smallest_visible(
-    sd: float, units: int, alpha: float, tolerance: float = 0.0, power: float = POWER
+    sd: float,
+    units: int,
+    alpha: float,
+    tolerance: float = 0.0,
+    power: float = POWER,
+    *,
+    strict: bool = False,
 ) -> float:
     """The smallest true drop that the regression gate finds in a share `power` of runs.
 
     sd, alpha, power: as in `samples_needed`.
     units: clusters compared, at least 2.
     tolerance: at least 0.
+    strict: whether found means high < -tolerance.
     Found means mean < -tolerance and high < 0: the drop must be larger than the tolerance and
     larger than the noise, whichever asks for more. Positive, in the unit of sd.
     Raises ValueError for other numbers.
@@ -72,13 +83,56 @@ def smallest_visible(
         raise ValueError(msg)
     error = sd / sqrt(units)
     beyond_noise = _steps(units, alpha, power) * error
+    if strict:
+        return tolerance + beyond_noise
     return max(beyond_noise, tolerance + _NORMAL.inv_cdf(power) * error)
+
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)  # of integrals over a normal density
+
+
+def detection_delay(
+    sd: float,
+    units: int,
+    levels: Sequence[float],
+    drops: Sequence[float],
+    tolerance: float,
+    power: float = POWER,
+) -> int | None:
+    """Checkpoints until a series of gates finds a drop with a probability of `power`.
+
+    sd, units: as in `smallest_visible`.
+    levels: (n,) error of the upper bound at each of the checkpoints that follow, in (0, 0.5].
+    drops: (n,) true drop since the reference at each of them.
+    tolerance: at least 0.
+    Returns how many checkpoints it takes, 1 for the first of them; None where it takes more than n.
+    Found means high < -tolerance. All comparisons share the noise of their reference, which is half
+    of the variance of a difference; a checkpoint's own noise is taken to be new. Checkpoints next
+    to each other that err alike take longer, unless the first one finds it.
+    Raises ValueError for other numbers.
+    """
+    missed = np.ones(len(_NODES))  # given the noise of the reference
+    error = sd / sqrt(units)
+    for number, (alpha, drop) in enumerate(zip(levels, drops, strict=True), 1):
+        _check(sd, alpha, power)
+        ahead = (drop - tolerance) / error - _steps_to_bound(units, alpha)
+        seen = [_NORMAL.cdf(sqrt(2) * ahead - node) for node in _NODES.tolist()]
+        missed *= 1 - np.array(seen)
+        if 1 - float(missed @ _WEIGHTS) / float(_WEIGHTS.sum()) >= power:
+            return number
+    return None
 
 
 def _steps(units: int, alpha: float, power: float) -> float:
     """Standard errors between no drop and one that is seen."""
+    return _steps_to_bound(units, alpha) + t_upper_quantile(1 - power, units - 1)
+
+
+@cache  # delays of many cases ask for the same levels
+def _steps_to_bound(units: int, alpha: float) -> float:
+    """Standard errors between the mean of bell-shaped differences and its bound."""
     t = careful_quantile(alpha, units - 1)
-    return t_step(t, -_USUAL * sqrt(6 / units), units) + t_upper_quantile(1 - power, units - 1)
+    return t_step(t, -_USUAL * sqrt(6 / units), units)
 
 
 def _check(sd: float, alpha: float, power: float) -> None:

@@ -16,6 +16,7 @@ from pytest_cepbench.evaluation.run_result import shown_path
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.settings import RunSettings
+    from pytest_cepbench.gate.series import SeriesFile
     from pytest_cepbench.models.protocols import BoundRole
     from pytest_cepbench.suites import Assignments
     from pytest_cepbench.suites.model_options import RoleAssignment
@@ -57,6 +58,8 @@ def setup_lines(
         published = f", published to {shown_location(settings.publish)}"
     baselines, store = shown_path(settings.baselines), shown_path(settings.store)
     yield _always(f"baselines {baselines}, store {store}{published}")
+    if evaluator.series is not None:
+        yield _always(series_line(evaluator.series))
     for name in taken:
         yield _always(f"{name} belongs to another plugin here, use --cep-{name[2:]}")
     elsewhere = [
@@ -66,6 +69,26 @@ def setup_lines(
     ]
     if elsewhere:
         yield HeaderLine(", ".join(elsewhere), "")
+
+
+def series_line(file: SeriesFile) -> str:
+    """Where a series is. Raises SeriesError for a record that cannot be used."""
+    from pytest_cepbench.gate.statistics import EXPECTED_CHECKPOINTS, checkpoint_share
+
+    record = file.read()
+    if record is None or not record.last_look:
+        expected = file.expected or EXPECTED_CHECKPOINTS
+        share = checkpoint_share(1, expected)
+        return (
+            f"series {file.name}: begins, with {share:.2%} of alpha for its first checkpoint and "
+            f"half of it for the first {expected}"
+        )
+    number = record.next_look
+    share = checkpoint_share(number, record.expected)
+    return (
+        f"series {file.name}: checkpoint {number}, {share:.2%} of alpha; one that was gated before "
+        "keeps its number"
+    )
 
 
 def _always(text: str) -> HeaderLine:

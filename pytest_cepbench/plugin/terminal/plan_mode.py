@@ -12,6 +12,7 @@ from pytest_cepbench.gate.sensitivity import reach
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.system_limits import device_name
+from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted
@@ -27,6 +28,9 @@ def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
     leases: of the workers that would run.
     """
     yield from _case_lines(evaluator)
+    series = evaluator.series
+    if series is not None:
+        yield f"{series_line(series)} (how soon it finds a drop: cepbench series {series.name})"
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""

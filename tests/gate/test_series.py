@@ -1,0 +1,368 @@
+"""The record of a series: who has which look, what is spent, and files that are not whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from math import fsum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pytest_cepbench.errors import SeriesError, WriteError
+from pytest_cepbench.gate.series import Entry, Place, SeriesFile
+from pytest_cepbench.gate.series.record import SeriesRecord, parse_record
+from pytest_cepbench.gate.statistics import checkpoint_share
+
+CASE = "shapes/overall/gc"
+
+
+def entry(
+    model: str, run: str, case: str = CASE, alpha: float = 0.05, baseline: str | None = None
+) -> Entry:
+    """A case that a run is about to judge."""
+    return Entry(
+        look=0, run=run, case=case, model=model, spec=model, alpha=alpha, reference=baseline or ""
+    )
+
+
+def judge(
+    file: SeriesFile,
+    model: str,
+    verdict: str = "held",
+    baseline: str | None = None,
+    *,
+    run: str | None = None,
+    case: str = CASE,
+    alpha: float = 0.05,
+    anchor: str | None = None,
+) -> Place:
+    """Enter a case of a checkpoint, and record its verdict. run: of its own by default."""
+    run = run or f"run of {model}"
+    place, entered = file.enter(entry(model, run, case, alpha, baseline), anchor)
+    file.settle(msgspec.structs.replace(entered, verdict=verdict), run)
+    return place
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> SeriesFile:
+    """A series that has not begun."""
+    return SeriesFile(tmp_path / "baselines", "run-1")
+
+
+def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile) -> None:
+    """Each has its share; the lines tell what was looked at and how it ended."""
+    assert series.read() is None
+    places = [judge(series, f"step-{k}", "inconclusive") for k in range(1, 4)]
+    assert [place.look for place in places] == [1, 2, 3]
+    assert [place.share for place in places] == [checkpoint_share(k) for k in (1, 2, 3)]
+    opening, *lines = map(json.loads, series.path.read_text().splitlines())
+    assert opening == {"format": 1, "series": "run-1", "expected": 40}
+    assert [line["look"] for line in lines] == [1, 1, 2, 2, 3, 3]
+    assert [line.get("verdict") for line in lines] == [None, "inconclusive"] * 3
+
+
+def test_a_checkpoint_that_is_gated_again_has_the_alpha_that_it_had(series: SeriesFile) -> None:
+    """In whatever run, and however that one divides its alpha; the record does not grow."""
+    first = judge(series, "step-1", "held", alpha=0.01)
+    judge(series, "step-2", "held")
+    size = series.path.stat().st_size
+    assert judge(series, "step-1", "held", run="later", alpha=0.05) == first
+    assert series.path.stat().st_size == size
+
+
+def test_the_cases_of_a_run_share_its_look(series: SeriesFile) -> None:
+    """One that another run judges later has a look of its own: that run divides another alpha."""
+    assert judge(series, "step-1", case="a/overall/gc", run="1").look == 1
+    assert judge(series, "step-1", case="a/overall/sim", run="1").look == 1
+    assert judge(series, "step-1", case="a/overall/fid", run="2").look == 2
+    assert judge(series, "step-1", case="a/overall/gc", run="2").look == 1
+
+
+@pytest.mark.parametrize("verdict", ["error", "incomparable"])
+def test_what_says_nothing_spends_nothing(series: SeriesFile, verdict: str) -> None:
+    """The next checkpoint has the number, and the same one begins anew."""
+    judge(series, "step-1", "no-baseline")
+    assert judge(series, "broken", verdict).look == 2
+    assert judge(series, "step-2", "held").look == 2
+    assert judge(series, "broken", "held", run="mended").look == 3
+
+
+def test_one_case_that_said_something_spends_the_look(series: SeriesFile) -> None:
+    """Whatever became of the others."""
+    judge(series, "step-1", "error", case="a/overall/sim", run="1")
+    judge(series, "step-1", "regressed", case="a/overall/gc", run="1")
+    assert judge(series, "step-2").look == 2
+
+
+def test_a_process_that_was_killed_before_the_verdict_has_spent_its_look(
+    series: SeriesFile,
+) -> None:
+    """It may have been seen. The same checkpoint goes on with the alpha that it had."""
+    series.enter(entry("step-1", "killed"))
+    assert judge(series, "step-2").look == 2
+    assert judge(series, "step-1", run="again").look == 1
+
+
+def test_an_error_after_a_killed_run_gives_nothing_back(series: SeriesFile) -> None:
+    """The killed one may have seen a verdict, and the look stays that of its checkpoint."""
+    series.enter(entry("step-1", "killed"))
+    assert judge(series, "step-1", "error", run="again").look == 1
+    assert judge(series, "step-2").look == 2
+
+
+def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> None:
+    """Half for the one that the series began with, else by the distance."""
+    judge(series, "step-1", "no-baseline")
+    judge(series, "step-2", "held", "step-1")
+    near = judge(series, "step-3", "inconclusive", "step-2", anchor="step-1")
+    far = judge(series, "step-4", "inconclusive", "step-2", anchor="step-1")
+    first = judge(series, "step-5", "inconclusive", "step-1")
+    outside = judge(series, "step-6", "inconclusive", "of another training")
+    assert [place.baseline for place in (near, far, first, outside)] == [2, 2, None, 0]
+    parts = [place.shares.baseline / place.share for place in (near, far, first, outside)]
+    assert parts == pytest.approx([1 / 6, 1 / 12, 1 / 2, 1 / 56])
+    assert far.anchor is None
+    assert far.shares.anchor / far.share == pytest.approx(0.5)
+
+
+def test_a_first_checkpoint_that_was_compared_is_not_what_the_series_began_with(
+    series: SeriesFile,
+) -> None:
+    """It became the baseline because it passed, so its scores had a say."""
+    judge(series, "step-1", "held", "of another training", anchor="its first")
+    place = judge(series, "step-2", "held", "step-1", anchor="its first")
+    assert (place.baseline, place.anchor) == (1, 0)
+    assert judge(series, "step-3", "held", "of another training").baseline is None
+
+
+def test_an_old_checkpoint_against_a_newer_baseline_is_another_comparison(
+    series: SeriesFile,
+) -> None:
+    """It has a look of its own; against older ones it keeps the one it had."""
+    judge(series, "step-1", "no-baseline")
+    judge(series, "step-2", "inconclusive", "step-1")
+    judge(series, "step-3", "improved", "step-1")
+    again = judge(series, "step-2", "regressed", "step-3", run="again")
+    assert (again.look, again.baseline) == (4, 3)
+
+
+def test_a_checkpoint_that_is_its_own_baseline_keeps_its_look(series: SeriesFile) -> None:
+    """Nothing is tested: it holds."""
+    judge(series, "step-1", "no-baseline")
+    judge(series, "step-2", "held", "step-1")
+    assert judge(series, "step-2", "held", "step-2", run="again").look == 2
+
+
+def test_the_length_is_that_of_the_beginning(series: SeriesFile) -> None:
+    """Another one later would divide the error a second time."""
+    root, name = series.path.parents[1], series.name
+    assert judge(SeriesFile(root, name, 100), "step-1").expected == 100
+    assert judge(series, "step-2").expected == 100
+    with pytest.raises(SeriesError, match="begun for 100 checkpoints, and 40 are expected now"):
+        SeriesFile(root, name, 40).read()
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "x" * 65, "é"])
+def test_names_are_those_of_files(tmp_path: Path, name: str) -> None:
+    """Nothing that leads elsewhere."""
+    with pytest.raises(SeriesError, match="letters, digits"):
+        SeriesFile(tmp_path, name)
+
+
+DAMAGE: dict[str, Callable[[str], str]] = {
+    "cut off": lambda text: text[:-9],
+    "no end of line": lambda text: text[:-1],
+    "no opening": lambda text: text.partition("\n")[2],
+    "a look is gone": lambda text: "\n".join(
+        line for line in text.split("\n") if '"look":2' not in line
+    ),
+    "another series": lambda text: text.replace('"run-1"', '"run-2"'),
+    "a later format": lambda text: text.replace('"format":1', '"format":2'),
+    "no number": lambda text: text.replace('"look":2', '"look":"2"'),
+    "an unknown verdict": lambda text: text.replace('"held"', '"great"'),
+    "an unknown field": lambda text: text.replace('"spec"', '"spice"'),
+    "too much alpha": lambda text: text.replace('"alpha":0.05', '"alpha":0.9'),
+    "a look of two runs": lambda text: text.replace("run of step-2", "another", 1),
+    "not even JSON": lambda text: text.replace("{", "<", 3),
+    "a line of nothing": lambda text: text + "\n",
+    "binary": lambda text: "\udcff" + text,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_is_an_error_and_stays_as_it_is(series: SeriesFile, damage: str) -> None:
+    """Never a silent restart: reading, entering and settling say so, and write nothing."""
+    for step in ("step-1", "step-2", "step-3"):
+        judge(series, step)
+    text = DAMAGE[damage](series.path.read_text())
+    series.path.write_text(text, errors="surrogateescape")
+    before = series.path.read_bytes()
+    for use in (series.read, lambda: series.enter(entry("step-4", "4"))):
+        with pytest.raises(SeriesError, match=r"run-1\.jsonl: .*another series under a new name"):
+            use()
+    assert series.path.read_bytes() == before
+
+
+def test_a_record_that_goes_while_a_case_is_judged_is_an_error(series: SeriesFile) -> None:
+    """Its verdict would have no error in any record."""
+    _, entered = series.enter(entry("step-1", "1"))
+    series.path.unlink()
+    with pytest.raises(SeriesError, match="was entered, and is not there any more"):
+        series.settle(msgspec.structs.replace(entered, verdict="held"), "1")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_what_is_no_file_is_refused(series: SeriesFile, kind: str, tmp_path: Path) -> None:
+    """Without waiting for it, or writing to what it leads to."""
+    series.path.parent.mkdir(parents=True)
+    target = tmp_path / "elsewhere"
+    if kind == "pipe":
+        os.mkfifo(series.path)
+    elif kind == "folder":
+        series.path.mkdir()
+    else:
+        target.write_text("")
+        series.path.symlink_to(target)
+    with pytest.raises((SeriesError, WriteError)):
+        series.read()
+    with pytest.raises((SeriesError, WriteError)):
+        series.enter(entry("step-1", "1"))
+    assert not target.exists() or target.read_text() == ""
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(series: SeriesFile) -> None:
+    """A file stands where the folder should be."""
+    series.path.parents[1].mkdir()
+    series.path.parent.write_text("")
+    with pytest.raises(WriteError, match="could not be opened for writing"):
+        series.enter(entry("step-1", "1"))
+
+
+def _enter(root: Path, number: int) -> int:
+    """One process of many: half of them are of one run, the others of runs of their own."""
+    file = SeriesFile(root, "busy")
+    run = "shared" if number % 2 else f"own {number}"
+    return judge(file, f"model of {run}", run=run, case=f"s/{number}/gc").look
+
+
+@pytest.mark.slow
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Those of one run share a look, all others have one each; every line is there."""
+    with ProcessPoolExecutor(8) as pool:
+        looks = list(pool.map(_enter, [tmp_path] * 24, range(24)))
+    shared, own = set(looks[1::2]), looks[0::2]
+    assert len(shared) == 1
+    assert sorted([*shared, *own]) == list(range(1, 14))
+    assert len((tmp_path / "series" / "busy.jsonl").read_text().splitlines()) == 1 + 2 * 24
+
+
+HOLDER = """\
+import fcntl, sys, time
+file = open(sys.argv[1], "a+")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_a_lock_ends_with_the_process_that_held_it(series: SeriesFile) -> None:
+    """Killed while it wrote: the next one goes on."""
+    judge(series, "step-1")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(series.path)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    began = time.monotonic()
+    killer = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -{signal.SIGKILL:d} {holder.pid}"])
+    assert judge(series, "step-2").look == 2
+    assert time.monotonic() - began > 0.4
+    killer.wait()
+    holder.wait()
+    holder.stdout.close()
+
+
+def test_the_file_is_one_for_people_too(series: SeriesFile) -> None:
+    """A regular file with the usual rights, to be committed with the baselines."""
+    judge(series, "step-1")
+    mode = series.path.stat().st_mode
+    assert stat.S_ISREG(mode)
+    assert not mode & stat.S_IXUSR
+    assert mode & stat.S_IRUSR
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_a_record_or_a_value_error(data: bytes) -> None:
+    """Nothing else is raised."""
+    with suppress(ValueError):
+        assert isinstance(parse_record(data, "run-1"), SeriesRecord)
+
+
+class Trainings(RuleBasedStateMachine):
+    """Runs in any order, of any checkpoints and cases, with verdicts, errors and kills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = TemporaryDirectory()
+        self._file = SeriesFile(Path(self._folder.name), "any")
+        self._runs = 0
+        self._known: set[str] = set()
+        self._levels: dict[tuple[int, str, str, str], float] = {}
+
+    @rule(
+        model=st.integers(0, 4),
+        cases=st.sets(st.integers(0, 3), min_size=1),
+        references=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+        verdict=st.sampled_from(["", "held", "regressed", "inconclusive", "error"]),
+    )
+    def gate(self, model: int, cases: set[int], references: tuple[int, int], verdict: str) -> None:
+        """A run judges some cases against checkpoints of the series, or what was before it."""
+        self._runs += 1
+        candidate = f"m{model}"
+        baseline, anchor = (
+            f"m{reference}" if f"m{reference}" in self._known else before
+            for reference, before in zip(references, ("first", "second"), strict=True)
+        )
+        for case in sorted(cases):
+            key = f"s/{case}/gc"
+            asked = entry(candidate, f"run {self._runs}", key, 0.05 / len(cases), baseline)
+            place, entered = self._file.enter(asked, anchor)
+            assert max(place.baseline or 0, place.anchor or 0) < place.look
+            if verdict:
+                entered = msgspec.structs.replace(entered, verdict=verdict)
+                self._file.settle(entered, asked.run)
+            if verdict == "error":
+                continue
+            self._known.add(candidate)
+            shares = {anchor: place.shares.anchor, baseline: place.shares.baseline}
+            for reference, share in shares.items():
+                if reference != candidate:
+                    self._levels[place.look, key, reference, candidate] = place.alpha * share
+
+    @invariant()
+    def alpha_is_never_exceeded(self) -> None:
+        """All comparisons that may have been seen have no more than alpha together."""
+        assert fsum(self._levels.values()) <= 0.05 + 1e-12
+
+    def teardown(self) -> None:
+        """Remove the record."""
+        self._folder.cleanup()
+
+
+TestTrainings = pytest.mark.slow(Trainings.TestCase)
+TestTrainings.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)

@@ -1,0 +1,258 @@
+"""A series of gates by `--cep-series`: one record, the same places for all workers, all reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.project import contents
+from tests.plugin.scored_project import Ended, ScoredProject, junit_properties, model, scored_suite
+
+CASE = "overall-gc"
+
+SERIES = "--cep-series=run-1"
+
+TWO_METRICS = "[metrics.gc]\n[metrics.s]\n"
+
+
+def step(drop: float, number: int = 1) -> str:
+    """A checkpoint that lost so much; the differences of two scatter by .003 for each number."""
+    return model(drop=round(drop, 4), spread=round(0.003 * number, 4), chance=116)
+
+
+def record(project: ScoredProject, name: str = "run-1") -> list[dict[str, Any]]:
+    """The lines of a series' record, without the first."""
+    text = (project.path / "baselines" / "series" / f"{name}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()[1:]]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """The first checkpoint of a series was accepted."""
+    project = ScoredProject.make(
+        tmp_path_factory.mktemp("series"), scored_suite(n=60, rest=TWO_METRICS)
+    )
+    ended = project.accept(step(0), SERIES)
+    ended.lines.fnmatch_lines(
+        ["cepbench: series run-1: begins, with 2.44% of alpha for its first checkpoint *"]
+    )
+    assert [(line["look"], line.get("verdict")) for line in record(project)] == [
+        (1, None),
+        (1, "no-baseline"),
+    ] * 2
+    return project
+
+
+@pytest.fixture
+def project(begun: ScoredProject, tmp_path: Path) -> ScoredProject:
+    """A copy of the series, to be gone on with."""
+    return begun.copy(tmp_path / "project")
+
+
+@pytest.mark.slow
+def test_what_a_run_in_a_series_says(project: ScoredProject) -> None:
+    """Header, promise, JSON, JUnit and the pages: number of the checkpoint and its alpha."""
+    ended = project.run(step(0.001, 2), SERIES, "--junitxml=junit.xml")
+    assert ended.code == pytest.ExitCode.OK, ended.output
+    promise = (
+        "series run-1, checkpoint 2, alpha 0.0012 of 0.05: false failures at most 5 % per series, "
+        "however long, of checkpoints that lost no more than the tolerance, over 2 cases"
+    )
+    ended.lines.fnmatch_lines(["cepbench: series run-1: checkpoint 2, 2.32% of alpha; *", promise])
+    assert "per run of checkpoints exchangeable" not in ended.output
+    case = ended.cases[CASE]
+    assert case["verdict"] == "held", ended.output
+    shown = case["series"]
+    assert (shown["name"], shown["look"], shown["baseline"]) == ("run-1", 2, None)
+    assert shown["alpha"] == pytest.approx(case["alpha"] * 40 / (41 * 42))
+    assert shown["level"] == pytest.approx(shown["alpha"] / 2)
+    assert shown["delays"] == [None, 1, 1]
+    assert 4 <= shown["decline"] <= 8
+    _, cases = junit_properties(project.path / "junit.xml")
+    properties = cases["test_drift[overall-gc]"]
+    assert properties["cepbench_series"] == "run-1"
+    assert properties["cepbench_series_checkpoint"] == "2"
+    assert float(properties["cepbench_series_alpha"]) == shown["alpha"]
+    report = project.path / ".cepbench" / "report"
+    assert promise in report.with_suffix(".md").read_text().replace("\\", "")
+    assert "checkpoint 2 of run-1" in report.with_suffix(".html").read_text()
+
+
+@pytest.mark.slow
+def test_a_regression_says_what_its_bound_was_made_at(project: ScoredProject) -> None:
+    """The place in the series, and how soon drops are found."""
+    ended = project.run(step(0.05, 2), SERIES)
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    ended.lines.fnmatch_lines(
+        [
+            "  alpha             0.025   of the lower bound",
+            (
+                "  series          0.00058   of 0.025 for checkpoint 2 of run-1, 0.00029 of the "
+                "upper bound"
+            ),
+            "  found after           1   checkpoints, a drop of 2 tolerances with 80 % power; *",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_only_a_proven_drop_is_a_regression(project: ScoredProject) -> None:
+    """A drop a little over the tolerance fails a gate by itself, and no series."""
+    assert project.run(step(0.0105, 2)).verdicts[CASE] == "regressed"
+    ended = project.run(step(0.0105, 2), SERIES)
+    assert (ended.verdicts[CASE], ended.code) == ("inconclusive", pytest.ExitCode.OK)
+
+
+@pytest.mark.slow
+def test_workers_share_the_look_of_their_run(project: ScoredProject) -> None:
+    """Two workers, then one process for the same checkpoint: the same numbers, no further line."""
+    both = project.run(step(0.001, 2), SERIES, "-n", "2")
+    lines = record(project)
+    assert [line["look"] for line in lines] == [1] * 4 + [2] * 4
+    assert len({line["run"] for line in lines[4:]}) == 1
+    alone = project.run(step(0.001, 2), SERIES)
+    assert alone.numbers == both.numbers
+    part = project.run(step(0.001, 2), SERIES, "-k", "gc").cases[CASE]
+    assert (part["series"], part["alpha"]) == (alone.cases[CASE]["series"], 0.025)
+    assert record(project) == lines
+
+
+@pytest.mark.slow
+def test_the_baseline_moves_within_the_series(project: ScoredProject) -> None:
+    """What is accepted is the baseline of the next, whose share knows how far back that is."""
+    project.accept(step(-0.02, 2), SERIES)
+    ended = project.run(step(-0.021, 3), SERIES)
+    shown = ended.cases[CASE]["series"]
+    assert (shown["look"], shown["baseline"]) == (3, 2)
+    assert shown["level"] == pytest.approx(shown["alpha"] / 6)
+    assert shown["anchor_level"] == pytest.approx(shown["alpha"] / 2)
+
+
+@pytest.mark.slow
+def test_a_decline_of_tolerated_steps_is_found(project: ScoredProject) -> None:
+    """Half a tolerance at each of ten checkpoints, accepted wherever it passes."""
+    verdicts = []
+    for number in range(1, 11):
+        ended = project.run(step(0.005 * number, number + 1), SERIES)
+        verdicts.append(ended.verdicts[CASE])
+        if "regressed" in verdicts:
+            break
+        if ended.verdicts[CASE] == "held":
+            project.accept(step(0.005 * number, number + 1), SERIES)
+    assert verdicts[0] == "held"
+    assert verdicts[-1] == "regressed"
+    assert 4 <= len(verdicts) <= 7
+
+
+KILLED = """\
+import os, signal
+import scored
+
+class Describer(scored.Describer):
+    def describe(self, *args):
+        if os.environ.get("KILL"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().describe(*args)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_has_spent_its_look(project: ScoredProject) -> None:
+    """The next checkpoint has the next number, and the same one goes on with the alpha it had."""
+    (project.path / "killed.py").write_text(KILLED)
+    spec = "--model=python:killed:Describer?drop=0.001"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        [*command, spec, SERIES],
+        cwd=project.path,
+        env={**os.environ, "KILL": "1"},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert record(project)[-1]["look"] == 2
+    assert "verdict" not in record(project)[-1]
+    assert _look(project.run(step(0.001, 2), SERIES)) == 3
+    assert _look(project.run(spec, SERIES)) == 2
+
+
+def _look(ended: Ended) -> int:
+    look: int = ended.cases[CASE]["series"]["look"]
+    return look
+
+
+@pytest.mark.slow
+def test_errors_and_incomparable_runs_spend_nothing(project: ScoredProject) -> None:
+    """The number stays free for the next checkpoint."""
+    other = project.run(step(0.001, 2), SERIES, "--cep-samples=20")
+    assert set(other.verdicts.values()) == {"incomparable"}
+    project.baseline(CASE).write_text("format = 1\n")
+    broken = project.run(step(0.002, 2), SERIES, "-k", "gc")
+    assert broken.verdicts == {CASE: "error"}
+    ended = project.run(step(0.003, 2), SERIES, "-k", "overall-s")
+    assert ended.cases["overall-s"]["series"]["look"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["run", "plan", "list"])
+def test_a_damaged_record_stops_the_run_before_it_begins(project: ScoredProject, mode: str) -> None:
+    """One line that says what to do; nothing is measured or written."""
+    path = project.path / "baselines" / "series" / "run-1.jsonl"
+    path.write_text(path.read_text()[:-20])
+    before = contents(project.path / "baselines")
+    more = {"run": [], "plan": ["--cep-plan"], "list": ["--collect-only"]}[mode]
+    ended = project.run(step(0.001, 2), SERIES, *more)
+    assert ended.code == pytest.ExitCode.USAGE_ERROR
+    assert "is cut off. A series goes on only with its whole record" in ended.errors
+    assert "Traceback" not in ended.output + ended.errors
+    assert contents(project.path / "baselines") == before
+
+
+@pytest.mark.slow
+def test_a_plan_and_a_list_of_cases_leave_the_record_alone(project: ScoredProject) -> None:
+    """A plan says which number the next checkpoint has, also where no model is named."""
+    before = contents(project.path / "baselines")
+    ended = project.run("--cep-plan", SERIES)
+    ended.lines.fnmatch_lines(
+        ["series run-1: checkpoint 2, * (how soon it finds a drop: cepbench series run-1)"]
+    )
+    project.run("--collect-only", SERIES)
+    assert contents(project.path / "baselines") == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cep-series=a/b"], "letters, digits, '.', '_' and '-' are expected"),
+        ([SERIES, "--cep-gate=threshold"], "leave one of the two out"),
+        (["--cep-series-length=9"], "name it with --cep-series NAME"),
+        ([SERIES, "--cep-series-length=0"], "a number of at least 1 is expected"),
+        ([SERIES, "--cep-series-length=9"], "begun for 40 checkpoints, and 9 are expected now"),
+    ],
+    ids=["name", "threshold", "length alone", "no length", "other length"],
+)
+def test_mistakes_are_one_line(project: ScoredProject, arguments: list[str], message: str) -> None:
+    """What was given, what is expected, before anything runs."""
+    ended = project.run(step(0.001, 2), *arguments)
+    assert ended.code == pytest.ExitCode.USAGE_ERROR
+    assert message in ended.errors
+    assert "Traceback" not in ended.output + ended.errors
+
+
+@pytest.mark.slow
+def test_cases_that_cannot_fail_and_bounds_that_cannot_be_made(project: ScoredProject) -> None:
+    """Informational cases have no part in a series; BCa bounds are refused, and say why."""
+    project.edit(
+        "suite.toml", "[metrics.s]", '[gate]\nprimary = ["gc"]\nbounds = "bca"\n[metrics.s]'
+    )
+    ended = project.run(step(0.001, 2), SERIES)
+    assert ended.verdicts[CASE] == "error"
+    assert "bca" in ended.cases[CASE]["reasons"][0]
+    assert ended.cases["overall-s"]["series"] is None
