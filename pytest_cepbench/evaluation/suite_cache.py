@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
@@ -53,9 +55,13 @@ class SuiteCache:
         """
         if path not in self._loaded:
             settings = self._settings
+            indexes = settings.home / "indexes"
             self._loaded[path] = load_prepared_suite(
-                path, self.choices, settings.data, settings.samples, settings.seeds
+                path, self.choices, settings.data, settings.samples, settings.seeds, indexes
             )
+            if indexes.exists():
+                with suppress(OSError):  # a project that cannot be written to
+                    keep_out_of_git(settings.home, indexes)
         return self._loaded[path]
 
     def cases(self, path: Path, *, pooled: bool) -> list[Case | PooledCase]:
