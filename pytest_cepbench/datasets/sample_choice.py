@@ -6,7 +6,8 @@ import heapq
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.datasets.sources.table import Row
 from pytest_cepbench.errors import DatasetError
 
-_PREFIX = 16
-"""Hexadecimal digits of an id's digest that fit into the 64 bits that are kept of every row."""
+_DROPPED_BITS = 256 - 64
+"""Of the digest of an id, of which 64 bits are kept for every row."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class SampleChoice:
     most: int | None = None
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A row that may become a sample.
 
     id: of the sample.
@@ -59,21 +59,22 @@ def choose(
     """
     skipped: set[str] = set()
     if choice.skip:
-        skipped = set(_ranked(read(), choice.skip))
+        skipped = set(_ranked(((_digest(c.id), c) for c in read()), choice.skip))
     digests = array("Q")
     categories: set[str] = set()
 
-    def rest() -> Iterator[Candidate]:
+    def rest() -> Iterator[tuple[int, Candidate]]:
         for candidate in read():
+            digest = _digest(candidate.id)
             categories.update(candidate.categories)
             if not repeated:
-                digests.append(_short_digest(candidate.id))
+                digests.append(digest >> _DROPPED_BITS)
             if candidate.id not in skipped:
-                yield candidate
+                yield digest, candidate
 
     by_id: dict[str, Candidate] = {}
     if choice.most is None:
-        for candidate in rest():
+        for _, candidate in rest():
             by_id.setdefault(candidate.id, candidate)
     else:
         by_id = _ranked(rest(), choice.most)
@@ -81,8 +82,8 @@ def choose(
     return [by_id[name] for name in sorted(by_id)], categories
 
 
-def _short_digest(name: str) -> int:
-    return int(digest_text(name)[:_PREFIX], 16)
+def _digest(name: str) -> int:
+    return int(digest_text(name), 16)
 
 
 def _refuse_repeated(
@@ -97,13 +98,13 @@ def _refuse_repeated(
         return
     rows: dict[str, Row] = {}
     for candidate in read():
-        if _short_digest(candidate.id) in twice:
+        if _digest(candidate.id) >> _DROPPED_BITS in twice:
             if candidate.id in rows:
                 raise refuse(candidate.id, [rows[candidate.id], candidate.row])
             rows[candidate.id] = candidate.row
 
 
-def _ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
+def _ranked(candidates: Iterable[tuple[int, Candidate]], most: int) -> dict[str, Candidate]:
     """At most so many of each category, those whose ids have the smallest digests, by id.
 
     Each is in the categories alone that it was chosen for.
@@ -112,8 +113,8 @@ def _ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
     held: dict[str, Candidate] = {}
     uses: Counter[str] = Counter()
     chosen: dict[str, set[str]] = {}
-    for candidate in candidates:
-        rank = -int(digest_text(candidate.id), 16)
+    for digest, candidate in candidates:
+        rank = -digest
         for category in dict.fromkeys(candidate.categories):
             heap = heaps.setdefault(category, [])
             if len(heap) == most and rank <= heap[0][0]:
@@ -133,8 +134,8 @@ def _ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
                 if not uses[dropped[1]]:
                     del held[dropped[1]], chosen[dropped[1]], uses[dropped[1]]
     return {
-        name: replace(
-            candidate, categories=tuple(c for c in candidate.categories if c in chosen[name])
+        name: candidate._replace(
+            categories=tuple(c for c in candidate.categories if c in chosen[name])
         )
         for name, candidate in held.items()
     }

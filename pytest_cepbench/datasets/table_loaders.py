@@ -154,7 +154,7 @@ def _plain_id(_row: Row, value: Any, _label: Any) -> str:
 
 def _counted_id(row: Row, *_: Any) -> str:
     """The number of the row, in as many digits that texts sort as numbers do."""
-    return f"{row.index:09}"
+    return f"{row.position:09}"
 
 
 TABLE_LOADERS: Mapping[str, TableLoader] = {

@@ -122,18 +122,23 @@ class TableReader:
         categories_of: gives the categories of an id, where no column does.
         repeated: see `choose`.
         """
+        known: dict[str, tuple[str, ...]] = {}  # most rows share their category with others
         scanned = [name for name in (id_column, category_column) if name is not None]
 
         def read() -> Iterator[Candidate]:
             for row in self.table.scan(scanned):
-                value = row.values[0] if id_column is not None else row.index
+                value = row.values[0] if id_column is not None else row.position
                 label = row.values[-1] if category_column is not None else None
                 if value is None or value == "":
                     self.refuse(row, id_column, "null or empty: an id is expected")
                 name = make_id(row, value, label)
                 categories: tuple[str, ...] = ()
-                if category_column is not None:
+                if isinstance(label, str) and label in known:
+                    categories = known[label]
+                elif category_column is not None:
                     categories = self._categories_of(row, category_column, label)
+                    if isinstance(label, str):
+                        known[label] = categories
                 elif categories_of is not None:
                     categories = categories_of(name)
                 yield Candidate(name, categories or (category,), row)
@@ -167,7 +172,7 @@ class TableReader:
             if text_column is not None:
                 cells = self.table.shard(place[0]).cells(text_column, place[1], together[place])
                 for row, value in zip(rows, cells, strict=True):
-                    texts[row.index] = self._text(row, text_column, value)
+                    texts[row.position] = self._text(row, text_column, value)
         for candidate in chosen:
             row = candidate.row
             image = None
@@ -175,7 +180,7 @@ class TableReader:
                 own = together[row.shard, row.group]
                 file = self.table.files[row.shard]
                 image = CellImage(file, image_column, row.group, row.row, row.number, own)
-            yield Sample(candidate.id, candidate.categories, image, texts.get(row.index))
+            yield Sample(candidate.id, candidate.categories, image, texts.get(row.position))
 
     def dataset(
         self, name: str, identity: Mapping[str, Any], samples: tuple[Sample, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,12 +126,12 @@ def _hub_source(
     return DataSource(folder / location.path, identity=identity, notes=notes)
 
 
-def _has_shards(files: Sequence[str]) -> bool:
+def _has_shards(files: Iterable[str]) -> bool:
     return any(file.endswith((*SHARDS, *COMPRESSED)) for file in files)
 
 
 def _hub_side_file(repository: Repository, name: str) -> Path:
     if name not in repository.files:
-        msg = f"{repository.location} has no file {name!r}{did_you_mean(name, repository.files)}"
+        msg = f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
         raise DatasetError(msg)
     return repository.file(name).fetch()

@@ -215,9 +215,8 @@ def _choose(source: str, what: str, wanted: str | None, known: Mapping[str, obje
         )
         raise DatasetError(msg)
     if wanted not in known:
-        msg = (
-            f"{source} has no {what} {wanted!r}{did_you_mean(wanted, known)}; its {what}s: {names}"
-        )
+        near = did_you_mean(wanted, known)
+        msg = f"{source} has no {what} {wanted!r}; its {what}s: {names}.{near}"
         raise DatasetError(msg)
     return wanted
 

@@ -6,7 +6,7 @@ Everything lies in huggingface_hub's own cache; under HF_HUB_OFFLINE=1 nothing e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +28,14 @@ class HubFile:
     commit: its hash.
     path: in the repository.
     indexes: folder where what was read of it is kept; None for nowhere.
+    size: bytes; None where the cache does not tell.
     """
 
     repo: str
     commit: str
     path: str
     indexes: Path | None = None
+    size: int | None = None
 
     def __str__(self) -> str:
         return f"{HUB}datasets/{self.repo}@{self.commit[:12]}/{self.path}"
@@ -75,7 +77,8 @@ class HubFile:
         address = f"datasets/{self.repo}@{self.commit}/{self.path}"
         with (
             _explained(self.repo, self.commit, self.path),
-            HfFileSystem().open(address, "rb", cache_type="none") as stream,
+            # Without the size, a listing of the file's folder would be fetched for it.
+            HfFileSystem().open(address, "rb", cache_type="none", size=self.size) as stream,
         ):
             yield stream
 
@@ -86,13 +89,13 @@ class Repository:
 
     location: as it was given.
     commit: the hash that its revision stands for.
-    files: paths of the files in it.
+    files: paths of the files in it, with their sizes in bytes as far as they are known.
     listed: whether these are all of its files; otherwise those that the cache happens to have.
     """
 
     location: HubLocation
     commit: str
-    files: tuple[str, ...]
+    files: Mapping[str, int | None]
     listed: bool
 
     @property
@@ -114,7 +117,7 @@ class Repository:
 
     def file(self, path: str, indexes: Path | None = None) -> HubFile:
         """One of its files. indexes: as of `HubFile`."""
-        return HubFile(self.repo, self.commit, path, indexes)
+        return HubFile(self.repo, self.commit, path, indexes, self.files.get(path))
 
     def snapshot(self, patterns: Sequence[str] | None = None) -> Path:
         """The folder of its files, all that match are fetched. Raises DatasetError.
@@ -140,17 +143,20 @@ def open_repository(location: HubLocation) -> Repository:
 
     repo, revision = location.repo, location.revision
     with _explained(repo, revision, None):
-        commit = resolve_revision(repo, repo_type=_DATASET, revision=revision).resolved
+        offline = is_offline_mode()
+        commit = resolve_revision(
+            repo, repo_type=_DATASET, revision=revision, local_files_only=offline
+        ).resolved
 
-    def cached() -> tuple[str, ...] | None:
+    def cached() -> dict[str, int | None] | None:
         try:
             tree = get_cached_repo_tree(repo, repo_type=_DATASET, revision=commit)
         except CachedRepoTreeNotFoundError:
             return None
-        return tuple(sorted(file.path for file in tree))
+        return {file.path: file.size for file in tree}
 
     files = cached()
-    if files is None and not is_offline_mode():
+    if files is None and not offline:
         from huggingface_hub import snapshot_download
 
         with _explained(repo, commit, None):
@@ -162,20 +168,16 @@ def open_repository(location: HubLocation) -> Repository:
     return Repository(location, commit, _files_in_cache(repo, commit), listed=False)
 
 
-def _files_in_cache(repo: str, commit: str) -> tuple[str, ...]:
+def _files_in_cache(repo: str, commit: str) -> dict[str, int | None]:
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
     folder = repo_folder_name(repo_id=repo, repo_type=_DATASET)
     snapshot = Path(constants.HF_HUB_CACHE) / folder / "snapshots" / commit
-    files = tuple(
-        sorted(
-            path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()
-        )
-    )
+    files = [path for path in snapshot.rglob("*") if path.is_file()]
     if not files:
         raise DatasetError(_not_cached(repo, commit, None, "HF_HUB_OFFLINE=1"))
-    return files
+    return {path.relative_to(snapshot).as_posix(): None for path in files}
 
 
 def fetch_command(repo: str, commit: str | None, pattern: str | None) -> str:

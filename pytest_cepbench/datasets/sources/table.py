@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_cepbench.datasets.sources.data_file import DataFile
 from pytest_cepbench.datasets.sources.shard import Shard, open_shard
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row of a table, without its images.
 
     shard, group, row: where it lies.
     number: of the row in its shard.
-    index: of the row in the whole table.
+    position: of the row in the whole table.
     values: of the scanned columns.
     """
 
@@ -31,7 +31,7 @@ class Row:
     group: int
     row: int
     number: int
-    index: int
+    position: int
     values: tuple[Any, ...]
 
 
@@ -72,13 +72,13 @@ class Table:
         for number, file in enumerate(self.files):
             for rows in self.shard(number).scan(columns):
                 _check_columns(file, rows.batch.schema, types)
-                values = [_values(file, rows.batch, column) for column in columns]
-                for k, cells in enumerate(
-                    zip(*values, strict=True) if columns else [()] * len(rows.batch)
-                ):
-                    row = rows.first + k
-                    named = tuple(map(_label, cells, names))
-                    yield Row(number, rows.group, row, rows.start + row, index, named)
+                values = [
+                    _named(_values(file, rows.batch, column), own)
+                    for column, own in zip(columns, names, strict=True)
+                ]
+                cells = zip(*values, strict=True) if columns else repeat((), len(rows.batch))
+                for row, own in enumerate(cells, rows.first):
+                    yield Row(number, rows.group, row, rows.start + row, index, own)
                     index += 1
         if index == 0:
             msg = f"{self.name} has no rows"
@@ -102,8 +102,8 @@ class Table:
         wanted = " or ".join(map(repr, names))
         near = did_you_mean(names[0], self.schema.names) if len(names) == 1 else ""
         msg = (
-            f"{self.name} has no column {wanted} with {what}{near}: name one as {setting} in "
-            f"[data]; its columns: {', '.join(self.schema.names)}"
+            f"{self.name} has no column {wanted} with {what}: name one as {setting} in "
+            f"[data]; its columns: {', '.join(self.schema.names)}.{near}"
         )
         raise DatasetError(msg)
 
@@ -119,10 +119,12 @@ def label_names(schema: pa.Schema, column: str) -> Sequence[str] | None:
     return None
 
 
-def _label(value: Any, names: Sequence[str] | None) -> Any:
-    if names is not None and isinstance(value, int) and 0 <= value < len(names):
-        return names[value]
-    return value
+def _named(values: list[Any], names: Sequence[str] | None) -> list[Any]:
+    """Labels by their names; other values as they are."""
+    if names is None:
+        return values
+    known = range(len(names))
+    return [names[value] if value in known else value for value in values]
 
 
 def _check_columns(file: DataFile, schema: pa.Schema, types: Mapping[str, pa.DataType]) -> None:
