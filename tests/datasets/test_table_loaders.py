@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench.datasets.mme import CATEGORIES
 from pytest_cepbench.errors import DatasetError, SuiteError
-from tests.datasets.sources.tables import contents, load, png, write_parquet
+from tests.datasets.sources.tables import contents, load, png, suite_of, write_parquet
 
 MMGENBENCH = 'loader = "mmgenbench"\noptions = { labels = "labels.json" }'
 
@@ -79,7 +79,7 @@ def test_mmgenbench_in_a_table_is_its_tsv(tmp_path: Path) -> None:
     assert contents(in_table) == contents(in_tsv)
     assert in_table.identity == in_tsv.identity
     (tmp_path / "table" / "labels.json").write_text(json.dumps({"Surreal": [0, 9]}))
-    with pytest.raises(DatasetError, match="no row of .* has index '9'"):
+    with pytest.raises(DatasetError, match=r"no row of .* has index '9'"):
         load(tmp_path, tmp_path / "table", MMGENBENCH)
 
 
@@ -119,9 +119,6 @@ def test_pairs_of_image_and_caption(tmp_path: Path) -> None:
 _WITHOUT = """
 import sys
 sys.modules[sys.argv[1]] = None
-import importlib.util as util
-find = util.find_spec
-util.find_spec = lambda name, *a: None if name == sys.argv[1] else find(name, *a)
 from pathlib import Path
 from pytest_cepbench.errors import MissingDependencyError
 from pytest_cepbench.suites.data import load_data
@@ -141,10 +138,8 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, package: str) -> None
     place = "hf://datasets/o/n"
     if package == "pyarrow":
         place = str(write_parquet(tmp_path / "t.parquet", pa.table({"image": [png(0)]})))
-    (tmp_path / "suite.toml").write_text(
-        'name = "s"\nversion = 1\n[data]\nloader = "folder"\n[prompts]\ndescribe = "d"\n[metrics.gc]\n'
-    )
-    arguments = [package, str(tmp_path / "suite.toml"), place]
+    suite = suite_of(tmp_path)
+    arguments = [package, str(suite.file), place]
     result = subprocess.run(
         [sys.executable, "-c", _WITHOUT, *arguments], capture_output=True, text=True, check=True
     )

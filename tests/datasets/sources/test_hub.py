@@ -18,9 +18,14 @@ from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, writ
 from tests.datasets.sources.tables import contents, image_table, load, png, write_parquet
 
 LOCATION = f"hf://datasets/{REPO}"
-CARD = (
-    b"---\nconfigs:\n- config_name: photos\n  data_files:\n  - split: test\n    path: data/*\n---\n"
-)
+CARD = b"""---
+configs:
+- config_name: photos
+  data_files:
+  - split: test
+    path: data/*
+---
+"""
 FETCH = f"hf download {REPO} --repo-type dataset"
 
 
@@ -31,9 +36,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     files = {"README.md": CARD}
     for shard in range(3):
         name = f"data/test-{shard:05}-of-00003.parquet"
-        files[name] = write_parquet(
-            folder / f"{shard}.parquet", image_table(8, 8 * shard)
-        ).read_bytes()
+        path = write_parquet(folder / f"{shard}.parquet", image_table(8, 8 * shard))
+        files[name] = path.read_bytes()
     return files
 
 
@@ -135,22 +139,18 @@ def test_splits_and_configurations_are_chosen_in_the_location(
 ) -> None:
     """Behind `?`, or in `[data]`; the location goes first."""
     shard = shards["data/test-00000-of-00003.parquet"]
-    files = {
-        f"{config}/{split}-00000-of-00001.parquet": shard
-        for config in "ab"
-        for split in ("test", "train")
-    }
+    parts = [f"{config}/{split}" for config in "ab" for split in ("test", "train")]
+    files = {f"{part}-00000-of-00001.parquet": shard for part in parts}
     write_cache(cache, files, tree=sizes(files))
     with pytest.raises(DatasetError, match=r"several configs \(a, b\): choose one with \?config="):
         load(tmp_path, LOCATION)
     with pytest.raises(DatasetError, match=r"several splits \(test, train\)"):
         load(tmp_path, f"{LOCATION}?config=a")
     chosen = load(tmp_path, f"{LOCATION}?config=a&split=test")
-    in_suite = load(tmp_path, LOCATION, 'loader = "folder"\nconfig = "a"\nsplit = "test"')
+    data = 'loader = "folder"\nconfig = "a"\nsplit = "test"'
+    in_suite = load(tmp_path, LOCATION, data)
     assert chosen.identity == in_suite.identity
-    other = load(
-        tmp_path, f"{LOCATION}?split=train", 'loader = "folder"\nconfig = "a"\nsplit = "test"'
-    )
+    other = load(tmp_path, f"{LOCATION}?split=train", data)
     assert str(other.identity["source"]).endswith("?config=a&split=train")
 
 
@@ -164,9 +164,8 @@ def test_released_files_are_read_by_their_own_loader(tmp_path: Path, cache: Path
         "labels.json": json.dumps({"Surreal": [0, 2]}).encode(),
     }
     write_cache(cache, files, tree={**sizes(files), "MMGenBench-Domain.tsv": 10**10})
-    data = (
-        'loader = "mmgenbench"\noptions = { file = "MMGenBench-Test.tsv", labels = "labels.json" }'
-    )
+    options = 'file = "MMGenBench-Test.tsv", labels = "labels.json"'
+    data = f'loader = "mmgenbench"\noptions = {{ {options} }}'
     dataset = load(tmp_path, LOCATION, data)
     assert [(s.id, s.categories) for s in dataset.samples] == [
         ("000000", ("Surreal",)),

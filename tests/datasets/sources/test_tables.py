@@ -73,7 +73,7 @@ def test_every_format_gives_the_same_samples(tmp_path: Path, table: pa.Table, ki
 
 def test_a_webdataset_is_read_by_members(tmp_path: Path) -> None:
     """Members of one name are a row; its text and category come from the members named."""
-    members = {}
+    members: dict[str, bytes] = {}
     for row in range(5):
         members |= {
             f"a/{row}.png": png(row),
