@@ -21,7 +21,7 @@ from pytest_cepbench.datasets.sample_choice import SampleChoice
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
 from pytest_cepbench.datasets.table_loaders import TABLE_LOADERS
 from pytest_cepbench.datasets.table_reader import TableReader
 from pytest_cepbench.errors import DataAbsentError, SuiteError, nearest_name, unknown_name
@@ -30,6 +30,8 @@ from pytest_cepbench.suites.data_source import open_source, refuse_table_setting
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
+
+_NOWHERE = LoadingFolders()
 
 LOADERS: Mapping[str, Loader] = {
     "folder": load_folder,
@@ -48,13 +50,13 @@ def load_data(
     suite: Suite,
     places: Mapping[str, DataPlace],
     most: int | None = None,
-    indexes: Path | None = None,
+    folders: LoadingFolders = _NOWHERE,
 ) -> Dataset:
     """The suite's data set.
 
     places: data set name -> path or URL, from `--cep-data`.
     most: samples of each category, from `--cep-samples`; all of them when None.
-    indexes: folder where indexes of shards are kept; None for nowhere.
+    folders: where reading may leave files.
     Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
     loader, SuiteError for a loader or an option that does not exist, SpecError for a URL that
     cannot be read, MissingDependencyError where the extra `data` is needed.
@@ -66,7 +68,7 @@ def load_data(
         return _chosen(suite, _call(suite, loader), most)
     required = suite.table.data.needed or parameter.default is inspect.Parameter.empty
     place = _place(suite, places, required=required)
-    source = open_source(suite, place, indexes)
+    source = open_source(suite, place, folders)
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
         reader = TableReader(source.table, table_columns(suite), choice, source.side_file)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_cepbench.datasets.folder import unsafe
 from pytest_cepbench.datasets.sources.data_files import COMPRESSED, SHARDS, Choice
 from pytest_cepbench.datasets.sources.hub import Repository, open_repository
-from pytest_cepbench.datasets.sources.location import DataPlace, parse_hub_location
+from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders, parse_hub_location
 from pytest_cepbench.datasets.sources.open_table import (
     local_shards,
     open_hub_table,
@@ -47,15 +47,15 @@ class DataSource:
     notes: tuple[str, ...] = ()
 
 
-def open_source(suite: Suite, place: DataPlace | None, indexes: Path | None) -> DataSource:
+def open_source(suite: Suite, place: DataPlace | None, folders: LoadingFolders) -> DataSource:
     """The source of a suite's data. Raises as `load_data`."""
     if place is None:
         refuse_table_settings(suite)
         return DataSource()
     loader = TABLE_LOADERS.get(suite.table.data.loader)
     if isinstance(place, str):
-        return _hub_source(suite, place, loader, indexes)
-    return _local_source(suite, place, loader, indexes)
+        return _hub_source(suite, place, loader, folders)
+    return _local_source(suite, place, loader, folders)
 
 
 def refuse_table_settings(suite: Suite, what: str = "reads no tables") -> None:
@@ -77,7 +77,7 @@ def table_columns(suite: Suite) -> TableColumns:
 
 
 def _local_source(
-    suite: Suite, path: Path, loader: TableLoader | None, indexes: Path | None
+    suite: Suite, path: Path, loader: TableLoader | None, folders: LoadingFolders
 ) -> DataSource:
     if loader is None:
         refuse_table_settings(suite)
@@ -89,7 +89,7 @@ def _local_source(
         refuse_table_settings(suite, f"finds none in {str(path)!r}")
         return DataSource(path)
     choice = Choice("", data.config, data.split)
-    table = open_local_table(path, shards, choice, indexes)
+    table = open_local_table(path, shards, choice, folders.indexes)
     return DataSource(table=table, side_file=partial(_side_file, path))
 
 
@@ -101,17 +101,17 @@ def _side_file(folder: Path, name: str) -> Path:
 
 
 def _hub_source(
-    suite: Suite, text: str, loader: TableLoader | None, indexes: Path | None
+    suite: Suite, text: str, loader: TableLoader | None, folders: LoadingFolders
 ) -> DataSource:
     location = parse_hub_location(text)
-    repository = open_repository(location)
+    repository = open_repository(location, folders.run)
     data = suite.table.data
     named = [data.options[key] for key in _FILE_OPTIONS if isinstance(data.options.get(key), str)]
     prefix = f"{location.path}/" if location.path else ""
     own = any(f"{prefix}{name}" in repository.files for name in named)
     if loader is not None and not own and _has_shards(repository.files):
         choice = Choice(location.path, location.config or data.config, location.split or data.split)
-        table = open_hub_table(repository, choice, indexes)
+        table = open_hub_table(repository, choice, folders.indexes)
         return DataSource(table=table, side_file=partial(_hub_side_file, repository))
     refuse_table_settings(suite, f"finds none in {text}")
     if location.config is not None or location.split is not None:

@@ -5,15 +5,18 @@ Everything lies in huggingface_hub's own cache; under HF_HUB_OFFLINE=1 nothing e
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.sources.location import HUB, HubLocation
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.files import write_small
 
 _DATASET = "dataset"
 
@@ -136,17 +139,18 @@ class Repository:
         return Path(folder)
 
 
-def open_repository(location: HubLocation) -> Repository:
-    """Resolve a location's revision, and list the files. Raises DatasetError in one line."""
-    from huggingface_hub import get_cached_repo_tree, is_offline_mode, resolve_revision
+def open_repository(location: HubLocation, run: Path | None = None) -> Repository:
+    """Resolve a location's revision, and list the files. Raises DatasetError in one line.
+
+    run: folder of the run, whose processes read the commit that the first of them found.
+    """
+    from huggingface_hub import get_cached_repo_tree, is_offline_mode
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
-    repo, revision = location.repo, location.revision
-    with _explained(repo, revision, None):
-        offline = is_offline_mode()
-        commit = resolve_revision(
-            repo, repo_type=_DATASET, revision=revision, local_files_only=offline
-        ).resolved
+    repo, offline = location.repo, is_offline_mode()
+    commit = _resolve(location, offline=offline)
+    if run is not None:
+        commit = _first_commit(run, location, commit)
 
     def cached() -> dict[str, int | None] | None:
         try:
@@ -166,6 +170,35 @@ def open_repository(location: HubLocation) -> Repository:
     if files is not None:
         return Repository(location, commit, files, listed=True)
     return Repository(location, commit, _files_in_cache(repo, commit), listed=False)
+
+
+def _resolve(location: HubLocation, *, offline: bool) -> str:
+    from huggingface_hub import resolve_revision
+
+    repo, revision = location.repo, location.revision
+    with _explained(repo, revision, None):
+        resolved = resolve_revision(
+            repo, repo_type=_DATASET, revision=revision, local_files_only=offline
+        )
+        return str(resolved.resolved)
+
+
+def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
+    """The commit that the first process of the run entered, which is this one if none did."""
+    name = f"commit-{digest_json([location.repo, location.revision])[:16]}"
+    fresh = run / f".{name}.{os.getpid()}"
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_small(fresh, commit)
+        with suppress(FileExistsError):
+            (run / name).hardlink_to(fresh)
+        return (run / name).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{run / name}, where the run keeps the commit of {location}: {error}"
+        raise DatasetError(msg) from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
 
 
 def _files_in_cache(repo: str, commit: str) -> dict[str, int | None]:

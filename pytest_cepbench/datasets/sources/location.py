@@ -16,7 +16,8 @@ HUB = "hf://"
 
 _FORM = "hf://datasets/OWNER/NAME[@REVISION][/PATH][?config=NAME&split=NAME]"
 
-_PARAMETERS = ("config", "split")
+PARAMETERS = ("config", "split")
+"""What may follow `?` in a location on the hub."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,18 @@ class HubLocation:
         revision = "" if self.revision is None else f"@{self.revision.replace('/', '%2F')}"
         path = f"/{self.path}" if self.path else ""
         return f"{HUB}datasets/{self.repo}{revision}{path}"
+
+
+@dataclass(frozen=True)
+class LoadingFolders:
+    """Folders where reading a data set leaves files; None for nowhere.
+
+    indexes: of what was read of shards, for later runs.
+    run: of the commits that were read, so that all processes of the run read the same.
+    """
+
+    indexes: Path | None = None
+    run: Path | None = None
 
 
 def data_place(text: str) -> DataPlace:
@@ -95,8 +108,8 @@ def _parameters(text: str, query: str) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     parameters = dict(pairs)
     for name, value in pairs:
-        if name not in _PARAMETERS:
-            msg = f"data at {text!r}: {unknown_name('parameter', name, _PARAMETERS)}"
+        if name not in PARAMETERS:
+            msg = f"data at {text!r}: {unknown_name('parameter', name, PARAMETERS)}"
             raise SpecError(msg)
         if not value:
             msg = f"data at {text!r}: {name} is empty"

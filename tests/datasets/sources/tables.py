@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sources.location import LoadingFolders
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 
@@ -60,11 +61,16 @@ def suite_of(folder: Path, data: str = 'loader = "folder"', start: str = "image"
 
 
 def load(
-    tmp_path: Path, place: Path | str, data: str = 'loader = "folder"', most: int | None = None
+    tmp_path: Path,
+    place: Path | str,
+    data: str = 'loader = "folder"',
+    most: int | None = None,
+    run: Path | None = None,
 ) -> Dataset:
     """The data set of a place, as a suite with these lines under `[data]` loads it."""
     suite = suite_of(tmp_path / "suite", data)
-    return load_data(suite, {suite.table.data.loader: place}, most, tmp_path / "indexes")
+    folders = LoadingFolders(tmp_path / "indexes", run)
+    return load_data(suite, {suite.table.data.loader: place}, most, folders)
 
 
 def contents(dataset: Dataset) -> dict[str, tuple[tuple[str, ...], str | None, str]]:

@@ -87,6 +87,17 @@ def test_a_moved_branch_is_another_data_set(
     assert before.identity != after.identity
 
 
+def test_processes_of_a_run_read_one_commit(
+    tmp_path: Path, cache: Path, shards: dict[str, bytes]
+) -> None:
+    """Also one that starts when the branch has moved; the next run reads the new one."""
+    write_cache(cache, shards, tree=sizes(shards))
+    first = load(tmp_path, LOCATION, run=tmp_path / "run")
+    write_cache(cache, shards, MOVED, tree=sizes(shards))
+    assert load(tmp_path, LOCATION, run=tmp_path / "run").identity == first.identity
+    assert load(tmp_path, LOCATION, run=tmp_path / "next").identity != first.identity
+
+
 def test_what_is_not_cached_names_the_command(
     tmp_path: Path, cache: Path, shards: dict[str, bytes]
 ) -> None:
