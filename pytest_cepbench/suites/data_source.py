@@ -25,8 +25,11 @@ from pytest_cepbench.suites.definition import Suite
 _SETTINGS = ("config", "split", "id", "image", "text", "category")
 """Keys of `[data]` that are about tables alone."""
 
-_FILE_OPTIONS = ("file", "labels", "ids")
-"""Options of loaders that name files: where all that are needed are named, no other is fetched."""
+_TABLE_OPTIONS = ("file", "ids")
+"""Options of loaders that name the file which stands in place of a table."""
+
+_FILE_OPTIONS = (*_TABLE_OPTIONS, "labels")
+"""Options of loaders that name files: where there are any, no other file is fetched."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,13 @@ def _hub_source(
     location = parse_hub_location(text)
     repository = open_repository(location, folders.run)
     data = suite.table.data
-    named = [data.options[key] for key in _FILE_OPTIONS if isinstance(data.options.get(key), str)]
     prefix = f"{location.path}/" if location.path else ""
-    own = any(f"{prefix}{name}" in repository.files for name in named)
+    named = {
+        key: f"{prefix}{data.options[key]}"
+        for key in _FILE_OPTIONS
+        if isinstance(data.options.get(key), str)
+    }
+    own = any(named.get(key) in repository.files for key in _TABLE_OPTIONS)
     if loader is not None and not own and _has_shards(repository.files):
         choice = Choice(location.path, location.config or data.config, location.split or data.split)
         table = open_hub_table(repository, choice, folders.indexes)
@@ -117,7 +124,7 @@ def _hub_source(
     if location.config is not None or location.split is not None:
         msg = f"data at {text!r}: config and split are about tables, and there are none"
         raise SuiteError(msg)
-    patterns: Sequence[str] | None = [f"{prefix}{name}" for name in named]
+    patterns: Sequence[str] | None = list(named.values())
     if not named:
         patterns = [location.path, f"{location.path}/*"] if location.path else None
     folder = repository.snapshot(patterns)

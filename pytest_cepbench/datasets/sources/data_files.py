@@ -91,9 +91,9 @@ def find_files(
     config, splits = _splits(source, shards, configs, config or (default if configs else None))
     split = _choose(source, "split", choice.split, splits)
     paths = tuple(splits[split])
-    numbered = _check_numbers(source, paths)
+    whole = named_file or _check_numbers(source, paths)
     rows = None if path else _rows(card, config, split)
-    return DataFiles(paths, config, split, rows, whole=named_file or numbered)
+    return DataFiles(paths, config, split, rows, whole)
 
 
 def _hidden(path: str) -> bool:

@@ -191,10 +191,10 @@ def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
         run.mkdir(parents=True, exist_ok=True)
         write_small(fresh, commit)
         with suppress(FileExistsError):
-            (run / name).hardlink_to(fresh)
+            (run / name).hardlink_to(fresh)  # whole at once, and never over another
         return (run / name).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{run / name}, where the run keeps the commit of {location}: {error}"
+    except OSError as error:
+        msg = f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
         raise DatasetError(msg) from error
     finally:
         with suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -56,6 +57,8 @@ def open_local_table(
     """
     require_library("pyarrow", f"the table in {str(path)!r}")
     card = _local_card(path)
+    if not path.is_dir():
+        choice = replace(choice, path=path.name)
     files = find_files(repr(str(path)), _saved(path, listing), card, choice)
     return Table(
         name=_name(repr(str(path)), files),
@@ -138,15 +141,18 @@ def local_shards(path: Path, own: Collection[str]) -> list[str]:
     returned, and the rest of the folder is not looked at.
     Raises DatasetError for a folder that cannot be listed.
     """
+    kinds = (*SHARDS, *COMPRESSED)
     if not path.is_dir():
-        return [path.name] if path.suffix in SHARDS and path.exists() else []
+        return [path.name] if path.name.endswith(kinds) and path.exists() else []
     shards: list[str] = []
-    for folder, below, files in os.walk(path, onerror=refuse_unreadable):
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        for name in files:
-            suffix = PurePosixPath(name).suffix.lower()
-            if suffix in own and not name.startswith("."):
+    seen: set[str] = set()
+    for folder, below, files in os.walk(path, onerror=refuse_unreadable, followlinks=True):
+        real = os.path.realpath(folder)
+        below[:] = [] if real in seen else [name for name in below if not name.startswith(".")]
+        for name in files if real not in seen else ():
+            if PurePosixPath(name).suffix.lower() in own and not name.startswith("."):
                 return []
-            if suffix in SHARDS or name.endswith(COMPRESSED):
+            if name.endswith(kinds):
                 shards.append((Path(folder) / name).relative_to(path).as_posix())
+        seen.add(real)
     return sorted(shards)

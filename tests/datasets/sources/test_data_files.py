@@ -44,6 +44,7 @@ FILES = [
         (FILES, TWO_CONFIGS, Choice("noisy/a.parquet"), ("noisy/a.parquet", None, "train")),
         (FILES, TWO_CONFIGS, Choice("*/test-*"), (FILES[1], None, "test")),
         (["b.arrow", "a.parquet", "c.tar"], {}, Choice(), ("a.parquet", None, "train")),
+        (["a-00001-of-00002.tar"], {}, Choice("a-00001-of-00002.tar"), (..., None, "train")),
     ],
 )
 def test_the_shards_of_a_choice(

@@ -188,6 +188,24 @@ def test_released_files_are_read_by_their_own_loader(tmp_path: Path, cache: Path
         load(tmp_path, LOCATION, 'loader = "mmgenbench"')
 
 
+def test_a_table_on_the_hub_with_a_label_index(tmp_path: Path, cache: Path) -> None:
+    """MMGenBench as a table: its options name the TSV, which is not there, and the labels."""
+    import pyarrow as pa
+
+    table = pa.table({"index": [0, 1], "image": [png(0), png(1)]})
+    files = {
+        "test.parquet": write_parquet(tmp_path / "t.parquet", table).read_bytes(),
+        "labels.json": json.dumps({"Surreal": [1]}).encode(),
+    }
+    write_cache(cache, files, tree=sizes(files))
+    options = 'file = "MMGenBench-Test.tsv", labels = "labels.json"'
+    dataset = load(tmp_path, LOCATION, f'loader = "mmgenbench"\noptions = {{ {options} }}')
+    assert [(s.id, s.categories) for s in dataset.samples] == [
+        ("000000", ("unlabelled",)),
+        ("000001", ("Surreal",)),
+    ]
+
+
 def test_a_folder_of_images_on_the_hub(tmp_path: Path, cache: Path) -> None:
     """The files of the snapshot, whole or not at all; parts of tables mean nothing there."""
     files = {"photos/a.png": png(1), "photos/b.png": png(2)}

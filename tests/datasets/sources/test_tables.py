@@ -356,6 +356,15 @@ def test_images_beside_shards_are_the_folder(tmp_path: Path) -> None:
     assert len(named.samples) == 3
 
 
+def test_links_to_folders_of_shards_are_followed(tmp_path: Path) -> None:
+    """Each real folder once, as for images."""
+    write_parquet(tmp_path / "elsewhere" / "a.parquet", image_table(2))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "circle").symlink_to(tmp_path / "data")
+    assert len(load(tmp_path, tmp_path / "data").samples) == 2
+
+
 def test_a_pipe_in_place_of_a_shard_is_refused(tmp_path: Path) -> None:
     """Opening it would wait for ever."""
     import os
