@@ -115,7 +115,8 @@ def _ranked(candidates: Iterable[tuple[int, Candidate]], most: int) -> dict[str,
     chosen: dict[str, set[str]] = {}
     for digest, candidate in candidates:
         rank = -digest
-        for category in dict.fromkeys(candidate.categories):
+        own = candidate.categories
+        for category in own if len(own) == 1 else dict.fromkeys(own):
             heap = heaps.setdefault(category, [])
             if len(heap) == most and rank <= heap[0][0]:
                 continue

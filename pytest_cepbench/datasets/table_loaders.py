@@ -56,7 +56,7 @@ def load_mme_table(reader: TableReader) -> Dataset:
     Two questions are asked about every image; both have its name as their id, and are one sample.
     Raises DatasetError for categories that are missing or unknown.
     """
-    ids = reader.named("id", ("question_id",), "the names of images")
+    ids = reader.required_ids("question_id", "the names of images")
     category = reader.named("category", ("category",), "categories")
 
     def make_id(row: Row, value: Any, label: Any) -> str:
@@ -95,7 +95,7 @@ def load_mmgenbench_table(
     file: of the TSV, which a table stands for.
     """
     del file
-    ids = reader.named("id", ("index",), "the images' indices")
+    ids = reader.required_ids("index", "the images' indices")
     patterns = reader.categories(("patterns", "pattern", "category"))
     label_file = None if patterns is not None or labels is None else reader.side_file(labels)
     index = {} if label_file is None else mmgenbench.read_patterns(label_file)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.sample_choice import Candidate, SampleChoice, choose
 from pytest_cepbench.datasets.sources.cell_image import CellImage
+from pytest_cepbench.datasets.sources.shard import Shard
 from pytest_cepbench.datasets.sources.table import Row, Table, label_names
 from pytest_cepbench.errors import DatasetError
 
@@ -78,7 +79,14 @@ class TableReader:
     def ids(self, names: Sequence[str] = _IDS) -> str | None:
         """The column of ids; None where rows are counted instead."""
         column = self.optional("id", names)
-        if column is not None and not (self._is_plain(column)):
+        return None if column is None else self._checked_ids(column)
+
+    def required_ids(self, name: str, what: str) -> str:
+        """The column of ids of a data set that always has one. what: the ids are."""
+        return self._checked_ids(self.named("id", (name,), what))
+
+    def _checked_ids(self, column: str) -> str:
+        if not self._is_plain(column):
             self._refuse_type(column, "an id, a text or a whole number")
         return column
 
@@ -151,9 +159,11 @@ class TableReader:
             )
 
         chosen, categories = choose(read, self.choice, refuse, repeated=repeated)
-        if not chosen:
+        left = {name for candidate in chosen for name in candidate.categories}
+        if gone := sorted(categories - left):
             msg = (
-                f"{self.table.name}: no sample is left of {len(categories)} categories: skip fewer"
+                f"{self.table.name}: [data] skip = {self.choice.skip} leaves no sample of "
+                f"{', '.join(gone[:3])}: skip fewer, or add samples"
             )
             raise DatasetError(msg)
         return tuple(self._samples(chosen, text_column, image_column)), categories
@@ -166,13 +176,18 @@ class TableReader:
             groups.setdefault((candidate.row.shard, candidate.row.group), []).append(candidate.row)
         together: dict[tuple[int, int], tuple[int, ...]] = {}
         texts: dict[int, str] = {}
-        for place, rows in sorted(groups.items()):
+        opened: tuple[int, Shard] | None = None
+        for (number, group), rows in sorted(groups.items()):
             rows.sort(key=lambda row: row.row)
-            together[place] = tuple(row.row for row in rows)
-            if text_column is not None:
-                cells = self.table.shard(place[0]).cells(text_column, place[1], together[place])
-                for row, value in zip(rows, cells, strict=True):
-                    texts[row.position] = self._text(row, text_column, value)
+            together[number, group] = tuple(row.row for row in rows)
+            if text_column is None:
+                continue
+            if opened is None or opened[0] != number:
+                self.table.files[number].fetch()
+                opened = number, self.table.shard(number)
+            cells = opened[1].cells(text_column, group, together[number, group])
+            for row, value in zip(rows, cells, strict=True):
+                texts[row.position] = self._text(row, text_column, value)
         for candidate in chosen:
             row = candidate.row
             image = None

@@ -85,7 +85,7 @@ def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:
     """What a loader gives, with the suite's options. Raises SuiteError for those it has not."""
     data = suite.table.data
     accepted = inspect.signature(loader).parameters
-    given = ("path", "reader")
+    given = {"path", *arguments}
     for name in data.options:
         if name not in accepted or name in given:
             known = [option for option in accepted if option not in given]

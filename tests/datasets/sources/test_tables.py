@@ -153,6 +153,15 @@ def test_a_limit_chooses_the_samples_that_it_chooses_of_files(
             ]
 
 
+def test_a_skip_that_leaves_nothing_of_a_category_is_refused(
+    tmp_path: Path, table: pa.Table
+) -> None:
+    """As of files: the category would vanish from the cases."""
+    path = write_parquet(tmp_path / "t.parquet", table)
+    with pytest.raises(DatasetError, match=r"skip = 5 leaves no sample of even, odd: skip fewer"):
+        load(tmp_path, path, 'loader = "folder"\nskip = 5', 2)
+
+
 @given(
     labels=st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=1, max_size=40),
     skip=st.integers(0, 3),
