@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from pytest_cepbench.datasets.folder import unsafe
 from pytest_cepbench.datasets.sources.index_cache import index_of_file
-from pytest_cepbench.datasets.sources.shard import BATCH, Rows
+from pytest_cepbench.datasets.sources.shard import Rows
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import open_regular
 
@@ -26,6 +26,9 @@ KEY = "__key__"
 _MOST_CELL = 2**30
 """Largest member that is read, in bytes."""
 
+GROUP = 64
+"""Rows that are read ahead of one that is needed."""
+
 _BLOCK = 512
 
 _COMPRESSED = (
@@ -37,7 +40,7 @@ _COMPRESSED = (
 
 
 class TarShard:
-    """A tar archive; all its rows are one group, since each member is read by itself.
+    """A tar archive; few rows are a group, since each member is read by itself.
 
     path: of the file.
     name: names it in errors.
@@ -62,8 +65,8 @@ class TarShard:
         import pyarrow as pa
 
         with self._open() as stream:
-            for first in range(0, self._index.num_rows, BATCH):
-                part = self._index.slice(first, BATCH)
+            for start in range(0, self._index.num_rows, GROUP):
+                part = self._index.slice(start, GROUP)
                 arrays = {
                     column: part.column(column).combine_chunks()
                     if column == KEY
@@ -76,15 +79,14 @@ class TarShard:
                     )
                     for column in columns or [KEY]
                 }
-                yield Rows(0, first, 0, pa.record_batch(arrays))
+                yield Rows(start // GROUP, 0, start, pa.record_batch(arrays))
 
     def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
         """Values of some rows; see `Shard.cells`."""
-        assert group == 0
         places = self._index.column(column)
         with self._open() as stream:
             for row in rows:
-                place = places[row].as_py()
+                place = places[group * GROUP + row].as_py()
                 yield place if column == KEY else self._read(stream, column, place)
 
     def _open(self) -> BinaryIO:
