@@ -250,6 +250,7 @@ class TableReader:
 def _is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 

@@ -29,6 +29,9 @@ _KEYWORDS = {
 _DEFAULT_SPLIT = "train"
 """The split of files whose names speak of none."""
 
+_PARTIAL = "partial"
+"""Begins the names of splits of which the hub's conversion to Parquet has the first part alone."""
+
 _WHOLE = "data"
 """A folder of shards that names no configuration."""
 
@@ -201,6 +204,8 @@ def _split_of(path: str) -> str | None:
 
 def _keyword(name: str) -> str | None:
     words = re.split(r"[-._ 0-9]+", name)
+    if words[0] == _PARTIAL:
+        return name
     return next((split for split, known in _KEYWORDS.items() if set(known) & set(words)), None)
 
 
@@ -223,17 +228,19 @@ def _choose(source: str, what: str, wanted: str | None, known: Mapping[str, obje
 
 def _check_numbers(source: str, paths: Sequence[str]) -> bool:
     """Whether all are numbered shards and none is missing; DatasetError where one is."""
+    # Older versions of `datasets` end every name with a digest of its own.
     series: dict[tuple[str, str, int], set[int]] = {}
     for path in paths:
         numbered = _NUMBERED.fullmatch(path)
         if numbered is None:
             return False
-        key = numbered["stem"], numbered["rest"], int(numbered["count"])
+        suffix = PurePosixPath(path).suffix
+        key = numbered["stem"], suffix, int(numbered["count"])
         series.setdefault(key, set()).add(int(numbered["number"]))
-    for (stem, rest, count), numbers in series.items():
+    for (stem, suffix, count), numbers in series.items():
         missing = sorted(set(range(count)) - numbers)
         if missing:
-            name = f"{stem}-{missing[0]:05}-of-{count:05}{rest}"
+            name = f"{stem}-{missing[0]:05}-of-{count:05}{suffix}"
             msg = f"{source}: {len(missing)} of {count} shards are missing, the first {name!r}"
             raise DatasetError(msg)
     return True

@@ -133,10 +133,17 @@ def _check_columns(file: DataFile, schema: pa.Schema, types: Mapping[str, pa.Dat
         if position < 0:
             msg = f"{file} has no column {column!r}, which other shards have"
             raise DatasetError(msg)
-        if schema.field(position).type != kind:
-            other = schema.field(position).type
+        other = schema.field(position).type
+        if _value_type(other) != _value_type(kind):
             msg = f"{file}: column {column!r} is {other}, in other shards it is {kind}"
             raise DatasetError(msg)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, which a dictionary may hold."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _values(file: DataFile, batch: pa.RecordBatch, column: str) -> list[Any]:

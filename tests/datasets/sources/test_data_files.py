@@ -43,6 +43,13 @@ FILES = [
         (FILES, TWO_CONFIGS, Choice("clean", split="test"), (FILES[1], None, "test")),
         (FILES, TWO_CONFIGS, Choice("noisy/a.parquet"), ("noisy/a.parquet", None, "train")),
         (FILES, TWO_CONFIGS, Choice("*/test-*"), (FILES[1], None, "test")),
+        (
+            ["data/test-00000-of-00001-0123abcd.parquet"],
+            {},
+            Choice(),
+            (..., None, "test"),
+        ),
+        (["default/partial-test/0000.parquet"], {}, Choice(), (..., None, "partial-test")),
         (["b.arrow", "a.parquet", "c.tar"], {}, Choice(), ("a.parquet", None, "train")),
         (["a-00001-of-00002.tar"], {}, Choice("a-00001-of-00002.tar"), (..., None, "train")),
     ],
@@ -55,6 +62,14 @@ def test_the_shards_of_a_choice(
     path, config, split = expected
     assert (found.config, found.split) == (config, split)
     assert found.paths == ((files[0],) if path is ... else (path,))
+
+
+def test_digests_in_names_do_not_part_numbered_shards() -> None:
+    """As older versions of `datasets` wrote them: `test-00000-of-00002-DIGEST.parquet`."""
+    names = [f"data/test-0000{k}-of-00002-{digest}.parquet" for k, digest in enumerate("ab")]
+    assert find_files("d", names, {}, Choice()).whole
+    with pytest.raises(DatasetError, match="1 of 2 shards are missing"):
+        find_files("d", names[1:], {}, Choice())
 
 
 def test_a_configuration_may_be_named_as_a_path() -> None:

@@ -395,6 +395,15 @@ def test_categories_of_a_data_set_of_lists(tmp_path: Path) -> None:
     ]
 
 
+def test_categories_of_pandas(tmp_path: Path) -> None:
+    """A dictionary of texts is a column of texts, whatever the shard's own dictionary."""
+    for shard, names in enumerate((["a", "b"], ["b", "c"])):
+        table = image_table(2, 2 * shard, category=pa.array(names).dictionary_encode())
+        write_parquet(tmp_path / "data" / f"train-0000{shard}-of-00002.parquet", table)
+    dataset = load(tmp_path, tmp_path / "data")
+    assert [s.categories for s in dataset.samples] == [("a",), ("b",), ("b",), ("c",)]
+
+
 def test_labels_are_categories_by_their_names_alone(tmp_path: Path) -> None:
     """A column `label` of names is used; numbers without names are not, nor any text."""
     names = {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}
