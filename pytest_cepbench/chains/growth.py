@@ -20,12 +20,13 @@ from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.chains.validation import admit_image, admit_text
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import (
+    DrawnImage,
     EmbeddedImage,
-    FileImage,
     Sample,
     SeedImage,
     load_seed_image,
 )
+from pytest_cepbench.datasets.sources.cell_image import CellImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store
@@ -109,12 +110,13 @@ def _cached_look(image: SeedImage, name: str, look: Callable[[], str], store: St
 
     name: of the kind of look. Raises what `look` raises; that is not kept.
     """
-    if not isinstance(image, FileImage | EmbeddedImage) or not image.path.exists():
+    path = None if isinstance(image, DrawnImage) else image.path
+    if path is None or not path.exists():
         return look()
     what = f"{name} {DECODER}"
-    if isinstance(image, EmbeddedImage):
-        what += f" {image.offset}+{image.length}"
-    return store.file_digest(image.path, what, lambda _: look())
+    if isinstance(image, EmbeddedImage | CellImage):
+        what += f" {image.part}"
+    return store.file_digest(path, what, lambda _: look())
 
 
 def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:

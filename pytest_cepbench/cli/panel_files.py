@@ -28,7 +28,11 @@ def read_questions(texts: Sequence[str]) -> Dataset | None:
     if unknown := sorted(folders.keys() - {DATA}):
         msg = f"--data: {unknown_name('data set', unknown[0], [DATA])}"
         raise SpecError(msg)
-    return load_opening(folders[DATA], partial=True) if folders else None
+    folder = folders.get(DATA)
+    if isinstance(folder, str):
+        msg = f"--data {DATA}={folder}: a folder is expected here"
+        raise SpecError(msg)
+    return None if folder is None else load_opening(folder, partial=True)
 
 
 def read_answer_folders(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
+from pytest_cepbench.datasets.sources.location import DataPlace, data_place
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
@@ -173,12 +174,10 @@ def fixed_roles(
     return {role: spec for role, spec in roles.items() if spec is not None}, encoders
 
 
-def read_data(texts: Sequence[str]) -> dict[str, Path]:
-    """Data set name -> path of several NAME=PATH. Raises SpecError."""
+def read_data(texts: Sequence[str]) -> dict[str, DataPlace]:
+    """Data set name -> path or URL of several NAME=PATH. Raises SpecError."""
     with _explained():
-        return {
-            name: Path(path).absolute() for name, path in (split_pair(t, "--data") for t in texts)
-        }
+        return {name: data_place(path) for name, path in (split_pair(t, "--data") for t in texts)}
 
 
 def read_count(option: str, text: str | None) -> int | None:

@@ -41,7 +41,7 @@ def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None =
     patterns = {} if labels is None else _patterns(table.parent / labels, images)
     fallback = ROOT_CATEGORY if labels is None else UNLABELLED
     samples = [
-        Sample(f"{index:0{_DIGITS}}", tuple(patterns.get(index, ())) or (fallback,), image=image)
+        Sample(sample_id(index), tuple(patterns.get(index, ())) or (fallback,), image=image)
         for index, image in images.items()
     ]
     return Dataset(
@@ -66,10 +66,20 @@ def embedded_images(table: Path) -> dict[int, EmbeddedImage]:
     return images
 
 
+def is_index(text: str) -> bool:
+    """Whether a text is one of the table's indices, a whole number."""
+    return re.fullmatch(r"[0-9]{1,18}", text) is not None
+
+
+def sample_id(index: int) -> str:
+    """The id of the image of an index."""
+    return f"{index:0{_DIGITS}}"
+
+
 def row_index(row: TableRow, taken: Collection[int]) -> int:
     """The whole number in a row's `index`. Raises DatasetError when it is none or taken already."""
     text = row.text("index").strip()
-    if not re.fullmatch(r"[0-9]{1,18}", text):
+    if not is_index(text):
         row.refuse("index", f"a whole number is expected, got {text[:80]!r}")
     index = int(text)
     if index in taken:
@@ -89,19 +99,29 @@ def _table(path: Path, file: str | None) -> Path:
 
 
 def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
-    """The patterns of each image, in alphabetical order."""
+    """The patterns of each image. Raises DatasetError where one of these is not there."""
+    patterns = read_patterns(path)
+    nowhere = patterns.keys() - images.keys()
+    if nowhere:
+        pattern = min(name for index in nowhere for name in patterns[index])
+        absent = [index for index in nowhere if pattern in patterns[index]]
+        msg = f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, absent))}"
+        raise DatasetError(msg)
+    return patterns
+
+
+def read_patterns(path: Path) -> dict[int, list[str]]:
+    """Index of an image -> its patterns in alphabetical order, as a label index has them.
+
+    Raises DatasetError when it cannot be read or understood.
+    """
     index = read_json(path)
     if not isinstance(index, dict) or not all(map(str.strip, index)):
         msg = f'label index {str(path)!r} is expected to be {{"pattern": [0, 7, ...], ...}}'
         raise DatasetError(msg)
     patterns: dict[int, list[str]] = {}
     for pattern in sorted(index):
-        members = _members(path, pattern, index[pattern])
-        nowhere = members - images.keys()
-        if nowhere:
-            msg = f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, nowhere))}"
-            raise DatasetError(msg)
-        for member in members:
+        for member in _members(path, pattern, index[pattern]):
             patterns.setdefault(member, []).append(pattern)
     return patterns
 

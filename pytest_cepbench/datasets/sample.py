@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, digest_text, read_image
+from pytest_cepbench.datasets.sources.cell_image import CellImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.files import open_regular
 
@@ -51,6 +52,11 @@ class EmbeddedImage:
     length: int
     where: str
 
+    @property
+    def part(self) -> str:
+        """Which part of the file it is."""
+        return f"{self.offset}+{self.length}"
+
     def load(self) -> ImageArtifact:
         """The image. Raises ImageError naming file, row and field when there is none."""
         try:
@@ -65,7 +71,7 @@ class EmbeddedImage:
             raise ImageError(msg) from error
 
 
-SeedImage = FileImage | EmbeddedImage | DrawnImage
+SeedImage = FileImage | EmbeddedImage | CellImage | DrawnImage
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,9 @@ class Dataset:
 
     identity: loader, its version and options as built-in types; enters baselines, so that numbers
     over other samples are never compared.
-    whole: the data set that this is a part of, where samples were limited.
+    whole: the data set that this is a part of, where samples were limited; None where a part alone
+    was ever held.
+    notes: sentences for the reader of results, such as the commit that a branch stood for.
     Raises DatasetError when it is empty or an id is there twice.
     """
 
@@ -121,6 +129,7 @@ class Dataset:
     identity: Mapping[str, Any]
     samples: tuple[Sample, ...]
     whole: Dataset | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.samples:

@@ -89,7 +89,7 @@ class Evaluator:
         self.settings = context.settings
         self.assigned: dict[str, AssignedCase] = {}
         self.progress = Progress()
-        self.suites = SuiteCache(context.settings)
+        self.suites = SuiteCache(context.settings, context.folder)
         self.stop = StopFlag(context.folder)
         self._agree = agree
         self._helpers = HelperProcesses(context)

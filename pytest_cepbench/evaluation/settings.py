@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
@@ -57,7 +58,7 @@ class RunSettings:
     role: the role that it plays, or `unified`.
     roles: role -> spec.
     encoders: name -> spec, of the further encoders of suites.
-    data: data set -> folder.
+    data: data set -> path or URL.
     home: folder of everything that a run leaves behind by default, never to be committed.
     store: folder of computed results.
     shared: folders and URLs of results that are only read.
@@ -89,7 +90,7 @@ class RunSettings:
     role: str | None
     roles: Mapping[str, str]
     encoders: Mapping[str, str]
-    data: Mapping[str, Path]
+    data: Mapping[str, DataPlace]
     home: Path
     store: Path
     shared: tuple[Path | str, ...]
@@ -161,7 +162,7 @@ def read_settings(
         role=single.get("role"),
         roles=roles,
         encoders=encoders,
-        data={name: resolve("data", path) for name, path in data},
+        data={name: folder_or_url("data", path) for name, path in data},
         home=home,
         store=folder("store", home / "store"),
         shared=tuple(folder_or_url("shared", text) for text in values.get("shared", [])),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from pytest_cepbench.datasets.sources.location import LoadingFolders
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
@@ -28,10 +31,15 @@ from pytest_cepbench.suites.role_assignment import check_installed
 
 
 class SuiteCache:
-    """Suites by path, each loaded when it is first needed."""
+    """Suites by path, each loaded when it is first needed.
 
-    def __init__(self, settings: RunSettings) -> None:
+    settings: what the engineer asked for.
+    run_folder: where processes of the run leave messages for one another; None for one process.
+    """
+
+    def __init__(self, settings: RunSettings, run_folder: Path | None = None) -> None:
         self._settings = settings
+        self._run_folder = run_folder
         self._loaded: dict[Path, PreparedSuite] = {}
 
     @cached_property
@@ -53,9 +61,13 @@ class SuiteCache:
         """
         if path not in self._loaded:
             settings = self._settings
+            folders = LoadingFolders(settings.home / "indexes", self._run_folder)
             self._loaded[path] = load_prepared_suite(
-                path, self.choices, settings.data, settings.samples, settings.seeds
+                path, self.choices, settings.data, settings.samples, settings.seeds, folders
             )
+            if settings.home.exists():
+                with suppress(OSError):  # a project that cannot be written to
+                    keep_out_of_git(settings.home, settings.home)
         return self._loaded[path]
 
     def cases(self, path: Path, *, pooled: bool) -> list[Case | PooledCase]:

@@ -9,6 +9,7 @@ from math import fsum, sqrt
 from pathlib import Path
 from statistics import stdev
 
+from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
 from pytest_cepbench.gate.compare import blocks_apart
@@ -42,7 +43,7 @@ class Trial:
     suite: its file.
     choices: the model, and those of the other roles.
     seeds: how many, from the suite's own on.
-    data: data set name -> path.
+    data: data set name -> path or URL.
     samples: most of each category.
     overrides: tolerance and alpha that go before the suite's.
     Raises SpecError for fewer than two seeds, and for chains that were made elsewhere.
@@ -51,7 +52,7 @@ class Trial:
     suite: Path
     choices: RoleChoices
     seeds: int
-    data: Mapping[str, Path] = field(default_factory=dict)
+    data: Mapping[str, DataPlace] = field(default_factory=dict)
     samples: int | None = None
     overrides: Overrides = field(default_factory=Overrides)
 

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, record_of
 from pytest_cepbench.studies.calibration import Announce
@@ -51,7 +52,7 @@ class AcceptedCheckpoint:
     choices: the model that was chosen, and those of the other roles.
     records: the results of every case of the suite.
     digest: of the results.
-    data: data set name -> path.
+    data: data set name -> path or URL.
     samples: most of each category, as in the run.
     anchors: records that the accepted baselines are held to, measured under the conditions of the
     results.
@@ -61,7 +62,7 @@ class AcceptedCheckpoint:
     choices: RoleChoices
     records: Mapping[CaseKey, Baseline]
     digest: str
-    data: Mapping[str, Path] = field(default_factory=dict)
+    data: Mapping[str, DataPlace] = field(default_factory=dict)
     samples: int | None = None
     anchors: Mapping[CaseKey, Baseline] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pytest_cepbench.chains import CallCounts
+from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation, Method, shared_ranks
 from pytest_cepbench.metrics.length_bands import WordStatistics
@@ -51,7 +52,7 @@ class StudySpec:
     seat: the encoder that `encoders` exchanges: "encoder", or the name of a further one.
     role: of the models under test; detected where None.
     roles, encoders: specs that hold for all models, as in `RoleChoices`.
-    data: data set name -> path.
+    data: data set name -> path or URL.
     samples: most of each category.
     metrics: names of the suite's metrics; all when None.
     parts: categories, groups or mappings that are shown beside the whole suite.
@@ -67,7 +68,7 @@ class StudySpec:
     role: Part | None = None
     roles: Mapping[RoleName, str] = field(default_factory=dict)
     encoders: Mapping[str, str] = field(default_factory=dict)
-    data: Mapping[str, Path] = field(default_factory=dict)
+    data: Mapping[str, DataPlace] = field(default_factory=dict)
     samples: int | None = None
     metrics: tuple[str, ...] | None = None
     parts: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,21 @@ from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sample_choice import SampleChoice
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
+from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
+from pytest_cepbench.datasets.table_loaders import TABLE_LOADERS
+from pytest_cepbench.datasets.table_reader import TableReader
 from pytest_cepbench.errors import DataAbsentError, SuiteError, nearest_name, unknown_name
+from pytest_cepbench.option_values import is_url
+from pytest_cepbench.suites.data_source import open_source, refuse_table_settings, table_columns
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
+
+_NOWHERE = LoadingFolders()
 
 LOADERS: Mapping[str, Loader] = {
     "folder": load_folder,
@@ -37,31 +46,55 @@ LOADERS: Mapping[str, Loader] = {
 }
 
 
-def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None) -> Dataset:
+def load_data(
+    suite: Suite,
+    places: Mapping[str, DataPlace],
+    most: int | None = None,
+    folders: LoadingFolders = _NOWHERE,
+) -> Dataset:
     """The suite's data set.
 
-    places: data set name -> path, from `--cep-data`.
+    places: data set name -> path or URL, from `--cep-data`.
     most: samples of each category, from `--cep-samples`; all of them when None.
+    folders: where reading may leave files.
     Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
-    loader, SuiteError for a loader or an option that does not exist.
+    loader, SuiteError for a loader or an option that does not exist, SpecError for a URL that
+    cannot be read, MissingDependencyError where the extra `data` is needed.
     """
-    data = suite.table.data
     loader = _loader(suite)
+    parameter = inspect.signature(loader).parameters.get("path")
+    if parameter is None:
+        refuse_table_settings(suite)
+        return _chosen(suite, _call(suite, loader), most)
+    required = suite.table.data.needed or parameter.default is inspect.Parameter.empty
+    place = _place(suite, places, required=required)
+    source = open_source(suite, place, folders)
+    if source.table is not None:
+        choice = SampleChoice(suite.table.data.skip, most)
+        reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
+        return _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+    path = {} if source.path is None else {"path": source.path}
+    dataset = _call(suite, loader, **path)
+    if source.identity:
+        identity = {**dataset.identity, "source": source.identity}
+        dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
+    return _chosen(suite, dataset, most)
+
+
+def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:
+    """What a loader gives, with the suite's options. Raises SuiteError for those it has not."""
+    data = suite.table.data
     accepted = inspect.signature(loader).parameters
-    arguments: dict[str, Any] = {}
-    for name, value in data.options.items():
-        if name not in accepted or name == "path":
-            known = [option for option in accepted if option != "path"]
-            msg = f"suite {suite.name!r}: {unknown_name(f'option of {data.loader}', name, known)}"
+    given = {"path", *arguments}
+    for name in data.options:
+        if name not in accepted or name in given:
+            known = [option for option in accepted if option not in given]
+            reads = " of tables" if "reader" in arguments else ""
+            what = f"option of {data.loader}{reads}"
+            msg = f"suite {suite.name!r}: {unknown_name(what, name, known)}"
             raise SuiteError(msg)
-        arguments[name] = value
-    if "path" in accepted:
-        required = data.needed or accepted["path"].default is inspect.Parameter.empty
-        path = _path(suite, places, required=required)
-        if path is not None:
-            arguments["path"] = path
     try:
-        dataset = loader(**arguments)
+        dataset = loader(**arguments, **data.options)
     except TypeError as error:
         msg = f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
         raise SuiteError(msg) from error
@@ -69,7 +102,11 @@ def load_data(suite: Suite, places: Mapping[str, Path], most: int | None = None)
         kind = type(dataset).__name__
         msg = f"suite {suite.name!r}: loader {data.loader} returned {kind}, a Dataset is expected"
         raise SuiteError(msg)
-    if data.skip:
+    return dataset
+
+
+def _chosen(suite: Suite, dataset: Dataset, most: int | None) -> Dataset:
+    if suite.table.data.skip:
         dataset = _without_first(suite, dataset)
     return dataset if most is None else dataset.limited(most)
 
@@ -88,12 +125,14 @@ def _without_first(suite: Suite, dataset: Dataset) -> Dataset:
     return left
 
 
-def _path(suite: Suite, places: Mapping[str, Path], *, required: bool) -> Path | None:
+def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> DataPlace | None:
     data = suite.table.data
     name = data.name or data.loader
     if name in places:
         return places[name]
     if data.path is not None:
+        if is_url(data.path):
+            return data.path
         if "\0" in data.path:
             msg = f"suite {suite.name!r}: data.path = {data.path!r} is no path: it holds a NUL byte"
             raise SuiteError(msg)

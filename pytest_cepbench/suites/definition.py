@@ -52,6 +52,8 @@ class DataTable(_Strict, frozen=True):
     needed: whether a path is needed although the loader has data of its own.
     how_to_get: one sentence shown where the data set is absent.
     options: keyword arguments of the loader.
+    config, split: of a data set in tables, where it has several.
+    id, image, text, category: columns of its tables; those that the loader knows when left out.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
     """
@@ -62,6 +64,12 @@ class DataTable(_Strict, frozen=True):
     needed: bool = False
     how_to_get: str = ""
     options: dict[str, Any] = {}
+    config: str | None = None
+    split: str | None = None
+    id: str | None = None
+    image: str | None = None
+    text: str | None = None
+    category: str | None = None
     skip: int = 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case, PooledCase
@@ -90,24 +91,26 @@ def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> Prepa
 def load_prepared_suite(
     path: Path,
     choices: RoleChoices,
-    data: Mapping[str, Path],
+    data: Mapping[str, DataPlace],
     samples: int | None = None,
     seeds: int | None = None,
+    folders: LoadingFolders | None = None,
 ) -> PreparedSuite:
     """Read a suite's file and its data set, and prepare it.
 
     path: the suite's file.
     choices: the models that the user named.
-    data: data set name -> path.
+    data: data set name -> path or URL.
     samples: most of each category; all where None.
     seeds: how often each sample is measured, each time with seeds of its own; as the suite says
     where None.
+    folders: where reading the data set may leave files; None for nowhere.
     Raises what `load_suite`, `load_data`, `prepare_suite` and `check_names` raise, and SpecError
     for several seeds of chains that were made elsewhere.
     """
     suite = load_suite(path)
     # Before the roles: where the data is not here, no model needs to be named.
-    dataset = load_data(suite, data, samples)
+    dataset = load_data(suite, data, samples, folders or LoadingFolders())
     times = suite.seeds if seeds is None else seeds
     prepared = prepare_suite(suite, dataset.repeated(times), choices)
     if times > 1 and choices.replay is not None:

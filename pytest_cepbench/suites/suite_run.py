@@ -141,7 +141,7 @@ class SuiteRun(ABC):
                     o.failure.kind for o in measured.outcomes if o.failure is not None
                 ),
                 curve=measured.curve,
-                notes=measured.notes,
+                notes=(*self.dataset.notes, *measured.notes),
                 floor=measured.floor,
                 warnings=measured.warnings,
                 answers=measured.answers,

@@ -28,6 +28,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     WriterDegradation,
 )
 from pytest_cepbench.datasets.shapes.arena import grammar as arena_grammar
+from pytest_cepbench.datasets.sources.location import PARAMETERS as LOCATION_PARAMETERS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.models.api import endpoint
@@ -191,7 +192,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
 
     named = set(re.findall(r"[?&]([a-z_]+)=", page.read_text(encoding="utf-8")))
 
-    assert named <= known | _EXAMPLE_PARAMETERS | _SCHEME_PARAMETERS
+    assert named <= known | _EXAMPLE_PARAMETERS | _SCHEME_PARAMETERS | set(LOCATION_PARAMETERS)
 
 
 @pytest.mark.parametrize(

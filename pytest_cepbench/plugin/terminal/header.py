@@ -157,6 +157,8 @@ def suite_lines(
 ) -> Iterator[str]:
     """One line for each suite that has selected cases, and one for each name that no suite has.
 
+    Below the line of a suite is what there is to say of its data, such as the commit that was read.
+
     selected: names of the cases that were collected. verbose: whether specs are shown whole.
     """
     loaded_suites = evaluator.suites.loaded
@@ -174,6 +176,7 @@ def suite_lines(
             location = shown_path(settings.baselines / loaded.suite.name)
             roles = _roles(loaded.assignments, verbose=verbose)
             yield f"suite {loaded.suite.name} gates {roles} against {location}"
+            yield from loaded.dataset.notes
 
 
 def _roles(assignments: Assignments, *, verbose: bool) -> str:

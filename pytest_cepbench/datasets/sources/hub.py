@@ -1,0 +1,271 @@
+"""Data sets of the Hugging Face hub: their commits and files, which are fetched when needed.
+
+Everything lies in huggingface_hub's own cache; under HF_HUB_OFFLINE=1 nothing else is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.datasets.sources.location import HUB, HubLocation
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.files import write_small
+
+_DATASET = "dataset"
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a data set of the hub, at one commit.
+
+    repo: OWNER/NAME.
+    commit: its hash.
+    path: in the repository.
+    indexes: folder where what was read of it is kept; None for nowhere.
+    size: bytes; None where the cache does not tell.
+    """
+
+    repo: str
+    commit: str
+    path: str
+    indexes: Path | None = None
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return f"{HUB}datasets/{self.repo}@{self.commit[:12]}/{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The file's path within its data set."""
+        return self.path
+
+    @property
+    def known_path(self) -> Path | None:
+        """Where it lies in the cache; None where it was not fetched yet."""
+        from huggingface_hub import try_to_load_from_cache
+
+        path = try_to_load_from_cache(
+            self.repo, self.path, revision=self.commit, repo_type=_DATASET
+        )
+        return Path(path) if isinstance(path, str) else None
+
+    def fetch(self) -> Path:
+        """Where it lies, once it is fetched. Raises DatasetError where it cannot be."""
+        known = self.known_path
+        if known is not None:
+            return known
+        from huggingface_hub import hf_hub_download
+
+        with _explained(self.repo, self.commit, self.path):
+            return Path(
+                hf_hub_download(self.repo, self.path, repo_type=_DATASET, revision=self.commit)
+            )
+
+    @contextmanager
+    def open_remote(self) -> Iterator[BinaryIO]:
+        """The file as it lies on the hub, read by ranges. Raises DatasetError."""
+        from huggingface_hub import HfFileSystem, is_offline_mode
+
+        if is_offline_mode():
+            raise DatasetError(_not_cached(self.repo, self.commit, self.path, "HF_HUB_OFFLINE=1"))
+        address = f"datasets/{self.repo}@{self.commit}/{self.path}"
+        with (
+            _explained(self.repo, self.commit, self.path),
+            # Without the size, a listing of the file's folder would be fetched for it.
+            HfFileSystem().open(address, "rb", cache_type="none", size=self.size) as stream,
+        ):
+            yield stream
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A data set of the hub at one commit.
+
+    location: as it was given.
+    commit: the hash that its revision stands for.
+    files: paths of the files in it, with their sizes in bytes as far as they are known.
+    listed: whether these are all of its files; otherwise those that the cache happens to have.
+    """
+
+    location: HubLocation
+    commit: str
+    files: Mapping[str, int | None]
+    listed: bool
+
+    @property
+    def repo(self) -> str:
+        """OWNER/NAME."""
+        return self.location.repo
+
+    @property
+    def note(self) -> str:
+        """A sentence on the commit that was used, where the location does not pin one."""
+        revision = self.location.revision
+        if revision == self.commit:
+            return ""
+        named = "no revision is given" if revision is None else f"{revision!r} can move"
+        return (
+            f"{self.location}: {named}; commit {self.commit} was read, and "
+            f"{HUB}datasets/{self.repo}@{self.commit} pins it"
+        )
+
+    def file(self, path: str, indexes: Path | None = None) -> HubFile:
+        """One of its files. indexes: as of `HubFile`."""
+        return HubFile(self.repo, self.commit, path, indexes, self.files.get(path))
+
+    def snapshot(self, patterns: Sequence[str] | None = None) -> Path:
+        """The folder of its files, all that match are fetched. Raises DatasetError.
+
+        patterns: of paths in the repository; all files where None.
+        """
+        from huggingface_hub import snapshot_download
+
+        if not self.listed and (patterns is None or set(patterns) - set(self.files)):
+            pattern = patterns[0] if patterns else None
+            raise DatasetError(_not_cached(self.repo, self.commit, pattern, "the cache is partial"))
+        with _explained(self.repo, self.commit, None):
+            folder = snapshot_download(
+                self.repo, repo_type=_DATASET, revision=self.commit, allow_patterns=patterns
+            )
+        return Path(folder)
+
+
+def open_repository(location: HubLocation, run: Path | None = None) -> Repository:
+    """Resolve a location's revision, and list the files. Raises DatasetError in one line.
+
+    run: folder of the run, whose processes read the commit that the first of them found.
+    """
+    from huggingface_hub import get_cached_repo_tree, is_offline_mode
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    repo, offline = location.repo, is_offline_mode()
+    commit = _resolve(location, offline=offline)
+    if run is not None:
+        commit = _first_commit(run, location, commit)
+
+    def cached() -> dict[str, int | None] | None:
+        try:
+            tree = get_cached_repo_tree(repo, repo_type=_DATASET, revision=commit)
+        except CachedRepoTreeNotFoundError:
+            return None
+        return {file.path: file.size for file in tree}
+
+    files = cached()
+    if files is None and not offline:
+        from huggingface_hub import snapshot_download
+
+        with _explained(repo, commit, None):
+            # Leaves a listing of the commit in the cache, which offline runs use.
+            snapshot_download(repo, repo_type=_DATASET, revision=commit, allow_patterns=[CARD])
+        files = cached()
+    if files is not None:
+        return Repository(location, commit, files, listed=True)
+    return Repository(location, commit, _files_in_cache(repo, commit), listed=False)
+
+
+def _resolve(location: HubLocation, *, offline: bool) -> str:
+    from huggingface_hub import resolve_revision
+
+    repo, revision = location.repo, location.revision
+    with _explained(repo, revision, None):
+        resolved = resolve_revision(
+            repo, repo_type=_DATASET, revision=revision, local_files_only=offline
+        )
+        return str(resolved.resolved)
+
+
+def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
+    """The commit that the first process of the run entered, which is this one if none did."""
+    name = f"commit-{digest_json([location.repo, location.revision])[:16]}"
+    fresh = run / f".{name}.{os.getpid()}"
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_small(fresh, commit)
+        with suppress(FileExistsError):
+            (run / name).hardlink_to(fresh)  # whole at once, and never over another
+        return (run / name).read_text(encoding="ascii")
+    except OSError as error:
+        msg = f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
+        raise DatasetError(msg) from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def _files_in_cache(repo: str, commit: str) -> dict[str, int | None]:
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = repo_folder_name(repo_id=repo, repo_type=_DATASET)
+    snapshot = Path(constants.HF_HUB_CACHE) / folder / "snapshots" / commit
+    files = [path for path in snapshot.rglob("*") if path.is_file()]
+    if not files:
+        raise DatasetError(_not_cached(repo, commit, None, "HF_HUB_OFFLINE=1"))
+    return {path.relative_to(snapshot).as_posix(): None for path in files}
+
+
+def fetch_command(repo: str, commit: str | None, pattern: str | None) -> str:
+    """The command that brings a data set, or the files of a pattern, into the cache."""
+    revision = "" if commit is None else f" --revision {commit}"
+    include = "" if pattern is None else f' --include "{pattern}"'
+    return f"hf download {repo} --repo-type dataset{revision}{include}"
+
+
+def _not_cached(repo: str, commit: str | None, pattern: str | None, why: str) -> str:
+    revision = "" if commit is None else f"@{commit[:12] if _is_commit(commit) else commit}"
+    what = f"{HUB}datasets/{repo}{revision}" + (f"/{pattern}" if pattern else "")
+    return (
+        f"{what} is not in huggingface_hub's cache ({why}): {fetch_command(repo, commit, pattern)}"
+    )
+
+
+def _is_commit(revision: str) -> bool:
+    return re.fullmatch("[0-9a-f]{40}", revision) is not None
+
+
+@contextmanager
+def _explained(repo: str, revision: str | None, path: str | None) -> Iterator[None]:
+    """Raise DatasetError in one line for what huggingface_hub raises."""
+    from huggingface_hub import errors, is_offline_mode
+
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        msg = (
+            f"{HUB}datasets/{repo} is gated: accept its terms at "
+            f"https://huggingface.co/datasets/{repo}, and log in with: hf auth login"
+        )
+        raise DatasetError(msg) from error
+    except errors.RepositoryNotFoundError as error:
+        msg = (
+            f"{HUB}datasets/{repo} is not on the hub, or is private: check the name, or log in "
+            "with: hf auth login"
+        )
+        raise DatasetError(msg) from error
+    except errors.RevisionNotFoundError as error:
+        msg = f"{HUB}datasets/{repo} has no revision {revision!r}: check the branch, tag or commit"
+        raise DatasetError(msg) from error
+    except (
+        errors.RevisionResolutionError,
+        errors.EntryNotFoundError,
+        errors.HTTPError,
+        OSError,
+    ) as error:
+        why = (
+            "HF_HUB_OFFLINE=1" if is_offline_mode() else f"the hub does not answer: {_line(error)}"
+        )
+        raise DatasetError(_not_cached(repo, revision, path, why)) from error
+
+
+def _line(error: Any) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,112 @@
+"""One shard of a table: columns that are scanned without the others, and cells read when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_cepbench.datasets.sources.data_file import DataFile
+from pytest_cepbench.datasets.sources.hub import HubFile
+from pytest_cepbench.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = 8192
+"""Most rows of the scanned columns in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A run of rows in one group.
+
+    group: number of the row group that they lie in.
+    first: of them, counted within the group.
+    start: number of the group's first row in the shard.
+    batch: their values, of the scanned columns.
+    """
+
+    group: int
+    first: int
+    start: int
+    batch: pa.RecordBatch
+
+
+class Shard(Protocol):
+    """A file of rows, in groups that are decoded together."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of all columns."""
+        ...
+
+    def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """All rows of some columns, in order, at most `BATCH` at a time.
+
+        Raises DatasetError where the file is damaged.
+        """
+        ...
+
+    def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
+        """The values of a column in some rows of a group, these in rising order.
+
+        Raises DatasetError where the file is damaged.
+        """
+        ...
+
+
+def open_shard(file: DataFile) -> Shard:
+    """The shard in a file; a Parquet file of the hub stays there until its images are needed.
+
+    Raises DatasetError where the file cannot be had, or is damaged.
+    """
+    if file.name.endswith(".parquet"):
+        from pytest_cepbench.datasets.sources.parquet import ParquetShard
+
+        if isinstance(file, HubFile) and file.known_path is None:
+            from pytest_cepbench.datasets.sources.remote_parquet import RemoteParquetShard
+
+            return RemoteParquetShard(file)
+        return ParquetShard(file.fetch(), str(file))
+    path = file.fetch()
+    if file.name.endswith(".arrow"):
+        from pytest_cepbench.datasets.sources.arrow import ArrowShard
+
+        return ArrowShard(path, str(file))
+    from pytest_cepbench.datasets.sources.webdataset import TarShard
+
+    return TarShard(path, str(file), file.indexes)
+
+
+@contextmanager
+def reading(name: str, kind: str) -> Iterator[None]:
+    """Raise DatasetError in one line for what pyarrow raises of a damaged file.
+
+    name: of the file. kind: what it should be.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        msg = f"{name} is no whole {kind} file, or is damaged: {why[:200]}"
+        raise DatasetError(msg) from error
+
+
+def pick(batches: Iterable[tuple[int, pa.Array]], rows: Sequence[int]) -> Iterator[Any]:
+    """The values of some rows.
+
+    batches: number of the first row, and values, of runs of rows in rising order.
+    rows: those that are wanted, in rising order.
+    """
+    wanted = iter(rows)
+    row = next(wanted, None)
+    for first, values in batches:
+        while row is not None and row < first + len(values):
+            yield values[row - first].as_py()
+            row = next(wanted, None)
+        if row is None:
+            return

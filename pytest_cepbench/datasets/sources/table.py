@@ -1,0 +1,155 @@
+"""A table of samples in shards: its columns by name, its rows scanned without the images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_cepbench.datasets.sources.data_file import DataFile
+from pytest_cepbench.datasets.sources.shard import Shard, open_shard
+from pytest_cepbench.errors import DatasetError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Row(NamedTuple):
+    """One row of a table, without its images.
+
+    shard, group, row: where it lies.
+    number: of the row in its shard.
+    position: of the row in the whole table.
+    values: of the scanned columns.
+    """
+
+    shard: int
+    group: int
+    row: int
+    number: int
+    position: int
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of one split of a data set.
+
+    name: the location, for errors.
+    files: its shards, in the order of the rows.
+    source: what identities hold of it: the pinned location on the hub; empty for local files.
+    note: a sentence for the reader of results; empty where there is none.
+    rows: as many as there have to be; None where that is not known.
+    """
+
+    name: str
+    files: tuple[DataFile, ...]
+    source: str = ""
+    note: str = ""
+    rows: int | None = None
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns, by the first shard."""
+        return self.shard(0).schema
+
+    def shard(self, number: int) -> Shard:
+        """One of its shards. Raises DatasetError."""
+        return open_shard(self.files[number])
+
+    def scan(self, columns: Sequence[str]) -> Iterator[Row]:
+        """All rows, with the values of some columns. Raises DatasetError for damaged shards.
+
+        Labels (`ClassLabel`) are given by their names.
+        """
+        types = {column: self.schema.field(column).type for column in columns}
+        names = [label_names(self.schema, column) for column in columns]
+        index = 0
+        for number, file in enumerate(self.files):
+            for rows in self.shard(number).scan(columns):
+                _check_columns(file, rows.batch.schema, types)
+                values = [
+                    _named(_values(file, rows.batch, column), own)
+                    for column, own in zip(columns, names, strict=True)
+                ]
+                cells = zip(*values, strict=True) if columns else repeat((), len(rows.batch))
+                for row, own in enumerate(cells, rows.first):
+                    yield Row(number, rows.group, row, rows.start + row, index, own)
+                    index += 1
+        if index == 0:
+            msg = f"{self.name} has no rows"
+            raise DatasetError(msg)
+        if self.rows is not None and index != self.rows:
+            msg = f"{self.name} has {index:,} of the {self.rows:,} rows that its card tells"
+            raise DatasetError(msg)
+
+    def where(self, row: Row, column: str) -> str:
+        """File, row and column, for errors."""
+        return f"{self.files[row.shard]}, row {row.number}, column {column!r}"
+
+    def column(self, names: Sequence[str], what: str, setting: str) -> str:
+        """The first of some columns that is there. Raises DatasetError that names those that are.
+
+        what: is expected in it. setting: the key that names another.
+        """
+        for name in names:
+            if name in self.schema.names:
+                return name
+        wanted = " or ".join(map(repr, names))
+        near = did_you_mean(names[0], self.schema.names) if len(names) == 1 else ""
+        msg = (
+            f"{self.name} has no column {wanted} with {what}: name one as {setting} in "
+            f"[data]; its columns: {', '.join(self.schema.names)}.{near}"
+        )
+        raise DatasetError(msg)
+
+
+def label_names(schema: pa.Schema, column: str) -> Sequence[str] | None:
+    """The names of a column of labels, as `datasets` keeps them; None for any other column."""
+    metadata = (schema.metadata or {}).get(b"huggingface", b"")
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        feature = json.loads(metadata)["info"]["features"][column]
+        names = feature["names"]
+        if feature["_type"] == "ClassLabel" and all(isinstance(name, str) for name in names):
+            return list(names)
+    return None
+
+
+def _named(values: list[Any], names: Sequence[str] | None) -> list[Any]:
+    """Labels by their names; other values as they are."""
+    if names is None:
+        return values
+    known = range(len(names))
+    return [names[value] if value in known else value for value in values]
+
+
+def _check_columns(file: DataFile, schema: pa.Schema, types: Mapping[str, pa.DataType]) -> None:
+    for column, kind in types.items():
+        position = schema.get_field_index(column)
+        if position < 0:
+            msg = f"{file} has no column {column!r}, which other shards have"
+            raise DatasetError(msg)
+        other = schema.field(position).type
+        if _value_type(other) != _value_type(kind):
+            msg = f"{file}: column {column!r} is {other}, in other shards it is {kind}"
+            raise DatasetError(msg)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, which a dictionary may hold."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _values(file: DataFile, batch: pa.RecordBatch, column: str) -> list[Any]:
+    try:
+        values: list[Any] = batch.column(column).to_pylist()
+    except UnicodeDecodeError as error:
+        msg = f"{file}: column {column!r} holds texts that are not UTF-8"
+        raise DatasetError(msg) from error
+    return values

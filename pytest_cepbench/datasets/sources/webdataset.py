@@ -1,0 +1,194 @@
+"""Webdataset shards: the members of a plain tar are listed once, and read by their offset.
+
+Members of one name up to its first dot, one behind the other, are a row; what follows the dot is
+the column (`0001.jpg`, `0001.txt`: row `0001`, columns `jpg` and `txt`).
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+from pytest_cepbench.datasets.folder import unsafe
+from pytest_cepbench.datasets.sources.index_cache import index_of_file
+from pytest_cepbench.datasets.sources.shard import Rows
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.files import open_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEY = "__key__"
+"""The column of the names of rows."""
+
+_MOST_CELL = 2**30
+"""Largest member that is read, in bytes."""
+
+GROUP = 64
+"""Rows that are read ahead of one that is needed."""
+
+_BLOCK = 512
+
+_COMPRESSED = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
+
+
+class TarShard:
+    """A tar archive; few rows are a group, since each member is read by itself.
+
+    path: of the file.
+    name: names it in errors.
+    indexes: folder where the list of its members is kept; None for nowhere.
+    """
+
+    def __init__(self, path: Path, name: str, indexes: Path | None = None) -> None:
+        self._path = path
+        self._name = name
+        self._index = index_of_file(indexes, path, "members", lambda: _list_members(path, name))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The key as a text, and every other column as bytes."""
+        import pyarrow as pa
+
+        columns = [field.name for field in self._index.schema if field.name != KEY]
+        return pa.schema({KEY: pa.string(), **dict.fromkeys(columns, pa.binary())})
+
+    def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """All rows of some columns; see `Shard.scan`."""
+        import pyarrow as pa
+
+        with self._open() as stream:
+            for start in range(0, self._index.num_rows, GROUP):
+                part = self._index.slice(start, GROUP)
+                arrays = {
+                    column: part.column(column).combine_chunks()
+                    if column == KEY
+                    else pa.array(
+                        [
+                            self._read(stream, column, place)
+                            for place in part.column(column).to_pylist()
+                        ],
+                        pa.binary(),
+                    )
+                    for column in columns or [KEY]
+                }
+                yield Rows(start // GROUP, 0, start, pa.record_batch(arrays))
+
+    def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
+        """Values of some rows; see `Shard.cells`."""
+        places = self._index.column(column)
+        with self._open() as stream:
+            for row in rows:
+                place = places[group * GROUP + row].as_py()
+                yield place if column == KEY else self._read(stream, column, place)
+
+    def _open(self) -> BinaryIO:
+        try:
+            return open_regular(self._path)
+        except OSError as error:
+            msg = f"{self._name} cannot be read: {error.strerror}"
+            raise DatasetError(msg) from error
+
+    def _read(self, stream: BinaryIO, column: str, place: dict[str, int] | None) -> bytes | None:
+        if place is None:
+            return None
+        if place["size"] > _MOST_CELL:
+            _refuse(
+                self._name,
+                f"a member {column!r} has {place['size']:,} bytes, at most {_MOST_CELL:,} are read",
+            )
+        stream.seek(place["offset"])
+        data = stream.read(place["size"])
+        if len(data) < place["size"]:
+            _refuse(self._name, f"it is cut short: a member {column!r} is not whole")
+        return data
+
+
+def _list_members(path: Path, name: str) -> pa.Table:
+    """Key, and offset and size of each column's bytes, of every row, by one look at the headers."""
+    import pyarrow as pa
+
+    keys: list[str] = []
+    places: dict[str, dict[int, tuple[int, int]]] = {}
+    for member in _members(path, name):
+        key, _, column = _split_name(member.name)
+        if not column or column == KEY:
+            _refuse(name, f"member {member.name!r} has no suffix, so that it is no column of a row")
+        if not keys or keys[-1] != key:
+            keys.append(key)
+        cells = places.setdefault(column, {})
+        if len(keys) - 1 in cells:
+            _refuse(name, f"member {member.name!r} is there twice")
+        cells[len(keys) - 1] = (member.offset_data, member.size)
+    kind = pa.struct({"offset": pa.int64(), "size": pa.int64()})
+    columns = {
+        column: pa.array(
+            [
+                None if (cell := cells.get(row)) is None else {"offset": cell[0], "size": cell[1]}
+                for row in range(len(keys))
+            ],
+            kind,
+        )
+        for column, cells in places.items()
+    }
+    return pa.table({KEY: pa.array(keys, pa.string()), **columns})
+
+
+def _split_name(name: str) -> tuple[str, str, str]:
+    folder, slash, file = name.rpartition("/")
+    stem, dot, column = file.partition(".")
+    return f"{folder}{slash}{stem}", dot, column.lower()
+
+
+def _members(path: Path, name: str) -> Iterator[tarfile.TarInfo]:
+    """The regular members in order; everything else but folders is refused."""
+    try:
+        with open_regular(path) as stream:
+            head = stream.read(8)
+            for magic, kind in _COMPRESSED:
+                if head.startswith(magic):
+                    _refuse(name, f"it is compressed ({kind}): unpack it to a plain tar")
+            stream.seek(0)
+            with tarfile.open(fileobj=stream, mode="r:") as archive:
+                while (member := archive.next()) is not None:
+                    archive.members = []  # type: ignore[attr-defined] # else every header stays in memory
+                    if not member.isdir():
+                        yield _checked(name, member)
+                _check_end(name, stream, archive.offset)
+    except tarfile.TarError as error:
+        _refuse(name, f"it is no whole tar archive: {error}")
+    except OSError as error:
+        _refuse(name, f"it cannot be read: {error.strerror or error}")
+    except (ValueError, UnicodeError) as error:
+        _refuse(name, f"it is no tar archive: {error}")
+
+
+def _checked(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
+    if member.issym() or member.islnk():
+        _refuse(name, f"member {member.name!r} is a link: save the file itself")
+    if not member.isreg() or member.issparse():
+        _refuse(name, f"member {member.name!r} is no plain file")
+    reason = unsafe(member.name)
+    if reason is not None:
+        _refuse(name, f"member {reason}")
+    return member
+
+
+def _check_end(name: str, stream: BinaryIO, offset: int) -> None:
+    """An archive ends with blocks of zeros; one that a killed program left does not."""
+    stream.seek(max(0, offset))
+    block = stream.read(_BLOCK)
+    if len(block) < _BLOCK or any(block):
+        _refuse(name, "it is cut short: the blocks at its end are missing")
+
+
+def _refuse(name: str, what: str) -> NoReturn:
+    msg = f"{name}: {what}"
+    raise DatasetError(msg)

@@ -1,0 +1,1 @@
+"""Tests of data that is read where it lies."""

@@ -1,0 +1,130 @@
+"""Which files of a data set are read: configurations, splits, numbered shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.datasets.sources.data_files import Choice, find_files, read_card
+from pytest_cepbench.errors import DatasetError
+
+TWO_CONFIGS: dict[str, Any] = {
+    "configs": [
+        {
+            "config_name": "clean",
+            "data_files": [
+                {"split": "test", "path": "clean/test-*"},
+                {"split": "train", "path": ["clean/train-*"]},
+            ],
+        },
+        {"config_name": "noisy", "data_files": "noisy/*.parquet"},
+    ]
+}
+FILES = [
+    "README.md",
+    "clean/test-00000-of-00001.parquet",
+    "clean/train-00000-of-00001.parquet",
+    "noisy/a.parquet",
+]
+
+
+@pytest.mark.parametrize(
+    ("files", "card", "choice", "expected"),
+    [
+        (["a.parquet"], {}, Choice(), ("a.parquet", None, "train")),
+        (["data/test-00000-of-00001.parquet"], {}, Choice(), (..., None, "test")),
+        (["data/extra-00000-of-00001.parquet"], {}, Choice(), (..., None, "extra")),
+        (["test/0.parquet", "x.csv"], {}, Choice(), ("test/0.parquet", None, "test")),
+        (["val.parquet"], {}, Choice(), (..., None, "validation")),
+        (["latest.parquet"], {}, Choice(), (..., None, "train")),
+        (["default/test/0000.parquet", ".x/y.parquet"], {}, Choice(), (..., None, "test")),
+        (FILES, TWO_CONFIGS, Choice(config="noisy"), ("noisy/a.parquet", "noisy", "train")),
+        (FILES, TWO_CONFIGS, Choice("clean", split="test"), (FILES[1], None, "test")),
+        (FILES, TWO_CONFIGS, Choice("noisy/a.parquet"), ("noisy/a.parquet", None, "train")),
+        (FILES, TWO_CONFIGS, Choice("*/test-*"), (FILES[1], None, "test")),
+        (
+            ["data/test-00000-of-00001-0123abcd.parquet"],
+            {},
+            Choice(),
+            (..., None, "test"),
+        ),
+        (["default/partial-test/0000.parquet"], {}, Choice(), (..., None, "partial-test")),
+        (["b.arrow", "a.parquet", "c.tar"], {}, Choice(), ("a.parquet", None, "train")),
+        (["a-00001-of-00002.tar"], {}, Choice("a-00001-of-00002.tar"), (..., None, "train")),
+    ],
+)
+def test_the_shards_of_a_choice(
+    files: list[str], card: dict[str, Any], choice: Choice, expected: tuple[Any, ...]
+) -> None:
+    """By the card, by the path that is named, and by folders and names."""
+    found = find_files("d", files, card, choice)
+    path, config, split = expected
+    assert (found.config, found.split) == (config, split)
+    assert found.paths == ((files[0],) if path is ... else (path,))
+
+
+def test_digests_in_names_do_not_part_numbered_shards() -> None:
+    """As older versions of `datasets` wrote them: `test-00000-of-00002-DIGEST.parquet`."""
+    names = [f"data/test-0000{k}-of-00002-{digest}.parquet" for k, digest in enumerate("ab")]
+    assert find_files("d", names, {}, Choice()).whole
+    with pytest.raises(DatasetError, match="1 of 2 shards are missing"):
+        find_files("d", names[1:], {}, Choice())
+
+
+def test_a_configuration_may_be_named_as_a_path() -> None:
+    """Where no folder has its name."""
+    card = {"configs": [{"config_name": "clean", "data_files": "a.parquet"}]}
+    assert find_files("d", ["a.parquet"], card, Choice("clean")).config == "clean"
+
+
+def test_the_default_configuration_is_taken() -> None:
+    """The one that the card marks, or that is called so."""
+    marked = {"configs": [dict(entry) for entry in TWO_CONFIGS["configs"]]}
+    marked["configs"][1]["default"] = True
+    assert find_files("d", FILES, marked, Choice()).config == "noisy"
+
+
+@pytest.mark.parametrize(
+    ("files", "card", "choice", "words"),
+    [
+        ([], {}, Choice(), r"d has no file that ends in \.parquet, \.arrow, \.tar"),
+        (["a.parquet"], {}, Choice("x"), "d has no file under 'x'"),
+        (FILES, TWO_CONFIGS, Choice(), r"several configs \(clean, noisy\): choose one with \?conf"),
+        (FILES, TWO_CONFIGS, Choice(config="nosy"), "no config 'nosy'; .* Did you mean 'noisy'"),
+        (FILES, TWO_CONFIGS, Choice(config="clean"), r"several splits \(test, train\)"),
+        (FILES, {}, Choice(), r"several splits \(test, train\)"),
+        (["a/test.parquet", "b/test.parquet"], {}, Choice(), r"several configs \(a, b\)"),
+        (["a.parquet"], {}, Choice(split="test"), "no split 'test'; its splits: train"),
+        (["a.parquet"], {}, Choice(config="x"), "has one configuration: leave out config=x"),
+        ([*FILES[:1], "z.parquet"], TWO_CONFIGS, Choice(config="noisy"), "'noisy' are not there"),
+        (
+            ["t-00000-of-00003.parquet", "t-00002-of-00003.parquet"],
+            {},
+            Choice(),
+            "1 of 3 shards are missing, the first 't-00001-of-00003.parquet'",
+        ),
+    ],
+)
+def test_what_is_not_clear_is_one_line(
+    files: list[str], card: dict[str, Any], choice: Choice, words: str
+) -> None:
+    """It lists what there is to choose from."""
+    with pytest.raises(DatasetError, match=words) as error:
+        find_files("d", files, card, choice)
+    assert "\n" not in str(error.value)
+
+
+def test_the_card_tells_how_many_rows_there_are() -> None:
+    """Of the split of the configuration that is read."""
+    card = read_card(
+        "---\ndataset_info:\n  splits:\n  - name: test\n    num_examples: 7\n---\n# Photos\n"
+    )
+    assert find_files("d", ["test.parquet"], card, Choice()).rows == 7
+    assert find_files("d", ["train.parquet"], card, Choice()).rows is None
+
+
+@pytest.mark.parametrize("text", ["", "# no metadata", "---\n: [\n---\n", "---\n- list\n---\n"])
+def test_a_card_that_cannot_be_read_tells_nothing(text: str) -> None:
+    """Names of files decide then."""
+    assert read_card(text) == {}

@@ -1,0 +1,75 @@
+"""Gates on data sets that are read where they lie: in tables, and on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, write_cache
+from tests.datasets.sources.tables import image_table, write_parquet, write_tar
+from tests.plugin.project import MODES, PHOTOS, Project
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """The photo project, whose photos are to be given."""
+    project.suite(PHOTOS.replace('path = "photos"\n', ""))
+    project.photos({})
+    return project
+
+
+@pytest.mark.slow
+def test_a_table_is_gated_as_a_folder_is(photos: Project) -> None:
+    """Accepted in one process and gated on two workers, with the samples of its rows."""
+    write_parquet(photos.path / "table" / "test.parquet", image_table(6))
+    data = f"--cep-data=folder={photos.path / 'table'}"
+    assert photos.run_here(data, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert photos.run(*MODES["n2"], data).ret == pytest.ExitCode.OK
+    assert set(photos.verdicts().values()) == {"held"}
+    scores = (photos.baselines / "photos").glob("*gc*.toml")
+    assert '"s005" = ' in next(scores).read_text()
+
+    write_parquet(photos.path / "table" / "test.parquet", image_table(6, 1))
+    assert photos.run_here(data).ret != pytest.ExitCode.OK
+    assert set(photos.verdicts().values()) == {"incomparable"}
+
+
+@pytest.mark.slow
+def test_a_moved_branch_is_incomparable(
+    photos: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where its files are the same; the report tells the commit, and how to pin it."""
+    cache = tmp_path / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    files = {"test.parquet": write_parquet(tmp_path / "t.parquet", image_table(4)).read_bytes()}
+    sizes = {"test.parquet": len(files["test.parquet"])}
+    write_cache(cache, files, tree=sizes)
+    data = f"--cep-data=folder=hf://datasets/{REPO}"
+    assert photos.run_here(data, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = photos.run_here(data)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"cepbench: *no revision is given; commit {COMMIT} was read*"])
+    write_cache(cache, files, MOVED, tree=sizes)
+    assert photos.run_here(data).ret != pytest.ExitCode.OK
+    assert set(photos.verdicts().values()) == {"incomparable"}
+    assert photos.run_here(f"{data}@{COMMIT}").ret == pytest.ExitCode.OK
+
+
+def test_data_that_cannot_be_read_is_one_message(photos: Project) -> None:
+    """A URL of another kind, several splits, a damaged shard: said at collection."""
+    for split in ("test", "train"):
+        write_parquet(photos.path / "table" / f"{split}.parquet", image_table(2))
+    cut = write_tar(photos.path / "cut.tar", {"a.png": b"x"})
+    cut.write_bytes(cut.read_bytes()[:700])
+    for place, explained in {
+        "s3://bucket/photos": "data at 's3://bucket/photos' cannot be read in place: *",
+        "table": "*has several splits (test, train): choose one with *",
+        "cut.tar": "*cut.tar: *",
+    }.items():
+        result = photos.run_here(f"--cep-data=folder={place}")
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+        result.stdout.fnmatch_lines([explained])
+        result.stdout.no_fnmatch_line("*Traceback*")
