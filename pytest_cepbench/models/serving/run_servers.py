@@ -1,0 +1,134 @@
+"""The servers of a run: each is started once, by the first process that needs an answer of it."""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from pytest_cepbench.errors import CepError, ModelError, WriteError
+from pytest_cepbench.models.serving.engines import HOST
+from pytest_cepbench.models.serving.launch import ServerLauncher
+from pytest_cepbench.models.serving.server_folder import FAILED, ServerFolder
+from pytest_cepbench.models.serving.server_plan import ServerPlan
+from pytest_cepbench.models.serving.supervisor import ENDED, READY
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server that answers.
+
+    url: where its API begins.
+    key: that it asks for; None for none.
+    version: of its engine; empty where that is unknown.
+    log: path of its log.
+    check: raises ModelError where it has ended, with the last lines of its log.
+    """
+
+    url: str
+    key: str | None
+    version: str
+    log: str
+    check: Callable[[], None]
+
+
+class RunServers:
+    """The servers of a run, as one of its processes uses them.
+
+    make_folder: gives a folder that all processes of the run share.
+    logs: folder of the servers' logs, which stay.
+    devices: variables of the run's own environment, where a lease leaves this process fewer.
+    show: called with what is waited for, and with an empty text afterwards.
+    last: whether this process outlives the others, so that it waits for the end of servers.
+    """
+
+    def __init__(
+        self,
+        make_folder: Callable[[], Path],
+        logs: Path,
+        *,
+        devices: Mapping[str, str] | None = None,
+        show: Callable[[str], None] = lambda _: None,
+        last: bool = True,
+    ) -> None:
+        self._make_folder = make_folder
+        self._launcher = ServerLauncher(logs, devices, show)
+        self._show = show
+        self._last = last
+        self._folders: dict[str, ServerFolder] = {}
+
+    def join(self, plan: ServerPlan) -> ServerFolder:
+        """Count as a user of a server, which is not started by this: it then lives until `close`.
+
+        Raises WriteError.
+        """
+        if plan.digest not in self._folders:
+            path = self._make_folder() / "servers" / plan.digest
+            self._folders[plan.digest] = ServerFolder(path, plan.label)
+        return self._folders[plan.digest]
+
+    def running(self, plan: ServerPlan) -> RunningServer:
+        """The server, started where no process of the run has done so.
+
+        Raises ModelError where it does not start, or has ended; IdentityError where its files
+        changed meanwhile; SpecError for a port or devices that it cannot have;
+        MissingDependencyError where its interpreter has no such engine.
+        """
+        folder = self.join(plan)
+        waiting = partial(self._show, f"waiting for {plan.engine.title}")
+        with self._shown(), folder.starting(waiting):
+            failed = folder.read(FAILED)
+            if failed is not None:
+                raise ModelError(failed["reason"])
+            if folder.read(READY) is None and folder.read(ENDED) is None:
+                with _reported(folder), plan.files.unchanged("the server was started"):
+                    self._launcher.start(plan, folder)
+            folder.check()
+        ready = folder.read(READY) or {}
+        return RunningServer(
+            f"http://{HOST}:{ready['port']}/v1",
+            ready["key"],
+            ready["version"],
+            ready["log"],
+            folder.check,
+        )
+
+    def close(self) -> None:
+        """Use the servers no more; those that no other process uses end."""
+        folders, self._folders = list(self._folders.values()), {}
+        for folder in folders:
+            folder.leave()
+        for folder in folders if self._last else ():
+            folder.wait_for_end()
+
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._show("")
+
+
+@contextmanager
+def _reported(folder: ServerFolder) -> Iterator[None]:
+    """End a server that was not started well, and tell the other processes of the run why."""
+    try:
+        yield
+    except CepError as error:
+        folder.end()
+        with suppress(WriteError):
+            folder.write(FAILED, {"reason": str(error)})
+        raise
+
+
+@cache
+def own_servers() -> RunServers:
+    """Servers of this process alone, where there is no run around it; they end with it."""
+    folder = Path(tempfile.mkdtemp(prefix="cepbench-servers-"))
+    servers = RunServers(lambda: folder, folder / "logs")
+    atexit.register(servers.close)
+    return servers

@@ -1,0 +1,178 @@
+"""The folder by which the processes of a run share one server: its state, its locks, its log."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.errors import ModelError, WriteError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.models.serving.supervisor import (
+    ALIVE,
+    COMMAND,
+    ENDED,
+    READY,
+    RUNNING,
+    TERMINATION,
+    USERS,
+    read_state,
+    write_state,
+)
+
+FAILED = "failed.json"
+"""Why the server did not start: said by the process that tried, to all others."""
+
+_STARTING = "start.lock"
+
+_POLL = 0.1  # seconds
+
+_LONGEST_END = 3 * TERMINATION
+
+_TAIL_BYTES, _TAIL_LINES, _TAIL_LETTERS = 16_384, 6, 900
+
+
+@dataclass
+class ServerFolder:
+    """A server of the run, as one of its processes uses it.
+
+    path: of the folder, which is made where it is absent.
+    name: of the server, for people.
+    Raises WriteError where the folder cannot be written, or knows no locks.
+    """
+
+    path: Path
+    name: str
+    _users: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            # Opened once in a process: the kernel drops a lock with any of the file's handles.
+            self._users = os.open(self.path / USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._use()
+        except OSError as error:
+            msg = f"{self.name}: the folder of its server, {self.path}, cannot be used: {error}"
+            raise WriteError(msg) from error
+
+    def _use(self) -> None:
+        """Count as a user; waits for the end of a server whose last user has just left."""
+        while True:
+            try:
+                fcntl.lockf(self._users, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                time.sleep(_POLL)
+            else:
+                return
+
+    def leave(self) -> None:
+        """Use the server no more; it ends when no process uses it."""
+        os.close(self._users)
+
+    def wait_for_end(self) -> None:
+        """Wait until a server that has no user has ended."""
+        until = time.monotonic() + _LONGEST_END
+        while self.is_supervised and time.monotonic() < until:
+            time.sleep(_POLL / 4)
+
+    @contextmanager
+    def starting(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Be the one process that starts the server. waiting: called while another one does."""
+        file = os.open(self.path / _STARTING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _try_flock(file):
+                waiting()
+                time.sleep(_POLL)
+            yield
+        finally:
+            os.close(file)
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether the supervisor lives, and with it the server, or its end."""
+        try:
+            file = os.open(self.path / ALIVE, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _try_flock(file)
+        finally:
+            os.close(file)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A file of the folder; None where there is none."""
+        return read_state(self.path / name)
+
+    def write(self, name: str, state: dict[str, Any]) -> None:
+        """Write a file of the folder at once. Raises WriteError."""
+        try:
+            write_state(self.path / name, state)
+        except OSError as error:
+            msg = f"{self.name}: {self.path / name} cannot be written: {error}"
+            raise WriteError(msg) from error
+
+    def forget(self) -> None:
+        """Remove what is known of an earlier server."""
+        for name in (RUNNING, READY, ENDED):
+            (self.path / name).unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """End the server now, for all processes."""
+        state = self.read(RUNNING)
+        if state is not None and self.is_supervised:
+            with suppress(OSError):
+                os.kill(state["supervisor"], signal.SIGTERM)
+        self.wait_for_end()
+
+    @property
+    def end_reason(self) -> str | None:
+        """How the server ended by itself; None while it lives."""
+        ended = self.read(ENDED)
+        if ended is None and self.is_supervised:
+            return None
+        return "its supervisor was killed" if ended is None else str(ended["reason"])
+
+    def check(self) -> None:
+        """Raise ModelError where a server has ended that should be there."""
+        reason = self.end_reason
+        if reason is not None:
+            msg = f"{self.name}: its server ended while the run needed it ({reason}). "
+            raise ModelError(msg + self.log_end())
+
+    def log_end(self) -> str:
+        """The last lines of the server's log and its path, in a sentence."""
+        command = self.read(COMMAND) or {}
+        return describe_end(command.get("log", ""), command.get("key"))
+
+
+def describe_end(log: str, key: str | None = None) -> str:
+    """The last lines of a log and its path, in a sentence. key: is not shown."""
+    try:
+        with open(log, "rb") as stream:  # noqa: PTH123 - a path as text
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    if key:
+        text = text.replace(key, "[key]")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+    if not lines:
+        return f"Its log is empty: {log}"
+    shown = " | ".join(one_line(line, _TAIL_LETTERS) for line in lines)
+    # Its end says what went wrong.
+    shown = shown if len(shown) <= _TAIL_LETTERS else f"...{shown[3 - _TAIL_LETTERS :]}"
+    return f"The end of its log, {log}: {shown}"
+
+
+def _try_flock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
