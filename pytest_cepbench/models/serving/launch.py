@@ -184,7 +184,7 @@ class ServerLauncher:
 def _is_ready(plan: ServerPlan, command: Mapping[str, Any], process: int) -> bool:
     """Whether the server is healthy, is the one that was started, and lists what was asked for."""
     port, key = command["port"], command["key"]
-    if get(port, "/health") is None or not listens(process, port):
+    if not listens(process, port) or get(port, "/health") is None:
         return False
     return not plan.engine.lists_model or plan.served_name in listed_models(port, key)
 

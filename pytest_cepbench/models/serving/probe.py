@@ -62,7 +62,9 @@ def listens(process: int, port: int) -> bool:
     Another program may have taken the port just before the server did, and would answer for it.
     """
     sockets = _listening_sockets(port)
-    return any(sockets & _sockets(each) for each in (process, *descendants(process)))
+    return bool(sockets) and any(
+        sockets & _sockets(each) for each in (process, *descendants(process))
+    )
 
 
 def _listening_sockets(port: int) -> set[str]:

@@ -37,7 +37,7 @@ ENDED = "ended.json"
 USERS, ALIVE = "users.lock", "alive.lock"
 """Locked by every process that may use the server, and by the supervisor as long as it lives."""
 
-TERMINATION = 10.0
+TERMINATION = 5.0
 """Seconds that a server has to end by itself."""
 
 _INTERVAL = 0.1
