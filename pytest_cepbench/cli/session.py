@@ -80,7 +80,7 @@ def measured(
 def run_servers() -> Iterator[RunServers]:
     """The servers that this command starts, if any; they end with it."""
     with TemporaryDirectory(prefix="cepbench-") as folder:
-        servers = RunServers(lambda: Path(folder), HOME.absolute() / "servers")
+        servers = RunServers(Path(folder), HOME.absolute() / "servers")
         try:
             yield servers
         finally:

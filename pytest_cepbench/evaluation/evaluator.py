@@ -160,12 +160,18 @@ class Evaluator:
             return None
         context = self.context
         return RunServers(
-            context.make_folder,
+            context.folder / "servers",
             self.settings.home / "servers",
             devices=context.devices,
-            show=self.progress.wait_for,
+            show=self._wait_for_server,
             last=not context.is_worker,
         )
+
+    def _wait_for_server(self, server: str) -> None:
+        """Show what is waited for, here and to the processes that wait for this one."""
+        self.progress.wait_for(server)
+        if self._store.opened is not None:
+            self._store.opened.locks.heartbeat()
 
     @property
     def shards(self) -> ShardQueue:

@@ -87,7 +87,7 @@ class ServerLauncher:
                 "run takes a free one"
             )
             raise SpecError(msg)
-        key = None if plan.engine.key_variable is None else secrets.token_urlsafe(24)
+        key = None if plan.engine.key_variable is None else secrets.token_hex(24)
         if key is not None and plan.engine.key_variable:
             environment[plan.engine.key_variable] = key
         log = self._new_log(plan)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_cepbench.errors import CepError, ModelError, WriteError
 from pytest_cepbench.models.serving.engines import HOST
 from pytest_cepbench.models.serving.launch import ServerLauncher
-from pytest_cepbench.models.serving.server_folder import FAILED, ServerFolder
+from pytest_cepbench.models.serving.server_folder import FAILED, ServerFolder, wait_for_end
 from pytest_cepbench.models.serving.server_plan import ServerPlan
 from pytest_cepbench.models.serving.supervisor import ENDED, READY
 
@@ -39,7 +39,7 @@ class RunningServer:
 class RunServers:
     """The servers of a run, as one of its processes uses them.
 
-    make_folder: gives a folder that all processes of the run share.
+    folder: that all processes of the run share; made where it is absent.
     logs: folder of the servers' logs, which stay.
     devices: variables of the run's own environment, where a lease leaves this process fewer.
     show: called with what is waited for, and with an empty text afterwards.
@@ -48,14 +48,14 @@ class RunServers:
 
     def __init__(
         self,
-        make_folder: Callable[[], Path],
+        folder: Path,
         logs: Path,
         *,
         devices: Mapping[str, str] | None = None,
         show: Callable[[str], None] = lambda _: None,
         last: bool = True,
     ) -> None:
-        self._make_folder = make_folder
+        self._folder = folder
         self._launcher = ServerLauncher(logs, devices, show)
         self._show = show
         self._last = last
@@ -67,8 +67,7 @@ class RunServers:
         Raises WriteError.
         """
         if plan.digest not in self._folders:
-            path = self._make_folder() / "servers" / plan.digest
-            self._folders[plan.digest] = ServerFolder(path, plan.label)
+            self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
         return self._folders[plan.digest]
 
     def running(self, plan: ServerPlan) -> RunningServer:
@@ -99,11 +98,12 @@ class RunServers:
 
     def close(self) -> None:
         """Use the servers no more; those that no other process uses end."""
-        folders, self._folders = list(self._folders.values()), {}
-        for folder in folders:
+        folders, self._folders = self._folders, {}
+        for folder in folders.values():
             folder.leave()
-        for folder in folders if self._last else ():
-            folder.wait_for_end()
+        # Also those that only other processes have used, which may have left just now.
+        for path in self._folder.glob("*") if self._last else ():
+            wait_for_end(path)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
@@ -129,6 +129,6 @@ def _reported(folder: ServerFolder) -> Iterator[None]:
 def own_servers() -> RunServers:
     """Servers of this process alone, where there is no run around it; they end with it."""
     folder = Path(tempfile.mkdtemp(prefix="cepbench-servers-"))
-    servers = RunServers(lambda: folder, folder / "logs")
+    servers = RunServers(folder / "run", folder / "logs")
     atexit.register(servers.close)
     return servers

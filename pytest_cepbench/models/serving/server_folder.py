@@ -75,12 +75,6 @@ class ServerFolder:
         """Use the server no more; it ends when no process uses it."""
         os.close(self._users)
 
-    def wait_for_end(self) -> None:
-        """Wait until a server that has no user has ended."""
-        until = time.monotonic() + _LONGEST_END
-        while self.is_supervised and time.monotonic() < until:
-            time.sleep(_POLL / 4)
-
     @contextmanager
     def starting(self, waiting: Callable[[], None]) -> Iterator[None]:
         """Be the one process that starts the server. waiting: called while another one does."""
@@ -96,14 +90,7 @@ class ServerFolder:
     @property
     def is_supervised(self) -> bool:
         """Whether the supervisor lives, and with it the server, or its end."""
-        try:
-            file = os.open(self.path / ALIVE, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            return not _try_flock(file)
-        finally:
-            os.close(file)
+        return _is_supervised(self.path)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A file of the folder; None where there is none."""
@@ -128,7 +115,7 @@ class ServerFolder:
         if state is not None and self.is_supervised:
             with suppress(OSError):
                 os.kill(state["supervisor"], signal.SIGTERM)
-        self.wait_for_end()
+        wait_for_end(self.path)
 
     @property
     def end_reason(self) -> str | None:
@@ -149,6 +136,24 @@ class ServerFolder:
         """The last lines of the server's log and its path, in a sentence."""
         command = self.read(COMMAND) or {}
         return describe_end(command.get("log", ""), command.get("key"))
+
+
+def wait_for_end(folder: Path) -> None:
+    """Wait until the server of a folder has ended, which nobody uses any more."""
+    until = time.monotonic() + _LONGEST_END
+    while _is_supervised(folder) and time.monotonic() < until:
+        time.sleep(_POLL / 4)
+
+
+def _is_supervised(folder: Path) -> bool:
+    try:
+        file = os.open(folder / ALIVE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # none was started, or the run's folder is gone
+        return False
+    try:
+        return not _try_flock(file)
+    finally:
+        os.close(file)
 
 
 def describe_end(log: str, key: str | None = None) -> str:

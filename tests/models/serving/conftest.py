@@ -28,8 +28,7 @@ def stand_in(tmp_path: Path) -> StandIn:
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[RunServers]:
     """The servers of a run that is this process alone."""
-    (tmp_path / "run").mkdir()
-    servers = RunServers(lambda: tmp_path / "run", tmp_path / "logs")
+    servers = RunServers(tmp_path / "run", tmp_path / "logs")
     yield servers
     servers.close()
 

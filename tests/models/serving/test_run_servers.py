@@ -131,6 +131,7 @@ def test_sglang_is_started_with_flags_of_its_own(
     assert reply.provenance["server served"] == f"{served}:tuned"
 
 
+@pytest.mark.slow
 def test_roles_of_one_checkpoint_share_a_server_that_ends_with_the_run(
     stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_roles_of_one_checkpoint_share_a_server_that_ends_with_the_run(
     assert log.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_other_precision_is_another_server(stand_in: StandIn, bind_served: Bind) -> None:
     """A server has one precision."""
     for dtype in ("float16", "bfloat16"):
@@ -203,6 +205,7 @@ def test_a_server_that_dies_ends_the_work_at_once(stand_in: StandIn, bind_served
     assert len(stand_in.starts) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_over_the_last_inputs_is_an_error_too(
     stand_in: StandIn, bind_served: Bind
 ) -> None:
@@ -219,7 +222,7 @@ def test_a_server_whose_supervisor_was_killed_dies_with_it(
 ) -> None:
     """Nothing is left that nobody would end."""
     model = bind_served(stand_in.spec()).load()
-    (state,) = (tmp_path / "run" / "servers").glob("*/running.json")
+    (state,) = (tmp_path / "run").glob("*/running.json")
     kill(json.loads(state.read_text())["supervisor"])
     stand_in.wait_for_end()
 
@@ -228,6 +231,7 @@ def test_a_server_whose_supervisor_was_killed_dies_with_it(
         model.describe([RED], "what is shown?", [0])
 
 
+@pytest.mark.slow
 def test_files_that_change_while_the_server_starts_are_an_error(
     stand_in: StandIn, bind_served: Bind
 ) -> None:
@@ -270,6 +274,7 @@ def test_a_port_can_be_chosen(stand_in: StandIn, bind_served: Bind) -> None:
     assert stand_in.flags()["--port"] == str(port)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_meanwhile_is_left_to_its_owner(
     stand_in: StandIn, bind_served: Bind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,17 +323,6 @@ def test_whatever_the_server_started_ends_with_it(
     stand_in.wait_for_end()
 
 
-@pytest.mark.slow
-def test_a_server_that_ignores_its_end_is_killed(
-    stand_in: StandIn, bind_served: Bind, servers: RunServers
-) -> None:
-    """After ten seconds."""
-    stand_in.behave(deaf=True)
-    bind_served(stand_in.spec()).load()
-    servers.close()
-    stand_in.wait_for_end()
-
-
 USER = """
 import sys, time
 from pathlib import Path
@@ -338,7 +332,7 @@ from pytest_cepbench.models.serving.run_servers import RunServers
 from tests.models.binding import context_with
 
 run, logs, spec = sys.argv[1:]
-bound = bind(parse_spec(spec), "describer", context_with(RunServers(lambda: Path(run), Path(logs))))
+bound = bind(parse_spec(spec), "describer", context_with(RunServers(Path(run), Path(logs))))
 print("bound", flush=True)
 if sys.stdin.readline():
     bound.load()
@@ -426,7 +420,7 @@ def test_a_lease_that_is_too_small_gives_way_to_the_devices_of_the_run(
         bind_served(stand_in.spec("tensor_parallel_size=2")).load()
 
     run = {"CUDA_VISIBLE_DEVICES": "4,5"}
-    with closing(RunServers(lambda: tmp_path / "leased", tmp_path / "logs", devices=run)) as leased:
+    with closing(RunServers(tmp_path / "leased", tmp_path / "logs", devices=run)) as leased:
         for query, devices in (("tensor_parallel_size=2", "4,5"), ("", "5")):
             spec = parse_spec(stand_in.spec(query))
             bind(spec, "describer", context_with(leased)).load()
@@ -436,7 +430,7 @@ def test_a_lease_that_is_too_small_gives_way_to_the_devices_of_the_run(
 def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path: Path) -> None:
     """A full disk, or a file in the way."""
     (tmp_path / "run").write_text("")
-    servers = RunServers(lambda: tmp_path / "run", tmp_path / "logs")
+    servers = RunServers(tmp_path / "run", tmp_path / "logs")
     with pytest.raises(WriteError, match=r"the folder of its server, .* cannot be used"):
         bind(parse_spec(stand_in.spec()), "describer", context_with(servers))
 
@@ -446,6 +440,21 @@ def test_a_group_is_ended_by_a_signal_to_the_supervisor(
 ) -> None:
     """As a system that shuts down sends it."""
     bind_served(stand_in.spec()).load()
-    (state,) = (tmp_path / "run" / "servers").glob("*/running.json")
+    (state,) = (tmp_path / "run").glob("*/running.json")
     os.kill(json.loads(state.read_text())["supervisor"], signal.SIGTERM)
     stand_in.wait_for_end()
+
+
+def test_logs_of_earlier_servers_make_room(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+) -> None:
+    """The ten newest stay."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for day in range(10, 25):
+        (logs / f"202001{day}-000000-vllm-old-0000.log").write_text("")
+    bind_served(stand_in.spec()).load()
+
+    names = sorted(path.name for path in logs.iterdir())
+    assert len(names) == 10
+    assert "-vllm-step-1-" in names[-1]

@@ -38,7 +38,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunServers]:
     """The servers of a run; the tests share the only one, which takes ten seconds to start."""
     run = tmp_path_factory.mktemp("run")
-    with closing(RunServers(lambda: run, run / "logs")) as servers:
+    with closing(RunServers(run / "servers", run / "logs")) as servers:
         yield servers
 
 
