@@ -162,7 +162,7 @@ class Evaluator:
         return RunServers(
             context.folder / "servers",
             self.settings.home / "servers",
-            devices=context.devices,
+            unleased=context.unleased,
             show=self._wait_for_server,
             last=not context.is_worker,
         )

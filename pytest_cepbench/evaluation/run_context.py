@@ -41,8 +41,8 @@ class RunContext:
     started: when the run began, in seconds since the epoch.
     workers: number of processes that share this machine.
     worker: name of this one among them; empty for the only one.
-    devices: variables that restrict the controller to some devices, where this process has a lease
-        on a part of them; None in the controller.
+    unleased: variables of devices and threads as the controller has them, where this process has a
+        lease; None in the controller.
     """
 
     settings: RunSettings
@@ -50,7 +50,7 @@ class RunContext:
     started: float = field(default_factory=time.time)
     workers: int = 1
     worker: str = ""
-    devices: Mapping[str, str] | None = None
+    unleased: Mapping[str, str] | None = None
 
     @property
     def is_worker(self) -> bool:

@@ -20,6 +20,9 @@ ROOT = Path("/")
 
 CUDA, HIP = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
 
+THREADS = "OMP_NUM_THREADS"
+"""What numpy, torch and tokenizers' libraries all take their number of threads from."""
+
 DEVICE_VARIABLES = (CUDA, HIP)
 """The environment variables that restrict a process to some devices."""
 

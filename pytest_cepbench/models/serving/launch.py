@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from pytest_cepbench.models.serving.probe import free_port, get, is_free, listed
 from pytest_cepbench.models.serving.server_folder import ServerFolder
 from pytest_cepbench.models.serving.server_plan import ServerPlan
 from pytest_cepbench.models.serving.supervisor import COMMAND, ENDED, READY, RUNNING
-from pytest_cepbench.models.system_limits import DEVICE_VARIABLES
+from pytest_cepbench.models.system_limits import DEVICE_VARIABLES, THREADS
 
 _LOGS = 10  # that are kept
 
@@ -52,12 +53,12 @@ class ServerLauncher:
     """Starts servers from this process.
 
     logs: folder of their logs.
-    devices: variables of the run's own environment, where a lease leaves this process fewer.
+    unleased: variables as they are without the lease of this process; None where it has none.
     show: called with what is waited for.
     """
 
     logs: Path
-    devices: Mapping[str, str] | None
+    unleased: Mapping[str, str] | None
     show: Callable[[str], None]
 
     def start(self, plan: ServerPlan, folder: ServerFolder) -> None:
@@ -70,16 +71,15 @@ class ServerLauncher:
             if self._answers(plan, folder, command, until):
                 folder.write(READY, command)
                 return
-            end = folder.log_end()
-            if not (tries_left and _TAKEN.search(end)):
+            if not (tries_left and any(map(_TAKEN.search, folder.log_lines()))):
                 msg = f"{plan.label}: {plan.engine.title} did not start ({folder.end_reason}). "
-                raise ModelError(msg + end)
+                raise ModelError(msg + folder.log_end())
             command = None
 
     def _launch(self, plan: ServerPlan, folder: ServerFolder) -> dict[str, Any]:
         """Start the supervisor; returns the command, as the folder has it."""
         environment = self._environment(plan)
-        version = _engine_version(plan, environment)
+        version = _engine_version(plan, environment, folder.path)
         port = free_port() if plan.port == "auto" else int(plan.port)
         if not is_free(port):
             msg = (
@@ -101,18 +101,22 @@ class ServerLauncher:
         folder.forget()
         folder.write(COMMAND, command)
         with log.open("ab") as stream:
+            shown = plan.argv(port, None if key is None else "[key]")
+            stream.write(f"$ {shlex.join(shown)}\n".encode("utf-8", "surrogateescape"))
+            stream.flush()
             process = subprocess.Popen(  # noqa: S603 - a script of this package
                 # The standard library is all that it needs, whatever the environment holds.
                 [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stream,
+                cwd=folder.path,  # `python -m` would find the modules of a project first
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the run
             )
         _SUPERVISORS.append(process)
         while not (folder.read(RUNNING) or folder.read(ENDED)):
-            if process.poll() is not None:
+            if process.poll() is not None and not folder.read(ENDED):
                 msg = f"{plan.label}: the supervisor of its server ended at once. "
                 raise ModelError(msg + folder.log_end())
             time.sleep(_POLL / 10)
@@ -148,15 +152,15 @@ class ServerLauncher:
         }
         # All that it reads is fingerprinted, so that it needs nothing from a network.
         environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
-        run = self.devices or {}
-        named = [name for name in DEVICE_VARIABLES if name in environment or name in run]
+        unleased = environment if self.unleased is None else self.unleased
+        _restore(environment, THREADS, unleased)  # one server works for all
+        named = [name for name in DEVICE_VARIABLES if name in environment or name in unleased]
         variable = named[0] if named else DEVICE_VARIABLES[0]
         if plan.devices is not None:
             environment[variable] = plan.devices
-        elif self.devices is not None and _count(environment.get(variable)) < plan.device_count:
-            environment.pop(variable, None)  # the lease of this process is too small
-            environment |= {variable: run[variable]} if variable in run else {}
-        if _count(environment.get(variable)) < plan.device_count:
+        elif _count(environment.get(variable)) < plan.device_count:
+            _restore(environment, variable, unleased)
+        if plan.device_count > 1 and _count(environment.get(variable)) < plan.device_count:
             msg = (
                 f"{plan.label} needs {plan.device_count} devices, and {variable} is "
                 f"{environment[variable]}: name more with devices=, or lower "
@@ -189,14 +193,23 @@ def _is_ready(plan: ServerPlan, command: Mapping[str, Any], process: int) -> boo
     return not plan.engine.lists_model or plan.served_name in listed_models(port, key)
 
 
+def _restore(environment: dict[str, str], name: str, unleased: Mapping[str, str]) -> None:
+    """Give a variable the value that it has without a lease."""
+    if name in unleased:
+        environment[name] = unleased[name]
+    else:
+        environment.pop(name, None)
+
+
 def _count(devices: str | None) -> float:
     """How many devices a variable leaves to a process."""
     return float("inf") if devices is None else len([name for name in devices.split(",") if name])
 
 
-def _engine_version(plan: ServerPlan, environment: Mapping[str, str]) -> str:
+def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Path) -> str:
     """The version of the engine, of its own environment; empty where that is unknown.
 
+    place: a folder without any module.
     Raises MissingDependencyError where the engine is not there.
     """
     interpreter, engine = plan.program.interpreter, plan.engine
@@ -205,7 +218,13 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str]) -> str:
     command = [interpreter, "-c", _PRINT_VERSION, engine.name]
     try:
         done = subprocess.run(  # noqa: S603 - the interpreter that the user named
-            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command,
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):  # what starts the server says why
         return ""

@@ -13,7 +13,7 @@ from pytest_cepbench.models.api.client import ApiClient, ignored_warnings
 from pytest_cepbench.models.api.endpoint import Endpoint, parse_parts
 from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
 from pytest_cepbench.models.api.provider import CHATS, decisive_params, require_client
-from pytest_cepbench.models.api.redaction import Secret, without_secrets
+from pytest_cepbench.models.api.redaction import Secret, refuse_secrets, without_secrets
 from pytest_cepbench.models.checkpoints import Checkpoint, complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
@@ -61,7 +61,11 @@ def _engine(spec: ModelSpec) -> Engine:
 
 
 def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
-    """The spec of the checkpoint alone. Raises SpecError where none is named."""
+    """The spec of the checkpoint alone.
+
+    Raises SpecError where none is named, and where the spec holds a key.
+    """
+    refuse_secrets(spec)
     if not spec.target.strip():
         msg = (
             f"model spec {spec.text!r}: no checkpoint is named; write serve:FOLDER?engine=NAME, "
@@ -74,8 +78,8 @@ def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
 
 
 def _detect(spec: ModelSpec) -> DetectedModel:
-    engine = _engine(spec)
-    checkpoint = inspect_checkpoint(_checkpoint_spec(spec))
+    checkpoint_spec, engine = _checkpoint_spec(spec), _engine(spec)
+    checkpoint = inspect_checkpoint(checkpoint_spec)
     # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
     roles = tuple(role for role in checkpoint.roles if role in _ROLES)
     because = checkpoint.because
@@ -104,7 +108,7 @@ def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, forc
 
 def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `registry.bind`; MissingDependencyError where the engine is not installed."""
-    engine, own_spec = _engine(spec), _checkpoint_spec(spec)
+    own_spec, engine = _checkpoint_spec(spec), _engine(spec)
     checkpoint = inspect_checkpoint(own_spec)
     _check_role(spec, role, checkpoint, force=context.force)
     require_client(spec)

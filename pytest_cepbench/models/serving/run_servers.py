@@ -41,7 +41,7 @@ class RunServers:
 
     folder: that all processes of the run share; made where it is absent.
     logs: folder of the servers' logs, which stay.
-    devices: variables of the run's own environment, where a lease leaves this process fewer.
+    unleased: variables as they are without the lease of this process; None where it has none.
     show: called with what is waited for, and with an empty text afterwards.
     last: whether this process outlives the others, so that it waits for the end of servers.
     """
@@ -51,12 +51,12 @@ class RunServers:
         folder: Path,
         logs: Path,
         *,
-        devices: Mapping[str, str] | None = None,
+        unleased: Mapping[str, str] | None = None,
         show: Callable[[str], None] = lambda _: None,
         last: bool = True,
     ) -> None:
         self._folder = folder
-        self._launcher = ServerLauncher(logs, devices, show)
+        self._launcher = ServerLauncher(logs, unleased, show)
         self._show = show
         self._last = last
         self._folders: dict[str, ServerFolder] = {}

@@ -80,10 +80,16 @@ class ServerFolder:
         """Be the one process that starts the server. waiting: called while another one does."""
         file = os.open(self.path / _STARTING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not _try_flock(file):
-                waiting()
-                time.sleep(_POLL)
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    waiting()
+                    time.sleep(_POLL)
             yield
+            # Closing is not enough where a process was forked meanwhile.
+            fcntl.flock(file, fcntl.LOCK_UN)
         finally:
             os.close(file)
 
@@ -134,8 +140,26 @@ class ServerFolder:
 
     def log_end(self) -> str:
         """The last lines of the server's log and its path, in a sentence."""
+        path, lines = (self.read(COMMAND) or {}).get("log", ""), self.log_lines()[-_TAIL_LINES:]
+        if not lines:
+            return f"Its log is empty: {path}"
+        shown = " | ".join(one_line(line, _TAIL_LETTERS) for line in lines)
+        # Its end says what went wrong.
+        shown = shown if len(shown) <= _TAIL_LETTERS else f"...{shown[3 - _TAIL_LETTERS :]}"
+        return f"The end of its log, {path}: {shown}"
+
+    def log_lines(self) -> list[str]:
+        """The lines at the end of the server's log, without its key; none where it has no log."""
         command = self.read(COMMAND) or {}
-        return describe_end(command.get("log", ""), command.get("key"))
+        try:
+            with Path(command["log"]).open("rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+                text = stream.read().decode("utf-8", "replace")
+        except (OSError, KeyError):
+            return []
+        if command["key"]:
+            text = text.replace(command["key"], "[key]")
+        return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def wait_for_end(folder: Path) -> None:
@@ -151,33 +175,10 @@ def _is_supervised(folder: Path) -> bool:
     except OSError:  # none was started, or the run's folder is gone
         return False
     try:
-        return not _try_flock(file)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
     finally:
         os.close(file)
-
-
-def describe_end(log: str, key: str | None = None) -> str:
-    """The last lines of a log and its path, in a sentence. key: is not shown."""
-    try:
-        with open(log, "rb") as stream:  # noqa: PTH123 - a path as text
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
-        text = ""
-    if key:
-        text = text.replace(key, "[key]")
-    lines = [line.strip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
-    if not lines:
-        return f"Its log is empty: {log}"
-    shown = " | ".join(one_line(line, _TAIL_LETTERS) for line in lines)
-    # Its end says what went wrong.
-    shown = shown if len(shown) <= _TAIL_LETTERS else f"...{shown[3 - _TAIL_LETTERS :]}"
-    return f"The end of its log, {log}: {shown}"
-
-
-def _try_flock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

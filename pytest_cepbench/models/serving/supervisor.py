@@ -42,6 +42,8 @@ TERMINATION = 5.0
 
 _INTERVAL = 0.1
 
+_LOOK = 2.0  # seconds, far more than a look at a lock takes
+
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl, <linux/prctl.h>
 
 
@@ -91,10 +93,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Start the server, and stay until it has ended."""
-        alive = os.open(self._folder / ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another one is there
+        if not self._show_alive():
             return
         libc = ctypes.CDLL(None)
         libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # daemons of the server become children of this
@@ -130,6 +129,20 @@ class Supervisor:
             self._watch(server, users)
         finally:
             self._end(server)
+
+    def _show_alive(self) -> bool:
+        """Lock the file that says that a supervisor lives; False where there is another one."""
+        alive = os.open(self._folder / ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
+        until = time.monotonic() + _LOOK
+        while True:
+            try:
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # or a process of the run has just looked
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_INTERVAL / 10)
+            else:
+                return True
 
     def _watch(self, server: subprocess.Popen[bytes], users: int) -> None:
         """Wait for the end of the server, or of its last user."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CepError, CheckpointError, MissingDependencyError
+from pytest_cepbench.errors import CepError, CheckpointError, MissingDependencyError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.registry import check_installed, detect
@@ -182,6 +182,14 @@ def test_a_wrong_spec_is_refused_in_one_line(
         bind_text(f"serve:{stand_in.checkpoint}?{'&'.join([*pairs, query])}".rstrip("&"), role)
     assert "\n" not in str(raised.value)
     assert not stand_in.starts
+
+
+def test_a_key_in_a_spec_is_refused_and_not_repeated(stand_in: StandIn) -> None:
+    """Specs are printed and stored."""
+    for query in ("api_key=sk-secret-0123456789", "engine_args=--x sk-secret-0123456789"):
+        with pytest.raises(SpecError, match="Keys come from the environment") as raised:
+            bind_text(stand_in.spec(query), "describer")
+        assert "secret" not in str(raised.value)
 
 
 def test_no_checkpoint_is_one_line() -> None:

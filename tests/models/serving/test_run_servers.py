@@ -416,15 +416,17 @@ def test_a_lease_that_is_too_small_gives_way_to_the_devices_of_the_run(
 ) -> None:
     """A worker has one device; a server of two is given those of the whole run."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with pytest.raises(SpecError, match=r"needs 2 devices, and CUDA_VISIBLE_DEVICES is 5"):
         bind_served(stand_in.spec("tensor_parallel_size=2")).load()
 
     run = {"CUDA_VISIBLE_DEVICES": "4,5"}
-    with closing(RunServers(tmp_path / "leased", tmp_path / "logs", devices=run)) as leased:
+    with closing(RunServers(tmp_path / "leased", tmp_path / "logs", unleased=run)) as leased:
         for query, devices in (("tensor_parallel_size=2", "4,5"), ("", "5")):
             spec = parse_spec(stand_in.spec(query))
             bind(spec, "describer", context_with(leased)).load()
             assert stand_in.starts[-1]["env"]["CUDA_VISIBLE_DEVICES"] == devices
+            assert "OMP_NUM_THREADS" not in stand_in.starts[-1]["env"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path: Path) -> None:
