@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,9 +14,14 @@ from pathlib import Path
 from pytest_cepbench.errors import CepError, ModelError, WriteError
 from pytest_cepbench.models.serving.engines import HOST
 from pytest_cepbench.models.serving.launch import ServerLauncher
-from pytest_cepbench.models.serving.server_folder import FAILED, ServerFolder, wait_for_end
+from pytest_cepbench.models.serving.server_folder import (
+    FAILED,
+    ServerFolder,
+    lock_shared,
+    wait_for_end,
+)
 from pytest_cepbench.models.serving.server_plan import ServerPlan
-from pytest_cepbench.models.serving.supervisor import ENDED, READY
+from pytest_cepbench.models.serving.supervisor import ENDED, READY, RUN
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,8 @@ class RunServers:
     logs: folder of the servers' logs, which stay.
     unleased: variables as they are without the lease of this process; None where it has none.
     show: called with what is waited for, and with an empty text afterwards.
-    last: whether this process outlives the others, so that it waits for the end of servers.
+    last: whether this process is the run's controller: servers end with it at the latest, and it
+        waits for their end.
     """
 
     def __init__(
@@ -60,12 +67,15 @@ class RunServers:
         self._show = show
         self._last = last
         self._folders: dict[str, ServerFolder] = {}
+        self._run: int | None = None  # the file whose lock says that the controller lives
 
     def join(self, plan: ServerPlan) -> ServerFolder:
         """Count as a user of a server, which is not started by this: it then lives until `close`.
 
         Raises WriteError.
         """
+        if self._last and self._run is None:
+            self._run = lock_shared(self._folder / RUN, plan.label)
         if plan.digest not in self._folders:
             self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
         return self._folders[plan.digest]
@@ -101,6 +111,9 @@ class RunServers:
         folders, self._folders = self._folders, {}
         for folder in folders.values():
             folder.leave()
+        if self._run is not None:
+            os.close(self._run)
+            self._run = None
         # Also those that only other processes have used, which may have left just now.
         for path in self._folder.glob("*") if self._last else ():
             wait_for_end(path)

@@ -52,24 +52,7 @@ class ServerFolder:
     _users: int = field(init=False)
 
     def __post_init__(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            # Opened once in a process: the kernel drops a lock with any of the file's handles.
-            self._users = os.open(self.path / USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._use()
-        except OSError as error:
-            msg = f"{self.name}: the folder of its server, {self.path}, cannot be used: {error}"
-            raise WriteError(msg) from error
-
-    def _use(self) -> None:
-        """Count as a user; waits for the end of a server whose last user has just left."""
-        while True:
-            try:
-                fcntl.lockf(self._users, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                time.sleep(_POLL)
-            else:
-                return
+        self._users = lock_shared(self.path / USERS, self.name)
 
     def leave(self) -> None:
         """Use the server no more; it ends when no process uses it."""
@@ -160,6 +143,29 @@ class ServerFolder:
         if command["key"]:
             text = text.replace(command["key"], "[key]")
         return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def lock_shared(path: Path, name: str) -> int:
+    """A file that is locked as long as this process has it open; made where it is absent.
+
+    Opened once in a process: the kernel drops the lock when any handle of the file is closed. Waits
+    for the end of a server whose last user has just left.
+    name: of the server, for people.
+    Raises WriteError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        while True:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                time.sleep(_POLL)
+            else:
+                return file
+    except OSError as error:
+        msg = f"{name}: the folder of its server, {path.parent}, cannot be used: {error}"
+        raise WriteError(msg) from error
 
 
 def wait_for_end(folder: Path) -> None:

@@ -1,10 +1,10 @@
 """The process beside a server: starts it, and ends it when no process of the run uses it any more.
 
 Run as a script, `supervisor.py FOLDER`, with the standard library alone. Every process of the run
-that may use the server holds a lock on `users.lock`, and loses it when it ends, also where it
-crashes, is killed or times out. The supervisor gets this lock when the last of them is gone, and
-then ends the server's process group and whatever else the server started. Should the supervisor
-itself be killed, the kernel kills the server.
+that may use the server holds a lock on `users.lock`, its controller one on `run.lock` too, and
+loses it when it ends, also where it crashes, is killed or times out. When the supervisor gets one
+of these locks, it ends the server's process group and whatever else the server started. Should the
+supervisor itself be killed, the kernel kills the server.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -34,8 +35,9 @@ READY = "ready.json"
 ENDED = "ended.json"
 """How the server ended, where it did so by itself."""
 
-USERS, ALIVE = "users.lock", "alive.lock"
-"""Locked by every process that may use the server, and by the supervisor as long as it lives."""
+USERS, ALIVE, RUN = "users.lock", "alive.lock", "run.lock"
+"""Locked by every process that may use the server; by the supervisor as long as it lives; and, in
+the folder of all servers of the run, by the run's controller."""
 
 TERMINATION = 5.0
 """Seconds that a server has to end by itself."""
@@ -100,7 +102,9 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._on_signal)
         for ignored in (signal.SIGINT, signal.SIGHUP):
             signal.signal(ignored, signal.SIG_IGN)
-        users = os.open(self._folder / USERS, os.O_RDWR | os.O_CREAT, 0o600)
+        locks = [os.open(self._folder / USERS, os.O_RDWR | os.O_CREAT, 0o600)]
+        with suppress(FileNotFoundError):  # the controller does not know of this server
+            locks.append(os.open(self._folder.parent / RUN, os.O_RDWR))
         command = json.loads((self._folder / COMMAND).read_text(encoding="utf-8"))
         own = os.getpid()
 
@@ -126,7 +130,7 @@ class Supervisor:
             state = {"supervisor": own, "server": server.pid}
             with suppress(OSError):  # the folder was removed: the run is over
                 write_state(self._folder / RUNNING, state)
-            self._watch(server, users)
+            self._watch(server, locks)
         finally:
             self._end(server)
 
@@ -144,8 +148,8 @@ class Supervisor:
             else:
                 return True
 
-    def _watch(self, server: subprocess.Popen[bytes], users: int) -> None:
-        """Wait for the end of the server, or of its last user."""
+    def _watch(self, server: subprocess.Popen[bytes], locks: Sequence[int]) -> None:
+        """Wait for the end of the server, of its last user, or of the run's controller."""
         while not self._asked_to_end:
             code = server.poll()
             if code is not None:
@@ -153,13 +157,9 @@ class Supervisor:
                 with suppress(OSError):
                     write_state(self._folder / ENDED, {"reason": how})
                 return
-            try:
-                # Of a process, not of a file: a child that a user forked does not keep it.
-                fcntl.lockf(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                time.sleep(_INTERVAL)
-            else:
+            if any(map(_lock, locks)):
                 return
+            time.sleep(_INTERVAL)
 
     def _end(self, server: subprocess.Popen[bytes]) -> None:
         """End the server's group, then all that it started outside of it."""
@@ -181,6 +181,16 @@ class Supervisor:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._asked_to_end = True
+
+
+def _lock(file: int) -> bool:
+    """Lock what no other process has locked; False where one has."""
+    try:
+        # Of a process, not of a file: a child that a user forked does not keep it.
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

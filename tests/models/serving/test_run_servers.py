@@ -331,8 +331,9 @@ from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.serving.run_servers import RunServers
 from tests.models.binding import context_with
 
-run, logs, spec = sys.argv[1:]
-bound = bind(parse_spec(spec), "describer", context_with(RunServers(Path(run), Path(logs))))
+run, logs, spec, last = sys.argv[1:]
+servers = RunServers(Path(run), Path(logs), last=bool(last))
+bound = bind(parse_spec(spec), "describer", context_with(servers))
 print("bound", flush=True)
 if sys.stdin.readline():
     bound.load()
@@ -344,8 +345,9 @@ time.sleep(60)
 class User:
     """Another process of the run."""
 
-    def __init__(self, tmp_path: Path, stand_in: StandIn) -> None:
-        command = [sys.executable, "-c", USER, tmp_path / "run", tmp_path / "logs", stand_in.spec()]
+    def __init__(self, tmp_path: Path, stand_in: StandIn, *, last: bool = False) -> None:
+        places = [tmp_path / "run", tmp_path / "logs"]
+        command = [sys.executable, "-c", USER, *places, stand_in.spec(), "yes" if last else ""]
         self.process = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,
@@ -392,6 +394,19 @@ def test_processes_share_a_server_as_long_as_one_of_them_lives(
     finally:
         second.kill()
     stand_in.wait_for_end()
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_the_controller_of_the_run(stand_in: StandIn, tmp_path: Path) -> None:
+    """Workers whose controller was killed go on for a while; nobody reads what they make."""
+    controller = User(tmp_path, stand_in, last=True)
+    worker = User(tmp_path, stand_in)
+    try:
+        worker.load()
+        controller.kill()
+        stand_in.wait_for_end()
+    finally:
+        worker.kill()
 
 
 @pytest.mark.slow
