@@ -44,10 +44,6 @@ class Progress:
         """End the case."""
         self.case = ""
 
-    def wait_for(self, server: str) -> None:
-        """Note that a server is waited for; empty: not any more."""
-        self.server = server
-
     def add(self, steps: int) -> None:
         """Count steps that have their results."""
         self.steps += steps

@@ -164,12 +164,12 @@ class Evaluator:
             self.settings.home / "servers",
             unleased=context.unleased,
             show=self._wait_for_server,
-            last=not context.is_worker,
+            is_controller=not context.is_worker,
         )
 
     def _wait_for_server(self, server: str) -> None:
         """Show what is waited for, here and to the processes that wait for this one."""
-        self.progress.wait_for(server)
+        self.progress.server = server
         if self._store.opened is not None:
             self._store.opened.locks.heartbeat()
 

@@ -100,21 +100,13 @@ class ServerLauncher:
         }
         folder.forget()
         folder.write(COMMAND, command)
-        with log.open("ab") as stream:
-            shown = plan.argv(port, None if key is None else "[key]")
-            stream.write(f"$ {shlex.join(shown)}\n".encode("utf-8", "surrogateescape"))
-            stream.flush()
-            process = subprocess.Popen(  # noqa: S603 - a script of this package
-                # The standard library is all that it needs, whatever the environment holds.
-                [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stream,
-                cwd=folder.path,  # `python -m` would find the modules of a project first
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for the run
-            )
-        _SUPERVISORS.append(process)
+        shown = plan.argv(port, None if key is None else "[key]")
+        log.write_bytes(f"$ {shlex.join(shown)}\n".encode("utf-8", "surrogateescape"))
+        try:
+            process = _supervise(folder, log, environment)
+        except OSError as error:
+            msg = f"{plan.label}: the supervisor of its server could not be started: {error}"
+            raise ModelError(msg) from error
         while not (folder.read(RUNNING) or folder.read(ENDED)):
             if process.poll() is not None and not folder.read(ENDED):
                 msg = f"{plan.label}: the supervisor of its server ended at once. "
@@ -183,6 +175,25 @@ class ServerLauncher:
             msg = f"{plan.label}: the log of its server, {path}, cannot be written: {error}"
             raise WriteError(msg) from error
         return path
+
+
+def _supervise(
+    folder: ServerFolder, log: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start the supervisor of the command in a folder. Raises OSError."""
+    with log.open("ab") as stream:
+        process = subprocess.Popen(  # noqa: S603 - a script of this package
+            # The standard library is all that it needs, whatever the environment holds.
+            [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            cwd=folder.path,  # `python -m` would find the modules of a project first
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the run
+        )
+    _SUPERVISORS.append(process)
+    return process
 
 
 def _is_ready(plan: ServerPlan, command: Mapping[str, Any], process: int) -> bool:

@@ -49,8 +49,7 @@ class RunServers:
     logs: folder of the servers' logs, which stay.
     unleased: variables as they are without the lease of this process; None where it has none.
     show: called with what is waited for, and with an empty text afterwards.
-    last: whether this process is the run's controller: servers end with it at the latest, and it
-        waits for their end.
+    is_controller: whether servers end with this process at the latest, which waits for their end.
     """
 
     def __init__(
@@ -60,12 +59,12 @@ class RunServers:
         *,
         unleased: Mapping[str, str] | None = None,
         show: Callable[[str], None] = lambda _: None,
-        last: bool = True,
+        is_controller: bool = True,
     ) -> None:
         self._folder = folder
         self._launcher = ServerLauncher(logs, unleased, show)
         self._show = show
-        self._last = last
+        self._is_controller = is_controller
         self._folders: dict[str, ServerFolder] = {}
         self._run: int | None = None  # the file whose lock says that the controller lives
 
@@ -74,7 +73,7 @@ class RunServers:
 
         Raises WriteError.
         """
-        if self._last and self._run is None:
+        if self._is_controller and self._run is None:
             self._run = lock_shared(self._folder / RUN, plan.label)
         if plan.digest not in self._folders:
             self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
@@ -96,8 +95,11 @@ class RunServers:
             if folder.read(READY) is None and folder.read(ENDED) is None:
                 with _reported(folder), plan.files.unchanged("the server was started"):
                     self._launcher.start(plan, folder)
+            ready = folder.read(READY)
             folder.check()
-        ready = folder.read(READY) or {}
+        if ready is None:
+            msg = f"{plan.label}: its server ends, since the controller of the run has ended"
+            raise ModelError(msg)
         return RunningServer(
             f"http://{HOST}:{ready['port']}/v1",
             ready["key"],
@@ -115,7 +117,7 @@ class RunServers:
             os.close(self._run)
             self._run = None
         # Also those that only other processes have used, which may have left just now.
-        for path in self._folder.glob("*") if self._last else ():
+        for path in self._folder.glob("*") if self._is_controller else ():
             wait_for_end(path)
 
     @contextmanager

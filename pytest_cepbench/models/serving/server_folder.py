@@ -71,9 +71,9 @@ class ServerFolder:
                     waiting()
                     time.sleep(_POLL)
             yield
+        finally:
             # Closing is not enough where a process was forked meanwhile.
             fcntl.flock(file, fcntl.LOCK_UN)
-        finally:
             os.close(file)
 
     @property

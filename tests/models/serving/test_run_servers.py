@@ -331,8 +331,8 @@ from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.serving.run_servers import RunServers
 from tests.models.binding import context_with
 
-run, logs, spec, last = sys.argv[1:]
-servers = RunServers(Path(run), Path(logs), last=bool(last))
+run, logs, spec, controls = sys.argv[1:]
+servers = RunServers(Path(run), Path(logs), is_controller=bool(controls))
 bound = bind(parse_spec(spec), "describer", context_with(servers))
 print("bound", flush=True)
 if sys.stdin.readline():
@@ -345,9 +345,9 @@ time.sleep(60)
 class User:
     """Another process of the run."""
 
-    def __init__(self, tmp_path: Path, stand_in: StandIn, *, last: bool = False) -> None:
+    def __init__(self, tmp_path: Path, stand_in: StandIn, *, controls: bool = False) -> None:
         places = [tmp_path / "run", tmp_path / "logs"]
-        command = [sys.executable, "-c", USER, *places, stand_in.spec(), "yes" if last else ""]
+        command = [sys.executable, "-c", USER, *places, stand_in.spec(), "yes" if controls else ""]
         self.process = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,
@@ -399,7 +399,7 @@ def test_processes_share_a_server_as_long_as_one_of_them_lives(
 @pytest.mark.slow
 def test_a_server_ends_with_the_controller_of_the_run(stand_in: StandIn, tmp_path: Path) -> None:
     """Workers whose controller was killed go on for a while; nobody reads what they make."""
-    controller = User(tmp_path, stand_in, last=True)
+    controller = User(tmp_path, stand_in, controls=True)
     worker = User(tmp_path, stand_in)
     try:
         worker.load()
