@@ -130,29 +130,40 @@ class Engine:
 
     def check_further(self, arguments: Sequence[str]) -> None:
         """Raise ValueError where `engine_args` sets what the spec or the run has to set."""
-        own = {flag: name for name, flag in self.flags.items()}
         for argument in arguments:
-            flag = argument.partition("=")[0].replace("_", "-")
-            if flag.startswith("--"):
-                # Engines also take the beginning of a flag for the flag.
-                names = (name for known, name in own.items() if known.startswith(flag))
-                name = own.get(flag) or next(names, None)
-                if name is not None:
-                    msg = f"engine_args: write {flag} as a parameter of the spec, {name}="
-                    raise ValueError(msg)
-                if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
-                    msg = f"engine_args: {flag} is set by the run, or by a parameter of the spec"
-                    raise ValueError(msg)
-                if any(known.startswith(flag) for known in _OTHER_FILES):
-                    msg = (
-                        f"engine_args: {flag} lets the engine read other files than those of the "
-                        "checkpoint, which no fingerprint would cover"
-                    )
-                    raise ValueError(msg)
-            value = argument.partition("=")[2] if argument.startswith("-") else argument
-            if value and ("/" in value or not value.isalnum()) and os.path.exists(value):  # noqa: PTH110 - false for a name that is too long
+            name, _, value = argument.partition("=")
+            if name.startswith("--"):
+                self._check_flag(name.replace("_", "-"))
+            value = value if name.startswith("-") else argument
+            # A number or a word may happen to be the name of a file here.
+            if not value.isalnum() and _exists(value):
                 msg = f"engine_args names {value}, a file that no fingerprint would cover"
                 raise ValueError(msg)
+
+    def _check_flag(self, flag: str) -> None:
+        """Engines also take the beginning of a flag for the flag."""
+        exact = {known: name for name, known in self.flags.items() if known == flag}
+        begun = {known: name for name, known in self.flags.items() if known.startswith(flag)}
+        for name in (exact or begun).values():
+            msg = f"engine_args: write {flag} as a parameter of the spec, {name}="
+            raise ValueError(msg)
+        if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
+            msg = f"engine_args: {flag} is set by the run, or by a parameter of the spec"
+            raise ValueError(msg)
+        if any(known.startswith(flag) for known in _OTHER_FILES):
+            msg = (
+                f"engine_args: {flag} lets the engine read other files than those of the "
+                "checkpoint, which no fingerprint would cover"
+            )
+            raise ValueError(msg)
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a file of this name; False for what is too long for one."""
+    try:
+        return bool(name) and Path(name).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home of such a user
+        return False
 
 
 _SHARED = {
