@@ -380,39 +380,31 @@ class User:
 
 
 @pytest.mark.slow
-def test_processes_share_a_server_as_long_as_one_of_them_lives(
+def test_processes_share_a_server_as_long_as_their_controller_lives(
     stand_in: StandIn, tmp_path: Path
 ) -> None:
-    """The one that started it may be killed; when the last one is, the server ends."""
-    first, second = User(tmp_path, stand_in), User(tmp_path, stand_in)
+    """The worker that started it may be killed. Where the controller is, nobody reads what others
+    make, and the server ends.
+    """
+    controller = User(tmp_path, stand_in, controls=True)
+    workers = User(tmp_path, stand_in), User(tmp_path, stand_in)
     try:
-        first.load()
-        first.kill()
-        second.load()
+        workers[0].load()
+        workers[0].kill()
+        workers[1].load()
         assert len(stand_in.starts) == 1
         assert is_alive(stand_in.starts[0]["pid"])
-    finally:
-        second.kill()
-    stand_in.wait_for_end()
-
-
-@pytest.mark.slow
-def test_a_server_ends_with_the_controller_of_the_run(stand_in: StandIn, tmp_path: Path) -> None:
-    """Workers whose controller was killed go on for a while; nobody reads what they make."""
-    controller = User(tmp_path, stand_in, controls=True)
-    worker = User(tmp_path, stand_in)
-    try:
-        worker.load()
         controller.kill()
         stand_in.wait_for_end()
     finally:
-        worker.kill()
+        for user in (controller, *workers):
+            user.kill()
 
 
 @pytest.mark.slow
 def test_a_start_goes_on_where_its_process_was_killed(stand_in: StandIn, tmp_path: Path) -> None:
     """Another process of the run waits for the same server."""
-    stand_in.behave(slow=3)
+    stand_in.behave(slow=2)
     first, second = User(tmp_path, stand_in), User(tmp_path, stand_in)
     try:
         first.begin_to_load()
