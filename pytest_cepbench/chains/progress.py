@@ -19,6 +19,7 @@ class Progress:
     step: that is being made now.
     steps, of_steps: done and all of the case, stored ones included.
     waiting: whether another process works on what this one needs.
+    server: what a server is waited for; empty while none is.
     """
 
     case: str = ""
@@ -28,6 +29,7 @@ class Progress:
     steps: int = 0
     of_steps: int = 0
     waiting: bool = False
+    server: str = ""
     _points: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
 
     def begin(self, case: str, samples: int, steps: int) -> None:

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
@@ -15,6 +16,7 @@ from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
+from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.option_values import at_least_one, named_specs, split_name, split_pair
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
@@ -58,8 +60,8 @@ def measured(
         opened = open_store(store)
     except CepError as error:
         return complain(str(error), MISTAKE)
-    with opened, importable([question.suite]):
-        pool = ModelPool(opened)
+    with opened, importable([question.suite]), run_servers() as servers:
+        pool = ModelPool(opened, servers=servers)
         try:
             prepared = prepare(question, pool)
         except CepError as error:
@@ -73,6 +75,17 @@ def measured(
         except KeyboardInterrupt:
             remedy = "what was computed is in the store: the same command goes on from there"
             return complain(f"interrupted; {remedy}", INTERRUPTED)
+
+
+@contextmanager
+def run_servers() -> Iterator[RunServers]:
+    """The servers that this command starts, if any; they end with it."""
+    with TemporaryDirectory(prefix="cepbench-") as folder:
+        servers = RunServers(Path(folder), HOME.absolute() / "servers")
+        try:
+            yield servers
+        finally:
+            servers.close()
 
 
 def open_store(folder: Path) -> Store:

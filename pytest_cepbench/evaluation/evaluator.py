@@ -22,6 +22,7 @@ from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
+from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.totals import total_usage, usage_between
@@ -97,6 +98,7 @@ class Evaluator:
         self._store = _Lazy(self._open_store)
         self._engine = _Lazy(self._connect)
         self._models = _Lazy(self._make_models)
+        self._servers = self._make_servers()
         self._shards = _Lazy(self._make_shards)
         self._runs: dict[Path, SuiteRun] = {}
         self._shown_remarks: set[str] = set()
@@ -139,7 +141,7 @@ class Evaluator:
     def _connect(self) -> RayEngine:
         from pytest_cepbench.evaluation.ray_engine import RayEngine
 
-        return RayEngine(self.context, self.suites, self._store.get, self.hash_file)
+        return RayEngine(self.context, self.suites, self._store.get, self.hash_file, self._servers)
 
     @property
     def models(self) -> ModelPool:
@@ -159,7 +161,27 @@ class Evaluator:
             place=None if engine is None else engine.place,
             begin=self._start_helpers if engine is None else None,
             agree=self._agree,
+            servers=self._servers,
         )
+
+    def _make_servers(self) -> RunServers | None:
+        """The servers that the run starts; a plan and a list of cases start none."""
+        if self.settings.plan or self.settings.listing:
+            return None
+        context = self.context
+        return RunServers(
+            context.folder / "servers",
+            self.settings.home / "servers",
+            unleased=context.unleased,
+            show=self._wait_for_server,
+            is_controller=not context.is_worker,
+        )
+
+    def _wait_for_server(self, server: str) -> None:
+        """Show what is waited for, here and to the processes that wait for this one."""
+        self.progress.server = server
+        if self._store.opened is not None:
+            self._store.opened.locks.heartbeat()
 
     @property
     def shards(self) -> ShardQueue:
@@ -371,8 +393,10 @@ class Evaluator:
         return [] if self._store.opened is None else self._store.opened.damage
 
     def close(self) -> None:
-        """End helpers and cluster, and release the store."""
+        """End helpers, cluster and servers, and release the store."""
         self.dismiss_helpers()
+        if self._servers is not None:
+            self._servers.close()
         if self._store.opened is not None:
             self._store.opened.close()
         if self._plan_store is not None:

@@ -16,6 +16,7 @@ from pytest_cepbench.chains.ray import PoolManager, ResourceRequest, connect
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.models.protocols import BindContext, BoundRole
+from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -38,6 +39,7 @@ class RayEngine:
     suites: its suites.
     open_store: gives its store.
     hash_file: gives the SHA-256 of a file's bytes.
+    servers: the servers that the run starts, on this machine.
     Raises what connecting raises.
     """
 
@@ -47,6 +49,7 @@ class RayEngine:
         suites: SuiteCache,
         open_store: Callable[[], Store],
         hash_file: Callable[[Path], str],
+        servers: RunServers | None = None,
     ) -> None:
         self._context = context
         self._suites = suites
@@ -66,7 +69,10 @@ class RayEngine:
         self.header = str(cluster)
         try:
             self.pools = PoolManager(
-                cluster, requests, BindContext(hash_file), begin=self._start_threads
+                cluster,
+                requests,
+                BindContext(hash_file, servers=servers),
+                begin=self._start_threads,
             )
         except BaseException:
             cluster.close()

@@ -41,6 +41,8 @@ class RunContext:
     started: when the run began, in seconds since the epoch.
     workers: number of processes that share this machine.
     worker: name of this one among them; empty for the only one.
+    unleased: variables of devices and threads as the controller has them, where this process has a
+        lease; None in the controller.
     """
 
     settings: RunSettings
@@ -48,6 +50,7 @@ class RunContext:
     started: float = field(default_factory=time.time)
     workers: int = 1
     worker: str = ""
+    unleased: Mapping[str, str] | None = None
 
     @property
     def is_worker(self) -> bool:

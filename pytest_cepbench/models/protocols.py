@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models.serving.run_servers import RunServers
 
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 """Roles of a unified model: it describes and generates."""
@@ -285,11 +288,13 @@ class BindContext:
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
     force: whether a checkpoint is tried in a role that detection does not give it.
+    servers: the servers that the run starts; None where a process starts its own, if any.
     """
 
     hash_file: Callable[[Path], str]
     threads: int | None = None
     force: bool = False
+    servers: RunServers | None = None
 
 
 @dataclass(frozen=True)

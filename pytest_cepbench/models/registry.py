@@ -139,6 +139,14 @@ SCHEMES: Mapping[str, Scheme] = {
             served=True,
         ),
         Scheme(
+            "serve",
+            "serve:checkpoints/step-8000?engine=vllm",
+            "a checkpoint behind a server that the run starts: vllm, sglang or transformers",
+            ("describer", "judge", "writer"),
+            f"{_HERE}.serving.provider",
+            served=True,
+        ),
+        Scheme(
             "unicom",
             "unicom:FP16-ViT-L-14-336px.pt?allow_pickle=true",
             "Unicom's released weights, one file without a configuration",

@@ -20,6 +20,12 @@ ROOT = Path("/")
 
 CUDA, HIP = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
 
+THREADS = "OMP_NUM_THREADS"
+"""What numpy, torch and tokenizers' libraries all take their number of threads from."""
+
+DEVICE_VARIABLES = (CUDA, HIP)
+"""The environment variables that restrict a process to some devices."""
+
 _FIELDS = "uuid,memory.free,memory.total,mig.mode.current,name"
 _MIB = 1 << 20
 _PATIENCE = 60.0  # seconds; with many sleeping devices nvidia-smi wakes them one by one

@@ -279,7 +279,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Release the store, and clear away what the processes of the run told one another."""
     _clear_terminal(config)
     controller = config.stash.get(CONTROLLER, None)
-    if controller is not None:
-        controller.context.remove_folder()
-    if EVALUATOR in config.stash:
-        config.stash[EVALUATOR].close()
+    try:
+        if EVALUATOR in config.stash:
+            config.stash[EVALUATOR].close()
+    finally:
+        if controller is not None:
+            controller.context.remove_folder()

@@ -13,6 +13,7 @@ from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 
@@ -29,6 +30,7 @@ class ModelPool:
     place: binds a role elsewhere than in this process.
     begin: called once, before the first model is loaded.
     agree: called with every model that is bound; raises where it must not be used.
+    servers: the servers that the run starts.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ModelPool:
         place: Callable[[RoleAssignment], BoundRole] | None = None,
         begin: Callable[[], None] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
+        servers: RunServers | None = None,
     ) -> None:
         self.store = store
         self.residency = DeviceSwap(swap=swap, begin=begin)
@@ -49,7 +52,7 @@ class ModelPool:
         self._handles: dict[str, ModelHandle] = {}
         self._place = place or self._bind
         self._agree = agree
-        self.context = BindContext(self._hash_file, threads)
+        self.context = BindContext(self._hash_file, threads, servers=servers)
 
     def runner(self, assignment: RoleAssignment) -> RoleRunner:
         """The runner of a role; raises what binding raises."""

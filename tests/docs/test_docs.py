@@ -52,6 +52,8 @@ from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import JudgeKnobs
+from pytest_cepbench.models.serving.engines import ENGINES
+from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.unified.drawing import UnifiedParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
@@ -87,6 +89,8 @@ _PARAMETERS = (
     OwlParams,
     ClassesParams,
     ServerParams,
+    ServeParams,
+    EngineParams,
     ChatParams,
     ImageParams,
     JudgeParams,
@@ -129,7 +133,7 @@ _FOREIGN_OPTIONS = {
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
     "--create", "--message", "--fill",  # of git and gh
-    "--served-model-name", "--port", "--silent",
+    "--served-model-name", "--port", "--dtype", "--silent",
     "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples",
@@ -180,7 +184,8 @@ def test_every_name_of_a_setting_exists(page: Path) -> None:
 
     named = set(re.findall(r"(?<![\w-])--(?!-)[a-z][a-z-]*[a-z]", text))
 
-    assert named - _FOREIGN_OPTIONS <= options
+    engines = {flag for engine in ENGINES.values() for flag in engine.flags.values()}
+    assert named - _FOREIGN_OPTIONS - engines <= options
     assert set(re.findall(r"\bcepbench_[a-z_]+", text)) <= {option.ini for option in OPTIONS}
     assert set(re.findall(r"\bCEPBENCH_[A-Z_]+", text)) <= {option.env for option in OPTIONS}
 
@@ -215,17 +220,30 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Parameters", 0, ServerParams),
         ("Parameters", 1, ChatParams),
         ("Parameters", 2, ImageParams),
+        ("A server that the run starts", 2, ServeParams),
+        ("A server that the run starts", 3, EngineParams),
     ],
 )
 def test_parameters_are_documented_with_their_defaults(
     heading: str, index: int, kind: type
 ) -> None:
     """Each role's table has every parameter of its adapters, with its default."""
-    rows = tables(API_MODELS if heading == "Parameters" else MODELS, heading)[index]
+    served = heading in ("Parameters", "A server that the run starts")
+    rows = tables(API_MODELS if served else MODELS, heading)[index]
     fields = [field for field in dataclasses.fields(kind) if field.init]
     defaults = {field.name: _default(field.default) for field in fields}
 
     assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
+
+
+def test_flags_of_engines_are_documented() -> None:
+    """The table has the flag of each engine for each parameter that it knows."""
+    rows = tables(API_MODELS, "A server that the run starts")[3]
+
+    for number, engine in enumerate(ENGINES.values(), 2):
+        named = {row[0].strip("`"): row[number].strip("`") for row in rows}
+        flags = {name: flag for name, flag in named.items() if flag.startswith("-")}
+        assert flags == engine.flags
 
 
 def test_parameters_of_judges_are_documented() -> None:

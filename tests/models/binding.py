@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.serving.run_servers import RunServers
 
 CONTEXT = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
 """Hashes every file anew and keeps torch to one thread."""
+
+
+def context_with(servers: RunServers) -> BindContext:
+    """The same context in a run that can start servers."""
+    return replace(CONTEXT, servers=servers)
 
 
 def bind_text(text: str, role: RoleName) -> BoundRole:

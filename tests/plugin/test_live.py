@@ -207,6 +207,10 @@ def test_a_line_says_how_far_a_case_is() -> None:
     assert progress_lines([waiting], 120) == [
         "gw0 sdp overall MCD    5/100 samples  waiting for another worker"
     ]
+    starting = replace(NOW, server="starting vLLM, 35 s")
+    assert progress_lines([starting], 120) == [
+        "gw0 sdp overall MCD    5/100 samples  starting vLLM, 35 s"
+    ]
     helping = replace(NOW, case="cases of other workers", samples=0, of_samples=0)
     assert progress_lines([helping], 120) == [
         "gw0 cases of other workers  generation 3 of 6, describer  12.3 steps/s"

@@ -226,21 +226,21 @@ def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ())
             f"{server} does not know this model ({reason}).{_listing(endpoint, listed)} "
             f"Correct the name in --{endpoint.role} (or --model)"
         )
-    return ModelError(f"{server} has no such interface ({reason}). {_BASE_URL}")
+    return ModelError(f"{server} has no such interface ({reason}). {_remedy(endpoint)}")
 
 
 def unreachable_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
     """The error of an address where no server is."""
     return ModelError(
         f"{endpoint.name}: no server answers at {endpoint.url} ({endpoint.clean(fault.words)}). "
-        f"Start it. {_BASE_URL}"
+        f"Start it. {_remedy(endpoint)}"
     )
 
 
 def web_page_error(endpoint: Endpoint, words: str) -> ModelError:
     """The error of an address that serves a web site."""
     return ModelError(
-        f"{endpoint.name}: {endpoint.url} answers with {endpoint.clean(words)}. {_BASE_URL}"
+        f"{endpoint.name}: {endpoint.url} answers with {endpoint.clean(words)}. {_remedy(endpoint)}"
     )
 
 
@@ -271,7 +271,13 @@ def no_answer_error(
         f"{endpoint.name}: {endpoint.url} answered none of {count} requests; the last fault: "
         f"{endpoint.clean(words)}.{_listing(endpoint, listed) if missing else ''} Check the "
         "server; timeout=, retries= and patience= in the spec set how long the run waits for it"
+        f"{f'. Its log: {endpoint.log}' if endpoint.log else ''}"
     )
+
+
+def _remedy(endpoint: Endpoint) -> str:
+    """Where to look for the fault of an address."""
+    return f"See its log, {endpoint.log}" if endpoint.log else _BASE_URL
 
 
 def _listing(endpoint: Endpoint, listed: Sequence[str]) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import NoAnswerError, NoLogprobsError, PointerError
@@ -42,6 +43,8 @@ _SERVED, _IGNORED = "server served", "not honoured"
 
 _SHOWN_NAMES = 3
 
+_END_NOTICED = 0.5  # seconds, in which it shows that a server of the run has ended
+
 _LONGEST_NAME = 100
 
 
@@ -63,6 +66,23 @@ class ApiRequest:
     required: Collection[str] = ()
 
 
+class OwnServer(Protocol):
+    """A server that the run has started itself."""
+
+    @property
+    def provenance(self) -> Mapping[str, str]:
+        """Kept beside each of its results."""
+        ...
+
+    def check(self) -> None:
+        """Raise ModelError where it has ended: no other try can succeed."""
+        ...
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Raise IdentityError where its files change while it answers, if that can matter."""
+        ...
+
+
 @dataclass(frozen=True)
 class _RequestResult:
     """The reply to a request; answered: whether the server dealt with the request."""
@@ -77,10 +97,18 @@ class ApiClient:
     endpoint: where the model is served.
     params: limits, waits and prices of the spec.
     image_price: of one image, in the user's currency.
+    own: the server, where the run has started it.
     """
 
-    def __init__(self, endpoint: Endpoint, params: ServerParams, image_price: float = 0.0) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        params: ServerParams,
+        image_price: float = 0.0,
+        own: OwnServer | None = None,
+    ) -> None:
         self._endpoint = endpoint
+        self._own = own
         self._params = params
         self._image_price = image_price
         self._connection = Connection(endpoint, params.timeout)
@@ -121,9 +149,13 @@ class ApiClient:
         """
         if not requests:
             return []
-        results = self._connection.run(self._send_concurrently(requests))
-        if isinstance(results, Exception):
-            raise results from None
+        with nullcontext() if self._own is None else self._own.unchanged():
+            results = self._connection.run(self._send_concurrently(requests))
+            if isinstance(results, Exception):
+                raise results from None
+        if self._own is not None and not all(result.answered for result in results):
+            time.sleep(_END_NOTICED)
+            self._own.check()
         if not any(result.answered for result in results):
             last = results[-1].reply.value
             if last.kind == "unanswered" or not self._has_answered:
@@ -194,6 +226,8 @@ class ApiClient:
     ) -> ApiResponse | ApiFault:
         content = await self._connection.send(request.what, body, optional)
         if isinstance(content, ApiFault):
+            if self._own is not None:
+                self._own.check()
             if content.parameter in request.required:
                 raise api_errors.logprobs_error(self._endpoint, content.words)
             return content
@@ -228,6 +262,8 @@ class ApiClient:
         usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
         provenance, remarks = self._capabilities.record(response)
         provenance |= response.provenance
+        if self._own is not None:
+            provenance |= self._own.provenance
         self._has_answered, self._retries = True, self._params.retries
         return _RequestResult(Reply(value, usage, provenance, remarks=remarks), answered=True)
 
@@ -337,16 +373,24 @@ def provenance_warnings(
     requested = without_secrets(model)
     name = f"{role} openai:{requested}"
     served = _other_values(provenances, _SERVED, requested[:_LONGEST_NAME])
-    ignored = _other_values(provenances, _IGNORED, "")
     warnings = []
     if served:
         warnings.append(
             f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: "
             "see that it is the model that is meant, and name it as the server does"
         )
-    if ignored:
-        warnings.append(f"{name}: answers were made without what was asked for: {_quoted(ignored)}")
-    return warnings
+    return warnings + ignored_warnings(name, provenances)
+
+
+def ignored_warnings(name: str, provenances: Sequence[Mapping[str, str]]) -> list[str]:
+    """Warnings of results that a server made without a parameter that it was sent.
+
+    name: of the model, for people.
+    """
+    ignored = _other_values(provenances, _IGNORED, "")
+    if not ignored:
+        return []
+    return [f"{name}: answers were made without what was asked for: {_quoted(ignored)}"]
 
 
 def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:

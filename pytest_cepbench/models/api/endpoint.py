@@ -9,7 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.artifacts.outcome import WINNERS
@@ -24,8 +24,6 @@ from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
 
 _SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
-
-P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -274,15 +272,12 @@ class ImageParams:
         return self.size if self.height is None else f"{self.width}x{self.height}"
 
 
-def parse_parts(spec: ModelSpec, what: str, first: type[P], second: type[Any]) -> tuple[P, Any]:
-    """Read a spec's parameters as two dataclasses that share no name.
+def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...]:
+    """Read a spec's parameters as dataclasses that share no name.
 
     Raises SpecError naming the parameter that is unknown or wrong.
     """
-    names = [
-        {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        for kind in (first, second)
-    ]
+    names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
     known = set().union(*names)
     for name in spec.params:
         if name not in known:
@@ -292,7 +287,7 @@ def parse_parts(spec: ModelSpec, what: str, first: type[P], second: type[Any]) -
         dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
         for part in names
     ]
-    return parse_params(own[0], first, what), parse_params(own[1], second, what)
+    return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
 
 
 def _check(params: object, names: tuple[str, ...], *, least: float, above: bool = False) -> None:
@@ -333,6 +328,8 @@ class Endpoint:
     user: user and password of basic authentication, encoded; None for none.
     key_env: the environment variable of the key.
     hidden: other secrets of the address, its password and the values of its query.
+    label: the model for people, where the run has started its server; None for any other server.
+    log: path of the log of a server that the run has started.
     """
 
     model: str
@@ -343,11 +340,13 @@ class Endpoint:
     user: Secret | None
     key_env: str | None
     hidden: tuple[Secret, ...] = ()
+    label: str | None = None
+    log: str = ""
 
     @property
     def name(self) -> str:
         """The model as messages call it."""
-        return f"{self.role} openai:{self.clean(self.model)}"
+        return f"{self.role} {self.label or f'openai:{self.clean(self.model)}'}"
 
     @property
     def api_key(self) -> str:

@@ -39,7 +39,7 @@ ADAPTER = "openai-api/1"
 
 _ROLES = SCHEMES["openai"].roles
 
-_CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
+CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
     "describer": (ChatParams, ApiDescriber),
     "judge": (JudgeParams, ApiJudge),
     "writer": (WriterParams, ApiWriter),
@@ -68,7 +68,8 @@ def name_model(spec: ModelSpec) -> str:
 def require_client(spec: ModelSpec) -> None:
     """Raise MissingDependencyError where the `openai` client is missing; it is not imported."""
     if util.find_spec("openai") is None:
-        msg = f'openai:{spec.target} needs the openai client: pip install "pytest-cepbench[openai]"'
+        name = f"{spec.scheme}:{spec.target}"
+        msg = f'{name} needs the openai client: pip install "pytest-cepbench[openai]"'
         raise MissingDependencyError(msg)
 
 
@@ -83,15 +84,9 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         raise RoleError(msg)
     require_client(spec)
-    kind: type[Any] = ImageParams if role == "generator" else _CHATS[role][0]
+    kind: type[Any] = ImageParams if role == "generator" else CHATS[role][0]
+    server: ServerParams
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
-    decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
-    if role == "judge":
-        decisive["prompt"] = JUDGE_PROMPTS[request.prompt].version
-        if not request.logprobs:
-            del decisive["logprobs"]  # as in keys from before there was the parameter
-    elif role == "interleaver":
-        decisive["prompt"] = PROMPTS
     files = CoveredFiles(
         server.weights or what,
         context.hash_file,
@@ -104,7 +99,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         fingerprint=files.fingerprint,
         adapter=ADAPTER,
         load=lambda: _load(spec, role, server, request),
-        params={name: value for name, value in decisive.items() if value is not None},
+        params=decisive_params(role, request),
         seeded=role == "generator" or request.sampled,
         batch_size=server.batch,
         lasting=True,
@@ -117,6 +112,18 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
     )
 
 
+def decisive_params(role: RoleName, request: Any) -> dict[str, Any]:
+    """The parameters of a request that enter the keys of its results."""
+    decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
+    if role == "judge":
+        decisive["prompt"] = JUDGE_PROMPTS[request.prompt].version
+        if not request.logprobs:
+            del decisive["logprobs"]  # as in keys from before there was the parameter
+    elif role == "interleaver":
+        decisive["prompt"] = PROMPTS
+    return {name: value for name, value in decisive.items() if value is not None}
+
+
 def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
     """Reach the server. Raises ModelError where that cannot work."""
     endpoint = find_endpoint(spec.target, role, server)
@@ -124,7 +131,7 @@ def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -
     client.check()
     if role == "generator":
         return ApiGenerator(client, spec.target, request)
-    return _CHATS[role][1](client, spec.target, request)
+    return CHATS[role][1](client, spec.target, request)
 
 
 def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:

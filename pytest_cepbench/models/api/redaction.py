@@ -234,7 +234,7 @@ def refuse_secrets(spec: ModelSpec) -> None:
         "key_env=NAME"
     )
     for name, value in spec.params.items():
-        shown = f"model spec openai:{without_secrets(spec.target)}"
+        shown = f"model spec {spec.scheme}:{without_secrets(spec.target)}"
         if name.lower() in _KEY_NAMES:
             msg = f"{shown}: {name}= has no place in a spec, which is printed and stored. {remedy}"
             raise SpecError(msg)

@@ -110,8 +110,12 @@ def load_client(endpoint: Endpoint, timeout: float) -> AsyncOpenAI:
         msg = 'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
         raise MissingDependencyError(msg) from error
     client = AsyncOpenAI(
-        # A redirect would send the image and the prompt wherever the server says.
-        http_client=DefaultAsyncHttpxClient(follow_redirects=False),
+        http_client=DefaultAsyncHttpxClient(
+            # A redirect would send the image and the prompt wherever the server says.
+            follow_redirects=False,
+            # A proxy does not reach the server that the run has started on this machine.
+            trust_env=endpoint.label is None,
+        ),
         api_key=endpoint.api_key,
         base_url=endpoint.address.reveal(),
         default_headers=endpoint.headers,

@@ -48,6 +48,7 @@ class ProgressSnapshot:
     waiting: bool
     rate: float | None
     left: float | None
+    server: str = ""
 
     @classmethod
     def of(cls, progress: Progress, worker: str) -> ProgressSnapshot | None:
@@ -195,6 +196,9 @@ def _cells(snapshot: ProgressSnapshot) -> Iterator[str]:
     if counted:
         digits = len(str(snapshot.of_samples))
         yield f"{snapshot.samples:{digits}}/{snapshot.of_samples} samples"
+    if snapshot.server:
+        yield snapshot.server
+        return
     if snapshot.waiting:
         yield "waiting for another worker"
         return

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.models.system_limits import THREADS
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.model_spec import ModelSpec
-
-THREADS = "OMP_NUM_THREADS"
-"""What numpy, torch and tokenizers' libraries all take their number of threads from."""
 
 _SUITE = "suite.toml"
 

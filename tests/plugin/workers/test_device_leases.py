@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.models.system_limits import usable_cores
+from pytest_cepbench.models.system_limits import THREADS, usable_cores
 from pytest_cepbench.plugin.run_settings import settings_of
-from pytest_cepbench.plugin.workers.device_leases import THREADS, Leases, count_workers, plan_leases
+from pytest_cepbench.plugin.workers.device_leases import Leases, count_workers, plan_leases
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import install_smi
 from tests.plugin.project import Project

@@ -1,0 +1,301 @@
+"""The engines that can serve a checkpoint: how each is found, started and asked.
+
+`ENGINES` is the one table: parameters, documentation and tests read it. Flags as of vLLM 0.11,
+SGLang 0.5 and transformers 5.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+
+from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
+from pytest_cepbench.models.serving.parameters import EngineParams
+
+HOST = "127.0.0.1"
+
+_PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+_NOT_KEYED = (*_PARALLEL, "gpu_memory_utilization", "max_num_seqs", "device", "max_lora_rank")
+"""Parameters that say where and how fast a model works, as `device` and `batch_size` elsewhere."""
+
+_FINGERPRINTED = ("chat_template", "lora_modules", "lora")
+"""Parameters whose files enter the fingerprint."""
+
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Largest ranks that vLLM can be started with."""
+
+_SET_BY_THE_RUN = (
+    "--model", "--model-path", "--force-model", "--host", "--port", "--uds", "--root-path",
+    "--served-model-name", "--api-key", "--admin-api-key", "--config", "--headless",
+    "--enable-lora", "--trust-remote-code", "--dtype", "--ssl-keyfile", "--ssl-certfile",
+)  # fmt: skip
+
+_OTHER_FILES = (
+    "--tokenizer", "--tokenizer-path", "--tokenizer-revision", "--revision", "--code-revision",
+    "--hf-config-path", "--load-format", "--download-dir", "--model-loader-extra-config",
+    "--quantization-param-path", "--decision-config", "--middleware", "--tool-parser-plugin",
+)  # fmt: skip
+"""Flags that let an engine read other files than those of the fingerprint."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A program that serves a checkpoint by the API of OpenAI.
+
+    name: as `engine=` has it, which is its Python package too.
+    title: for people.
+    module: run with `python -m`.
+    subcommand: that follows the module and the console script.
+    model_flag: before the folder of the checkpoint; empty where it stands alone.
+    flags: parameter -> flag; the parameters that it knows.
+    lists_model: whether its list of models has what it serves.
+    key_variable: environment variable of its key; empty for --api-key, None where it has none.
+    install: command that installs it.
+    maps_files: whether a loaded model may go on reading its files.
+    """
+
+    name: str
+    title: str
+    module: str
+    subcommand: tuple[str, ...]
+    model_flag: str
+    flags: Mapping[str, str]
+    lists_model: bool
+    key_variable: str | None
+    install: str
+    maps_files: bool = False
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that it knows."""
+        loras = ("lora",) if "lora_modules" in self.flags else ()
+        return (*self.flags, *loras)
+
+    def check(self, params: EngineParams) -> None:
+        """Raise ValueError where a parameter is given that this engine does not know."""
+        for name in params.given:
+            if name not in self.parameters:
+                raise ValueError(unknown_name(f"parameter for {self.title}", name, self.parameters))
+
+    def decisive(self, params: EngineParams) -> dict[str, object]:
+        """The parameters that can change an answer and are in no file."""
+        left_out = (*_NOT_KEYED, *_FINGERPRINTED)
+        return {name: value for name, value in params.given.items() if name not in left_out}
+
+    def arguments(self, params: EngineParams, ranks: Sequence[int] = ()) -> list[str]:
+        """The flags of parameters. ranks: of the adapters."""
+        arguments: list[str] = []
+        for name, value in params.given.items():
+            flag = self.flags.get(name)
+            if flag is None:
+                continue
+            if name == "lora_modules":
+                arguments += self._lora_arguments(params, ranks)
+            elif name == "chat_template":
+                arguments += [flag, str(Path(str(value)).expanduser().absolute())]
+            else:
+                arguments += [flag] if value is True else [flag, str(value)]
+        return arguments
+
+    def _lora_arguments(self, params: EngineParams, ranks: Sequence[int]) -> list[str]:
+        if self.name != "vllm":
+            adapters = [f"{name}={folder}" for name, folder in params.adapters.items()]
+            return ["--enable-lora", self.flags["lora_modules"], *adapters]
+        adapters = [
+            json.dumps({"name": name, "path": str(folder)})
+            for name, folder in params.adapters.items()
+        ]
+        arguments = ["--enable-lora", self.flags["lora_modules"], *adapters]
+        rank = max(ranks, default=0)
+        if params.max_lora_rank is None and rank > 16:  # vLLM's own limit where none is given
+            room = next((size for size in _LORA_RANKS if size >= rank), rank)
+            arguments += [self.flags["max_lora_rank"], str(room)]
+        return arguments
+
+    def model_name(self, served: str, adapter: str | None) -> str:
+        """The name by which requests ask for an adapter, or for the checkpoint itself.
+
+        served: the name of the checkpoint.
+        """
+        if adapter is None:
+            return served
+        return f"{served}:{adapter}" if self.name == "sglang" else adapter
+
+    def check_further(self, arguments: Sequence[str]) -> None:
+        """Raise ValueError where `engine_args` sets what the spec or the run has to set."""
+        for argument in arguments:
+            name, _, value = argument.partition("=")
+            if name.startswith("--"):
+                self._check_flag(name.replace("_", "-"))
+            value = value if name.startswith("-") else argument
+            # A number or a word may happen to be the name of a file here.
+            if not value.isalnum() and _exists(value):
+                msg = f"engine_args names {value}, a file that no fingerprint would cover"
+                raise ValueError(msg)
+
+    def _check_flag(self, flag: str) -> None:
+        """Engines also take the beginning of a flag for the flag."""
+        exact = {known: name for name, known in self.flags.items() if known == flag}
+        begun = {known: name for name, known in self.flags.items() if known.startswith(flag)}
+        for name in (exact or begun).values():
+            msg = f"engine_args: write {flag} as a parameter of the spec, {name}="
+            raise ValueError(msg)
+        if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
+            msg = f"engine_args: {flag} is set by the run, or by a parameter of the spec"
+            raise ValueError(msg)
+        if any(known.startswith(flag) for known in _OTHER_FILES):
+            msg = (
+                f"engine_args: {flag} lets the engine read other files than those of the "
+                "checkpoint, which no fingerprint would cover"
+            )
+            raise ValueError(msg)
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a file of this name; False for what is too long for one."""
+    try:
+        return bool(name) and Path(name).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home of such a user
+        return False
+
+
+_SHARED = {
+    "quantization": "--quantization",
+    "kv_cache_dtype": "--kv-cache-dtype",
+    "attention_backend": "--attention-backend",
+    "chat_template": "--chat-template",
+    "max_lora_rank": "--max-lora-rank",
+}
+
+ENGINES: Mapping[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        Engine(
+            "vllm",
+            "vLLM",
+            "vllm.entrypoints.cli.main",
+            ("serve",),
+            "",
+            {
+                "max_model_len": "--max-model-len",
+                "limit_mm_per_prompt": "--limit-mm-per-prompt",
+                "mm_processor_kwargs": "--mm-processor-kwargs",
+                **_SHARED,
+                "lora_modules": "--lora-modules",
+                "enforce_eager": "--enforce-eager",
+                "seed": "--seed",
+                "tensor_parallel_size": "--tensor-parallel-size",
+                "pipeline_parallel_size": "--pipeline-parallel-size",
+                "data_parallel_size": "--data-parallel-size",
+                "gpu_memory_utilization": "--gpu-memory-utilization",
+                "max_num_seqs": "--max-num-seqs",
+            },
+            lists_model=True,
+            key_variable="VLLM_API_KEY",
+            install="pip install vllm",
+        ),
+        Engine(
+            "sglang",
+            "SGLang",
+            "sglang.launch_server",
+            (),
+            "--model-path",
+            {
+                "max_model_len": "--context-length",
+                "limit_mm_per_prompt": "--limit-mm-data-per-request",
+                **_SHARED,
+                "lora_modules": "--lora-paths",
+                "enforce_eager": "--disable-cuda-graph",
+                "seed": "--random-seed",
+                "tensor_parallel_size": "--tp-size",
+                "pipeline_parallel_size": "--pp-size",
+                "data_parallel_size": "--dp-size",
+                "gpu_memory_utilization": "--mem-fraction-static",
+                "max_num_seqs": "--max-running-requests",
+            },
+            lists_model=True,
+            key_variable="",
+            install='pip install "sglang[all]"',
+        ),
+        Engine(
+            "transformers",
+            "transformers serve",
+            "transformers.cli.transformers",
+            ("serve",),
+            "",
+            {
+                "quantization": "--quantization",
+                "attn_implementation": "--attn-implementation",
+                "continuous_batching": "--continuous-batching",
+                "compile": "--compile",
+                "seed": "--default-seed",
+                "device": "--device",
+            },
+            lists_model=False,  # it lists what the hub's cache has
+            key_variable=None,
+            install='pip install "transformers[serving]"',
+            maps_files=True,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Program:
+    """An engine as it is installed on this machine.
+
+    argv: what it is started with, before the checkpoint and the flags.
+    interpreter: of its environment; None where that is unknown.
+    """
+
+    argv: tuple[str, ...]
+    interpreter: str | None
+
+
+def find_program(engine: Engine, python: str | None) -> Program:
+    """The installed engine: of the interpreter that was named, of this one, or of PATH.
+
+    Raises SpecError for a name that is no interpreter, MissingDependencyError where there is no
+    such engine.
+    """
+    if python is not None:
+        interpreter = shutil.which(str(Path(python).expanduser()))
+        if interpreter is None:
+            msg = f"python={python}: no such program. Give the interpreter of an environment that "
+            msg += f"has {engine.title}, such as ~/{engine.name}/bin/python"
+            raise SpecError(msg)
+        interpreter = str(Path(interpreter).absolute())
+        return Program((interpreter, "-m", engine.module, *engine.subcommand), interpreter)
+    if engine.name == "sglang" and util.find_spec("sglang") is not None:
+        return Program((sys.executable, "-m", engine.module), sys.executable)
+    beside = Path(sys.executable).with_name(engine.name)
+    if os.access(beside, os.X_OK):
+        return Program((str(beside), "serve"), sys.executable)
+    script = shutil.which(engine.name)
+    if script is None:
+        msg = (
+            f"{engine.title} is neither beside {sys.executable} nor on PATH. Install it in an "
+            f"environment of its own ({engine.install}) and name its interpreter: "
+            f"python=~/{engine.name}/bin/python"
+        )
+        raise MissingDependencyError(msg)
+    return Program((script, "serve"), _interpreter_of(Path(script)))
+
+
+def _interpreter_of(script: Path) -> str | None:
+    """The interpreter in the first line of a console script; None where it is no such script."""
+    try:
+        with script.open("rb") as stream:
+            first = stream.readline(500).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    path = first.removeprefix("#!").strip()
+    is_python = first.startswith("#!") and Path(path).name.startswith("python")
+    return path if is_python and os.access(path, os.X_OK) else None

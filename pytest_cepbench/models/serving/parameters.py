@@ -1,0 +1,234 @@
+"""The parameters of `serve:` specs: how a server is started and asked, and the engine's flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.models.api.endpoint import ServerParams
+
+_LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+_LIMIT = re.compile(r"[a-z_]+=[0-9]+")
+
+_DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
+
+
+@dataclass(frozen=True)
+class ServeParams:
+    """How a server is started and how it is asked; of these only `engine_args` changes an answer.
+
+    engine: vllm, sglang or transformers.
+    python: interpreter of the environment that the engine is installed in; None looks for the
+        engine beside this interpreter, then on PATH.
+    port: auto for a free one, or its number.
+    devices: what the server's CUDA_VISIBLE_DEVICES holds; None gives it the devices of the process
+        that starts it, or all of the run's where it needs more.
+    start_timeout: seconds that the server has until it answers.
+    engine_args: further flags of the engine, as in a shell.
+    revision: commit, tag or branch of a hub id.
+    allow_pickle: whether pickled weights may be read where there are no others.
+    trust_remote_code: whether the engine runs the checkpoint's Python files.
+    concurrency, batch_size, timeout, retries, patience, max_retry_wait, rpm: as in `ServerParams`.
+    Raises ValueError for a value outside its range.
+    """
+
+    engine: str = "vllm"
+    python: str | None = None
+    port: str = "auto"
+    devices: str | None = None
+    start_timeout: float = 900.0
+    engine_args: str = ""
+    revision: str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+    concurrency: int = 16
+    batch_size: int | None = None
+    timeout: float = 600.0
+    retries: int = 8
+    patience: float = 900.0
+    max_retry_wait: float = 60.0
+    rpm: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.client  # checks what both have
+        if self.port != "auto" and not (self.port.isdecimal() and 0 < int(self.port) < 65536):
+            msg = f"port must be auto or a number from 1 to 65535, got {self.port!r}"
+            raise ValueError(msg)
+        if not 0 < self.start_timeout < float("inf"):
+            msg = f"start_timeout must be a number of seconds above 0, got {self.start_timeout}"
+            raise ValueError(msg)
+        if self.devices is not None and not all(map(_DEVICE.fullmatch, self.devices.split(","))):
+            msg = f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"
+            raise ValueError(msg)
+        try:
+            _ = self.further_arguments
+        except ValueError as error:
+            msg = f"engine_args cannot be read as a shell reads it ({error}): {self.engine_args}"
+            raise ValueError(msg) from error
+
+    @property
+    def client(self) -> ServerParams:
+        """How the server is asked; its address is not known yet."""
+        names = {field.name for field in dataclasses.fields(ServerParams)}
+        shared = {name: value for name, value in vars(self).items() if name in names}
+        # What is served is known for certain, whatever the client is told.
+        return ServerParams(**(shared | {"revision": "started by the run"}), key_env=None)
+
+    @property
+    def further_arguments(self) -> list[str]:
+        """`engine_args`, taken apart. Raises ValueError for an open quote."""
+        return shlex.split(self.engine_args)
+
+
+@dataclass(frozen=True)
+class EngineParams:
+    """Flags of engines under one name for all; None leaves a flag to the engine.
+
+    Each engine knows some of them (`engines.ENGINES`).
+
+    max_model_len: most tokens of a question and its answer.
+    limit_mm_per_prompt: most inputs of a kind in a question: image=10, or JSON.
+    mm_processor_kwargs: JSON for the processor of images.
+    quantization: as the engine names its methods.
+    kv_cache_dtype: precision of the cache.
+    attention_backend: kernels of the attention (vLLM and SGLang).
+    attn_implementation: implementation of the attention (transformers).
+    chat_template: file of a template in the place of the checkpoint's.
+    lora_modules: adapters as NAME=FOLDER, several joined by commas.
+    lora: name of the adapter that answers; None is the only one.
+    max_lora_rank: largest rank of an adapter; None is read from the adapters.
+    enforce_eager: whether CUDA graphs are left out.
+    continuous_batching: whether requests are batched (transformers).
+    compile: whether torch.compile is used (transformers).
+    seed: of what is sampled without a seed.
+    tensor_parallel_size, pipeline_parallel_size, data_parallel_size: devices are multiplied.
+    gpu_memory_utilization: part of a device's memory, in (0, 1].
+    max_num_seqs: most requests that are worked on at once.
+    device: cpu, cuda, cuda:N, ... (transformers).
+    Raises ValueError for a value outside its range.
+    """
+
+    max_model_len: int | None = None
+    limit_mm_per_prompt: str | None = None
+    mm_processor_kwargs: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    attention_backend: str | None = None
+    attn_implementation: str | None = None
+    chat_template: str | None = None
+    lora_modules: str | None = None
+    lora: str | None = None
+    max_lora_rank: int | None = None
+    enforce_eager: bool = False
+    continuous_batching: bool = False
+    compile: bool = False
+    seed: int | None = None
+    tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    data_parallel_size: int | None = None
+    gpu_memory_utilization: float | None = None
+    max_num_seqs: int | None = None
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        counts = (
+            "max_model_len", "max_lora_rank", "tensor_parallel_size", "pipeline_parallel_size",
+            "data_parallel_size", "max_num_seqs",
+        )  # fmt: skip
+        for name in counts:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
+        part = self.gpu_memory_utilization
+        if part is not None and not 0 < part <= 1:
+            msg = f"gpu_memory_utilization must be above 0 and at most 1, got {part}"
+            raise ValueError(msg)
+        _ = self.json_values, self.adapter
+        if self.chat_template is not None and not Path(self.chat_template).expanduser().is_file():
+            msg = f"chat_template must be a file, which is fingerprinted; got {self.chat_template}"
+            raise ValueError(msg)
+
+    @property
+    def json_values(self) -> dict[str, str]:
+        """The parameters that engines expect as JSON. Raises ValueError for what is none."""
+        values = {}
+        if self.limit_mm_per_prompt is not None:
+            values["limit_mm_per_prompt"] = _limits(self.limit_mm_per_prompt)
+        if self.mm_processor_kwargs is not None:
+            values["mm_processor_kwargs"] = _object("mm_processor_kwargs", self.mm_processor_kwargs)
+        return values
+
+    @property
+    def adapters(self) -> Mapping[str, Path]:
+        """Name -> folder of each adapter. Raises ValueError for what is no NAME=FOLDER."""
+        adapters: dict[str, Path] = {}
+        for text in filter(None, (self.lora_modules or "").split(",")):
+            name, equals, folder = text.partition("=")
+            if not (equals and folder and _LORA_NAME.fullmatch(name)) or name in adapters:
+                msg = (
+                    "lora_modules must be NAME=FOLDER, several joined by commas, each name once "
+                    f"and of letters, digits, - . and _ only; got {self.lora_modules!r}"
+                )
+                raise ValueError(msg)
+            adapters[name] = Path(folder).expanduser().absolute()
+        return adapters
+
+    @property
+    def adapter(self) -> str | None:
+        """Name of the adapter that answers. Raises ValueError where that is not clear."""
+        names = list(self.adapters)
+        if self.lora is not None and self.lora not in names:
+            given = ", ".join(names) or "none"
+            msg = f"lora must name one of lora_modules ({given}), got {self.lora!r}"
+            raise ValueError(msg)
+        if self.lora is None and len(names) > 1:
+            msg = f"lora_modules are several: say which answers with lora=NAME ({', '.join(names)})"
+            raise ValueError(msg)
+        return self.lora or (names[0] if names else None)
+
+    @property
+    def device_count(self) -> int:
+        """Devices that the server needs, at least one."""
+        sizes = (self.tensor_parallel_size, self.pipeline_parallel_size, self.data_parallel_size)
+        count = 1
+        for size in sizes:
+            count *= size or 1
+        return count
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The parameters that differ from their defaults, those in JSON in its canonical form."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        values = vars(self) | self.json_values
+        return {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def _limits(text: str) -> str:
+    """`image=10,video=0`, or JSON, as JSON."""
+    if text.lstrip().startswith("{"):
+        return _object("limit_mm_per_prompt", text)
+    pairs = text.split(",")
+    if not all(map(_LIMIT.fullmatch, pairs)):
+        msg = f"limit_mm_per_prompt must be as image=10,video=0, or JSON, got {text!r}"
+        raise ValueError(msg)
+    limits = {name: int(count) for name, _, count in (pair.partition("=") for pair in pairs)}
+    return json.dumps(limits, sort_keys=True)
+
+
+def _object(name: str, text: str) -> str:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        msg = f"{name} must be a JSON object, got {text!r}"
+        raise ValueError(msg)  # noqa: TRY004 - as for every other value of a spec
+    return json.dumps(value, sort_keys=True)

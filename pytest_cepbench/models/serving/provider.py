@@ -1,0 +1,216 @@
+"""From `serve:CHECKPOINT?...` to a bound role, without starting a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from pytest_cepbench.errors import RoleError, SpecError, unknown_name
+from pytest_cepbench.models.api.client import ApiClient, ignored_warnings
+from pytest_cepbench.models.api.endpoint import Endpoint, parse_parts
+from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
+from pytest_cepbench.models.api.provider import CHATS, decisive_params, require_client
+from pytest_cepbench.models.api.redaction import Secret, refuse_secrets, without_secrets
+from pytest_cepbench.models.checkpoints import Checkpoint, complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
+from pytest_cepbench.models.fingerprint_check import CoveredFiles
+from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
+from pytest_cepbench.models.serving.engines import ENGINES, Engine, find_program
+from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
+from pytest_cepbench.models.serving.run_servers import RunningServer, RunServers, own_servers
+from pytest_cepbench.models.serving.served_files import adapter_ranks, served_files
+from pytest_cepbench.models.serving.server_plan import ServerPlan
+
+ADAPTER = f"serve/1+{API_ADAPTER}"
+
+_ROLES = SCHEMES["serve"].roles
+
+
+@dataclass(frozen=True)
+class OwnServer:
+    """A server of the run, as its client knows it.
+
+    provenance: kept beside each of its results.
+    """
+
+    provenance: Mapping[str, str]
+    _server: RunningServer
+    _files: CoveredFiles | None
+
+    def check(self) -> None:
+        """Raise ModelError where it has ended."""
+        self._server.check()
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Raise IdentityError where files change that it may go on reading."""
+        return nullcontext() if self._files is None else self._files.unchanged("it was asked")
+
+
+def _engine(spec: ModelSpec) -> Engine:
+    """Raises SpecError for an engine that is not known."""
+    name = spec.params.get("engine", ServeParams.engine)
+    if name not in ENGINES:
+        msg = f"model spec {spec.text!r}: {unknown_name('engine', name, ENGINES)}"
+        raise SpecError(msg)
+    return ENGINES[name]
+
+
+def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
+    """The spec of the checkpoint alone.
+
+    Raises SpecError where none is named, and where the spec holds a key.
+    """
+    refuse_secrets(spec)
+    if not spec.target.strip():
+        msg = (
+            f"model spec {spec.text!r}: no checkpoint is named; write serve:FOLDER?engine=NAME, "
+            f"with one of {', '.join(ENGINES)}"
+        )
+        raise SpecError(msg)
+    known = {"revision", *(field.name for field in fields(FileOptions))} - {"variant"}
+    params = {name: value for name, value in spec.params.items() if name in known}
+    return ModelSpec(spec.text, "", spec.target, params)
+
+
+def _detect(spec: ModelSpec) -> DetectedModel:
+    checkpoint_spec, engine = _checkpoint_spec(spec), _engine(spec)
+    checkpoint = inspect_checkpoint(checkpoint_spec)
+    # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
+    roles = tuple(role for role in checkpoint.roles if role in _ROLES)
+    because = checkpoint.because
+    if checkpoint.roles and not roles:
+        because = f"{because}, and a served checkpoint can only describe, write or judge"
+    return DetectedModel(f"{checkpoint.what} on {engine.title}", roles, because)
+
+
+def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, force: bool) -> None:
+    """Raise RoleError for a role that the checkpoint, or no server, can play."""
+    if role not in _ROLES:
+        msg = (
+            f"serve:{spec.target}: a served checkpoint can be the {' or '.join(_ROLES)}, not the "
+            f"{role}. Without serve: the checkpoint is loaded by the run itself"
+        )
+        raise RoleError(msg)
+    needed = "describer" if role == "judge" else role
+    if needed not in checkpoint.roles and not force:
+        msg = (
+            f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}, so it cannot be the "
+            f"{role}. To try it all the same, name the role: --{role}, or --model with "
+            f"--cep-role={role}"
+        )
+        raise RoleError(msg)
+
+
+def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Raises as `registry.bind`; MissingDependencyError where the engine is not installed."""
+    own_spec, engine = _checkpoint_spec(spec), _engine(spec)
+    checkpoint = inspect_checkpoint(own_spec)
+    _check_role(spec, role, checkpoint, force=context.force)
+    require_client(spec)
+    what = f"the {role} served by {engine.title}"
+    serve: ServeParams
+    params: EngineParams
+    kinds = (ServeParams, EngineParams, CHATS[role][0])
+    serve, params, request = parse_parts(spec, what, *kinds)
+    further = serve.further_arguments
+    try:
+        engine.check(params)
+        engine.check_further(further)
+    except ValueError as error:
+        msg = f"model spec {spec.text!r}: {error}"
+        raise SpecError(msg) from error
+    if engine.name == "transformers" and "@" in str(checkpoint.path):
+        msg = (
+            f"{checkpoint.path}: transformers serve takes what follows @ for a revision: rename it"
+        )
+        raise SpecError(msg)
+    program = find_program(engine, serve.python)
+    complete_checkpoint(own_spec, checkpoint)
+    files = served_files(own_spec, checkpoint, params, context.hash_file)
+    fingerprint = files.fingerprint
+    plan = ServerPlan(
+        label=f"serve:{without_secrets(spec.target)}",
+        engine=engine,
+        program=program,
+        folder=checkpoint.path,
+        served_name=_served_name(engine, checkpoint, fingerprint),
+        arguments=(
+            *(["--dtype", request.dtype] if request.dtype else []),
+            *(["--trust-remote-code"] if serve.trust_remote_code else []),
+            *engine.arguments(params, adapter_ranks(params.adapters)),
+            *further,
+        ),
+        devices=serve.devices,
+        device_count=params.device_count,
+        port=serve.port,
+        start_timeout=serve.start_timeout,
+        files=files,
+    )
+    if context.servers is not None:
+        context.servers.join(plan)
+    adapter = f" with {params.adapter}" if params.adapter else ""
+    decisive = {"engine": engine.name, **engine.decisive(params), **decisive_params(role, request)}
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what=f"{checkpoint.what}{adapter} on {engine.title}",
+        fingerprint=fingerprint,
+        adapter=ADAPTER,
+        load=lambda: _load(plan, role, params, serve, request, context.servers),
+        params=decisive | ({"engine_args": serve.engine_args} if further else {}),
+        seeded=request.sampled,
+        batch_size=serve.client.batch,
+        lasting=True,
+        # Not a device of this process: with --cep-residency=swap no model has to leave it.
+        provenance={"device": "server", "server": engine.title},
+        warn=partial(ignored_warnings, f"{role} {plan.label}"),
+        files=files,
+        probabilities=request.logprobs if role == "judge" else None,
+        scores_answers=role == "judge",
+    )
+
+
+def _served_name(engine: Engine, checkpoint: Checkpoint, fingerprint: str) -> str:
+    """The name by which the server knows the checkpoint, the same in every run."""
+    return f"cepbench-{fingerprint[:16]}" if engine.lists_model else str(checkpoint.path)
+
+
+def _load(
+    plan: ServerPlan,
+    role: RoleName,
+    params: EngineParams,
+    serve: ServeParams,
+    request: Any,
+    servers: RunServers | None,
+) -> Model:
+    """Have the server started, or find the one that another process has started.
+
+    Raises as `RunServers.running`.
+    """
+    server = (servers or own_servers()).running(plan)
+    model = plan.engine.model_name(plan.served_name, params.adapter)
+    key = None if server.key is None else Secret(server.key)
+    endpoint = Endpoint(
+        model, role, server.url, Secret(server.url), key, None, None, label=plan.label,
+        log=server.log,
+    )  # fmt: skip
+    own = OwnServer(
+        {"engine": f"{plan.engine.title} {server.version}".strip()},
+        server,
+        plan.files if plan.engine.maps_files else None,
+    )
+    client = ApiClient(endpoint, replace(serve.client, base_url=server.url), own=own)
+    return CHATS[role][1](client, model, request)
+
+
+def _check_installed(spec: ModelSpec) -> None:
+    require_client(spec)
+    find_program(_engine(spec), spec.params.get("python") or None)
+
+
+PROVIDER = Provider(detect=_detect, bind=_bind, check_installed=_check_installed)

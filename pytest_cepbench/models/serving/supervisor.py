@@ -1,0 +1,202 @@
+"""The process beside a server: starts it, and ends it when no process of the run uses it any more.
+
+Run as a script, `supervisor.py FOLDER`, with the standard library alone. Every process of the run
+that may use the server holds a lock on `users.lock`, its controller one on `run.lock` too, and
+loses it when it ends, also where it crashes, is killed or times out. When the supervisor gets one
+of these locks, it ends the server's process group and whatever else the server started. Should the
+supervisor itself be killed, the kernel kills the server.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+COMMAND = "command.json"
+"""What is to be started: argv, log."""
+
+RUNNING = "running.json"
+"""Process ids, from the start of the server to its end."""
+
+READY = "ready.json"
+"""Where the server answers; written by the process of the run that waited for it."""
+
+ENDED = "ended.json"
+"""How the server ended, where it did so by itself."""
+
+USERS, ALIVE, RUN = "users.lock", "alive.lock", "run.lock"
+"""Locked by every process that may use the server; by the supervisor as long as it lives; and, in
+the folder of all servers of the run, by the run's controller."""
+
+TERMINATION = 5.0
+"""Seconds that a server has to end by itself."""
+
+_INTERVAL = 0.1
+
+_LOOK = 2.0  # seconds, far more than a look at a lock takes
+
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl, <linux/prctl.h>
+
+
+def read_state(path: Path) -> dict[str, Any] | None:
+    """A file of the folder; None where it is not there, or not whole."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return state if isinstance(state, dict) else None
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write a file of the folder at once, for its owner alone: it may hold a key."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        json.dump(state, stream)
+    fresh.replace(path)
+
+
+def descendants(process: int) -> list[int]:
+    """Ids of the processes below one, as /proc lists them."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError, ValueError, IndexError):  # it has ended
+                # The name of a program, in brackets, may hold anything.
+                fields = (entry / "stat").read_text("latin-1").rpartition(")")[2]
+                parents.setdefault(int(fields.split()[1]), []).append(int(entry.name))
+    below, level = [], [process]
+    while level:
+        level = [child for parent in level for child in parents.get(parent, ())]
+        below += level
+    return below
+
+
+class Supervisor:
+    """One server, from its start to the end of everything that it started.
+
+    folder: with the command and the locks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._asked_to_end = False
+
+    def run(self) -> None:
+        """Start the server, and stay until it has ended."""
+        if not self._show_alive():
+            return
+        libc = ctypes.CDLL(None)
+        libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # daemons of the server become children of this
+        signal.signal(signal.SIGTERM, self._on_signal)
+        for ignored in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(ignored, signal.SIG_IGN)
+        locks = [os.open(self._folder / USERS, os.O_RDWR | os.O_CREAT, 0o600)]
+        with suppress(FileNotFoundError):  # the controller does not know of this server
+            locks.append(os.open(self._folder.parent / RUN, os.O_RDWR))
+        command = json.loads((self._folder / COMMAND).read_text(encoding="utf-8"))
+        own = os.getpid()
+
+        def die_with_supervisor() -> None:
+            libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != own:
+                os._exit(1)
+
+        try:
+            with open(command["log"], "ab") as log:  # noqa: PTH123 - a path as text
+                server = subprocess.Popen(  # noqa: S603 - the engine that the user named
+                    command["argv"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=die_with_supervisor,  # noqa: PLW1509 - there are no threads
+                )
+        except (OSError, subprocess.SubprocessError) as error:
+            write_state(self._folder / ENDED, {"reason": str(error)})
+            return
+        try:
+            state = {"supervisor": own, "server": server.pid}
+            with suppress(OSError):  # the folder was removed: the run is over
+                write_state(self._folder / RUNNING, state)
+            self._watch(server, locks)
+        finally:
+            self._end(server)
+
+    def _show_alive(self) -> bool:
+        """Lock the file that says that a supervisor lives; False where there is another one."""
+        alive = os.open(self._folder / ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
+        until = time.monotonic() + _LOOK
+        while True:
+            try:
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # or a process of the run has just looked
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_INTERVAL / 10)
+            else:
+                return True
+
+    def _watch(self, server: subprocess.Popen[bytes], locks: Sequence[int]) -> None:
+        """Wait for the end of the server, of its last user, or of the run's controller."""
+        while not self._asked_to_end:
+            code = server.poll()
+            if code is not None:
+                how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+                with suppress(OSError):
+                    write_state(self._folder / ENDED, {"reason": how})
+                return
+            if any(map(_lock, locks)):
+                return
+            time.sleep(_INTERVAL)
+
+    def _end(self, server: subprocess.Popen[bytes]) -> None:
+        """End the server's group, then all that it started outside of it."""
+        _signal_group(server.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(TERMINATION)
+        _signal_group(server.pid, signal.SIGKILL)
+        until = time.monotonic() + TERMINATION
+        while (left := descendants(os.getpid())) and time.monotonic() < until:
+            for process in left:
+                with suppress(OSError):
+                    os.kill(process, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            time.sleep(0.01)
+        for name in (READY, RUNNING):
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked_to_end = True
+
+
+def _lock(file: int) -> bool:
+    """Lock what no other process has locked; False where one has."""
+    try:
+        # Of a process, not of a file: a child that a user forked does not keep it.
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(OSError):  # it has ended
+        os.killpg(group, number)
+
+
+if __name__ == "__main__":
+    Supervisor(Path(sys.argv[1])).run()

@@ -1,0 +1,265 @@
+"""Binding `serve:` specs: what they stand for, and mistakes found before a server is started."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CepError, CheckpointError, MissingDependencyError, SpecError
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.registry import check_installed, detect
+from pytest_cepbench.models.serving.engines import ENGINES, find_program
+from pytest_cepbench.models.serving.parameters import EngineParams
+from tests.models.binding import bind_text
+from tests.models.files import VIT, safetensors_bytes, write_checkpoint
+from tests.models.serving.conftest import Bind
+from tests.models.serving.stand_ins import StandIn
+
+
+def write_adapter(folder: Path, rank: int = 8, values: bytes = b"\0\0\0\0") -> Path:
+    """A LoRA adapter, as peft saves it."""
+    folder.mkdir()
+    config = {"peft_type": "LORA", "r": rank, "base_model_name_or_path": "step-1"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(values))
+    return folder
+
+
+def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) -> None:
+    """Wherever it is served, and by whatever: it is the checkpoint that is fingerprinted."""
+    here = bind_text(str(stand_in.checkpoint), "describer")
+    served = bind_text(stand_in.spec(), "describer")
+
+    assert served.fingerprint == here.fingerprint
+    assert served.adapter != here.adapter
+    assert served.device == "server"
+    assert not stand_in.starts
+
+
+def test_the_role_is_that_of_the_checkpoint(stand_in: StandIn, tmp_path: Path) -> None:
+    """`--model` detects it as for a folder; roles that no chat plays are left out."""
+    detected = detect(parse_spec(stand_in.spec()))
+    encoder = detect(parse_spec(f"serve:{write_checkpoint(tmp_path / 'vit', VIT)}"))
+
+    assert (detected.what, detected.roles) == (
+        "LlavaForConditionalGeneration on vLLM",
+        ("describer", "writer"),
+    )
+    assert encoder.roles == ()
+    assert "only describe, write or judge" in encoder.because
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("port=8123&start_timeout=5&devices=1&concurrency=2&timeout=9&retries=1", True),
+        ("tensor_parallel_size=2&gpu_memory_utilization=0.5&max_num_seqs=3", True),
+        ("dtype=bfloat16", False),
+        ("max_model_len=512", False),
+        ("limit_mm_per_prompt=image=4", False),
+        ("quantization=fp8", False),
+        ("kv_cache_dtype=fp8", False),
+        ("enforce_eager=true", False),
+        ("engine_args=--generation-config vllm", False),
+        ("temperature=0.5", False),
+    ],
+)
+def test_what_can_change_an_answer_is_in_its_key_and_nothing_else(
+    stand_in: StandIn, query: str, same: bool
+) -> None:
+    """Where and how fast a server works is no reason to ask it again; its precision is."""
+    plain = bind_text(stand_in.spec(), "describer").identity
+
+    assert (bind_text(stand_in.spec(query), "describer").identity == plain) is same
+
+
+def test_the_engine_is_in_the_key(stand_in: StandIn) -> None:
+    """Two engines of the same weights may answer otherwise."""
+    identities = [bind_text(stand_in.spec(engine=name), "judge").identity for name in ENGINES]
+
+    assert [identity["params"]["engine"] for identity in identities] == list(ENGINES)
+    assert len({identity["fingerprint"] for identity in identities}) == 1
+
+
+def test_equal_limits_are_equal_however_they_are_written(stand_in: StandIn) -> None:
+    """JSON and the short form."""
+    short = bind_text(stand_in.spec("limit_mm_per_prompt=video=0,image=4"), "judge")
+    whole = bind_text(stand_in.spec('limit_mm_per_prompt={"image": 4, "video": 0}'), "judge")
+
+    assert short.identity == whole.identity
+
+
+def test_adapters_and_templates_are_part_of_the_fingerprint(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    """By their bytes: another place is the same model, other weights or another choice are not."""
+    first, second = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", values=b"abcd")
+    copy = shutil.copytree(first, tmp_path / "copy")
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages }}")
+
+    def fingerprint(query: str) -> str:
+        return bind_text(stand_in.spec(query), "describer").fingerprint
+
+    plain, one = fingerprint(""), fingerprint(f"lora_modules=x={first}")
+    both = f"lora_modules=x={first},y={second}"
+    others = [fingerprint(f"{both}&lora=x"), fingerprint(f"{both}&lora=y")]
+    templated = fingerprint(f"chat_template={template}")
+    assert one == fingerprint(f"lora_modules=x={copy}")
+    assert len({plain, one, fingerprint(f"lora_modules=x={second}"), templated, *others}) == 6
+    template.write_text("{{ messages }}!")
+    assert fingerprint(f"chat_template={template}") != templated
+
+
+def test_weights_in_an_engines_own_format_are_part_of_the_fingerprint(stand_in: StandIn) -> None:
+    """This package never loads Mistral's consolidated weights, but vLLM may."""
+    before = bind_text(stand_in.spec(), "describer").fingerprint
+    (stand_in.checkpoint / "consolidated.safetensors").write_bytes(safetensors_bytes())
+
+    assert bind_text(stand_in.spec(), "describer").fingerprint != before
+
+
+def test_remote_code_is_fingerprinted_where_it_is_run(stand_in: StandIn) -> None:
+    """And refused where it would come from another repository, as for a folder."""
+    (stand_in.checkpoint / "modeling.py").write_text("x = 1")
+    query = "trust_remote_code=true"
+    before = bind_text(stand_in.spec(query), "describer").fingerprint
+    (stand_in.checkpoint / "modeling.py").write_text("x = 2")
+    assert bind_text(stand_in.spec(query), "describer").fingerprint != before
+
+    config = json.loads((stand_in.checkpoint / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "other/repository--modeling.Model"}
+    (stand_in.checkpoint / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="its code lies in another repository"):
+        bind_text(stand_in.spec(query), "describer")
+
+
+@pytest.mark.parametrize(
+    ("query", "role", "message"),
+    [
+        ("engine=vlm", "describer", "unknown engine 'vlm'. Did you mean 'vllm'.*sglang, transf"),
+        ("temprature=0", "describer", "Did you mean 'temperature'"),
+        ("engine=transformers&max_model_len=9", "describer", "unknown parameter for transformers"),
+        ("base_url=http://x/v1", "describer", "unknown parameter .* 'base_url'"),
+        ("port=http", "describer", "port must be auto or a number"),
+        ("port=70000", "describer", "port must be auto or a number"),
+        ("start_timeout=0", "describer", "start_timeout must be a number of seconds above 0"),
+        ("devices=$HOME", "describer", "devices must be numbers or names"),
+        ("gpu_memory_utilization=2", "describer", "at most 1, got 2"),
+        ("tensor_parallel_size=0", "describer", "tensor_parallel_size must be at least 1"),
+        ("limit_mm_per_prompt=4", "describer", "must be as image=10,video=0, or JSON"),
+        ("mm_processor_kwargs=4", "describer", "must be a JSON object"),
+        ("lora_modules=/x", "describer", "lora_modules must be NAME=FOLDER"),
+        ("lora_modules=a=/x,b=/y", "describer", "say which answers with lora=NAME"),
+        ("lora_modules=a=/x&lora=b", "describer", r"lora must name one of lora_modules \(a\)"),
+        ("lora_modules=a=/nowhere", "describer", "no PEFT adapter; lora_modules expects a folder"),
+        ("chat_template=/nowhere", "describer", "chat_template must be a file"),
+        ("python=/no/python", "describer", "no such program. Give the interpreter"),
+        ("engine_args=--x 'y", "describer", "cannot be read as a shell reads it"),
+        ("engine_args=--trust-remote-code", "describer", "--trust-remote-code is set by the run"),
+        ("engine_args=--trust-rem", "describer", "--trust-rem is set by the run"),
+        ("engine_args=--port=1", "describer", "--port is set by the run"),
+        ("engine_args=--max_model_len 5", "describer", "as a parameter of the spec, max_model_len"),
+        ("engine_args=--tokenizer other", "describer", "no fingerprint would cover"),
+        ("engine_args=--load-format dummy", "describer", "no fingerprint would cover"),
+        ("engine_args=--some-config /etc/passwd", "describer", "names /etc/passwd, a file"),
+        ("", "generator", "can be the describer or judge or writer, not the generator"),
+    ],
+)
+def test_a_wrong_spec_is_refused_in_one_line(
+    stand_in: StandIn, query: str, role: RoleName, message: str
+) -> None:
+    """Before anything is started, with what was expected."""
+    names = {pair.partition("=")[0] for pair in query.split("&")}
+    usual = {"engine": "vllm", "python": str(stand_in.python)}
+    pairs = [f"{name}={value}" for name, value in usual.items() if name not in names]
+    with pytest.raises(CepError, match=message) as raised:
+        bind_text(f"serve:{stand_in.checkpoint}?{'&'.join([*pairs, query])}".rstrip("&"), role)
+    assert "\n" not in str(raised.value)
+    assert not stand_in.starts
+
+
+def test_a_key_in_a_spec_is_refused_and_not_repeated(stand_in: StandIn) -> None:
+    """Specs are printed and stored."""
+    for query in ("api_key=sk-secret-0123456789", "engine_args=--x sk-secret-0123456789"):
+        with pytest.raises(SpecError, match="Keys come from the environment") as raised:
+            bind_text(stand_in.spec(query), "describer")
+        assert "secret" not in str(raised.value)
+
+
+def test_no_checkpoint_is_one_line() -> None:
+    """The spec is shown as it should be."""
+    with pytest.raises(CepError, match="no checkpoint is named; write serve:FOLDER"):
+        detect(parse_spec("serve:?engine=vllm"))
+
+
+def test_pickled_adapters_are_refused_unless_allowed(stand_in: StandIn, tmp_path: Path) -> None:
+    """As pickled checkpoints are."""
+    folder = write_adapter(tmp_path / "a")
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(CheckpointError, match="pickles can run code"):
+        bind_text(stand_in.spec(f"lora_modules=a={folder}"), "describer")
+    assert bind_text(stand_in.spec(f"lora_modules=a={folder}&allow_pickle=true"), "describer")
+    (folder / "adapter_model.bin").unlink()
+    with pytest.raises(CheckpointError, match="weights are missing"):
+        bind_text(stand_in.spec(f"lora_modules=a={folder}"), "describer")
+
+
+def test_an_engine_that_is_not_here_is_one_line_with_the_command(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It belongs into an environment of its own, which is named by its interpreter."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    for engine in ENGINES:
+        spec = f"serve:{stand_in.checkpoint}?engine={engine}"
+        for ask in (
+            lambda text: bind_text(text, "judge"),
+            lambda t: check_installed(parse_spec(t)),
+        ):
+            with pytest.raises(MissingDependencyError, match=r"pip install .*python=~/") as raised:
+                ask(spec)
+            assert "\n" not in str(raised.value)
+
+
+def test_an_engine_is_looked_for_beside_the_interpreter_then_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A script of the same environment goes first; one of another tells its interpreter."""
+    beside, elsewhere = tmp_path / "own" / "vllm", tmp_path / "other" / "vllm"
+    for script in (beside, elsewhere):
+        script.parent.mkdir()
+        script.write_text(f"#!{sys.executable}\n")
+        script.chmod(0o755)
+    interpreter = sys.executable
+    monkeypatch.setenv("PATH", str(elsewhere.parent))
+    monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
+
+    assert find_program(ENGINES["vllm"], None).argv == (str(beside), "serve")
+    beside.unlink()
+    program = find_program(ENGINES["vllm"], None)
+    assert (program.argv, program.interpreter) == ((str(elsewhere), "serve"), interpreter)
+
+
+def test_the_largest_rank_of_adapters_is_made_room_for(tmp_path: Path) -> None:
+    """VLLM refuses an adapter of a rank above 16 otherwise."""
+    folder = write_adapter(tmp_path / "a", 48)
+    params = EngineParams(lora_modules=f"a={folder}")
+
+    arguments = ENGINES["vllm"].arguments(params, [48])
+    assert arguments[-2:] == ["--max-lora-rank", "64"]
+    assert "--max-lora-rank" not in ENGINES["vllm"].arguments(params, [16])
+    given = EngineParams(lora_modules=f"a={folder}", max_lora_rank=128)
+    assert ENGINES["vllm"].arguments(given, [48])[-2:] == ["--max-lora-rank", "128"]
+
+
+def test_binding_joins_a_server_without_starting_it(stand_in: StandIn, bind_served: Bind) -> None:
+    """The controller of a run keeps a server alive that a worker has started, and starts none."""
+    bind_served(stand_in.spec())
+
+    assert not stand_in.starts

@@ -1,0 +1,469 @@
+"""Servers from their start to their end, with stand-ins for vLLM and SGLang."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.errors import (
+    IdentityError,
+    MissingDependencyError,
+    ModelError,
+    SpecError,
+    WriteError,
+)
+from pytest_cepbench.models.api.judge import ApiJudge
+from pytest_cepbench.models.api.roles import ApiDescriber
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import AnsweredQuestion, BoundRole
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.serving import launch
+from pytest_cepbench.models.serving.probe import free_port, is_free, listens
+from pytest_cepbench.models.serving.run_servers import RunServers
+from tests.models.api.fake_server import serving
+from tests.models.binding import context_with
+from tests.models.files import safetensors_bytes
+from tests.models.serving.conftest import Bind
+from tests.models.serving.stand_ins import StandIn, is_alive, kill
+from tests.models.serving.test_binding import write_adapter
+
+pytest.importorskip("openai")
+
+RED = Image.new("RGB", (4, 4), (200, 10, 10))
+
+
+def describe(bound: BoundRole) -> Any:
+    """Have one image described."""
+    model = bound.load()
+    assert isinstance(model, ApiDescriber)
+    (reply,) = model.describe([RED], "what is shown?", [0])
+    return reply
+
+
+def test_vllm_is_started_with_the_flags_of_the_spec(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves on this machine alone, with a key that no process list shows."""
+    monkeypatch.setenv("PYTHONPATH", "/of/this/interpreter")
+    adapter = write_adapter(tmp_path / "lora", 32)
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages }}")
+    query = (
+        f"dtype=bfloat16&max_model_len=4096&limit_mm_per_prompt=image=10&lora_modules=tuned={adapter}"
+        f"&quantization=fp8&gpu_memory_utilization=0.5&chat_template={template}&enforce_eager=true"
+        "&trust_remote_code=true&devices=3,4&tensor_parallel_size=2"
+        "&engine_args=--generation-config vllm"
+    )
+    reply = describe(bind_served(stand_in.spec(query)))
+
+    flags = stand_in.flags()
+    (start,) = stand_in.starts
+    assert start["argv"][:2] == ["serve", str(stand_in.checkpoint)]
+    assert flags.pop("--port").isdecimal()
+    assert re.fullmatch("cepbench-[0-9a-f]{16}", flags.pop("--served-model-name"))
+    assert json.loads(flags.pop("--lora-modules")) == {"name": "tuned", "path": str(adapter)}
+    assert flags == {
+        "--host": "127.0.0.1",
+        "--dtype": "bfloat16",
+        "--max-model-len": "4096",
+        "--limit-mm-per-prompt": '{"image": 10}',
+        "--quantization": "fp8",
+        "--gpu-memory-utilization": "0.5",
+        "--chat-template": str(template),
+        "--enforce-eager": "",
+        "--trust-remote-code": "",
+        "--enable-lora": "",
+        "--max-lora-rank": "32",
+        "--tensor-parallel-size": "2",
+        "--generation-config": "vllm",
+    }
+    environment = start["env"]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "3,4"
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    assert len(environment["VLLM_API_KEY"]) >= 32
+    assert "PYTHONPATH" not in environment
+    assert reply.value == "200 10 10"
+    assert reply.provenance["server served"] == "tuned"
+    assert reply.provenance["engine"] == "vLLM 9.9.9"
+
+
+def test_sglang_is_started_with_flags_of_its_own(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+) -> None:
+    """The same parameters; an adapter is asked for behind the name of its base."""
+    adapter = write_adapter(tmp_path / "lora")
+    query = (
+        f"dtype=float16&max_model_len=4096&limit_mm_per_prompt=image=10&lora_modules=tuned={adapter}"
+        "&gpu_memory_utilization=0.5&tensor_parallel_size=2&max_num_seqs=8&seed=3"
+    )
+    reply = describe(bind_served(stand_in.spec(query, "sglang")))
+
+    flags = stand_in.flags()
+    served = flags.pop("--served-model-name")
+    assert len(flags.pop("--api-key")) >= 32
+    assert flags.pop("--port").isdecimal()
+    assert flags == {
+        "--model-path": str(stand_in.checkpoint),
+        "--host": "127.0.0.1",
+        "--dtype": "float16",
+        "--context-length": "4096",
+        "--limit-mm-data-per-request": '{"image": 10}',
+        "--enable-lora": "",
+        "--lora-paths": f"tuned={adapter}",
+        "--mem-fraction-static": "0.5",
+        "--tp-size": "2",
+        "--max-running-requests": "8",
+        "--random-seed": "3",
+    }
+    assert reply.value == "200 10 10"
+    assert reply.provenance["server served"] == f"{served}:tuned"
+
+
+@pytest.mark.slow
+def test_roles_of_one_checkpoint_share_a_server_that_ends_with_the_run(
+    stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
+) -> None:
+    """What differs in the requests alone needs no second server. Its log stays."""
+    describer = bind_served(stand_in.spec("max_tokens=9"))
+    judge = bind_served(stand_in.spec("prompt=letters"), "judge").load()
+    assert isinstance(judge, ApiJudge)
+    judge.score_answers([AnsweredQuestion(["a", RED], ["red"])], [0])
+    assert describe(describer).value == "200 10 10"
+    assert len(stand_in.starts) == 1
+    assert is_alive(stand_in.starts[0]["pid"])
+
+    servers.close()
+    assert not is_alive(stand_in.starts[0]["pid"])
+    (log,) = (tmp_path / "logs").iterdir()
+    assert "serving" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+def test_other_precision_is_another_server(stand_in: StandIn, bind_served: Bind) -> None:
+    """A server has one precision."""
+    for dtype in ("float16", "bfloat16"):
+        describe(bind_served(stand_in.spec(f"dtype={dtype}")))
+
+    assert len(stand_in.starts) == 2
+
+
+def test_a_start_that_fails_shows_the_end_of_its_log(
+    stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
+) -> None:
+    """Once: the other processes of the run hear the same, and do not try again."""
+    stand_in.behave(fail="ValueError: no kernel for this device")
+    bound = bind_served(stand_in.spec())
+    with pytest.raises(ModelError) as raised:
+        bound.load()
+
+    (log,) = (tmp_path / "logs").iterdir()
+    message = str(raised.value)
+    assert "vLLM did not start (exit code 3)" in message
+    assert f"The end of its log, {log}: " in message
+    assert "loading | ValueError: no kernel for this device" in message
+    assert stand_in.starts[0]["env"]["VLLM_API_KEY"] not in message
+    assert "\n" not in message
+    other = bind(parse_spec(stand_in.spec()), "judge", context_with(servers))
+    with pytest.raises(ModelError, match="did not start"):
+        other.load()
+    assert len(stand_in.starts) == 1
+
+
+def test_a_server_that_gives_no_answer_in_time_is_ended(
+    stand_in: StandIn, bind_served: Bind
+) -> None:
+    """With the parameter that gives it more time."""
+    stand_in.behave(slow=60)
+    with pytest.raises(ModelError, match=r"no answer within 0.5 s \(start_timeout= in its spec\)"):
+        bind_served(stand_in.spec("start_timeout=0.5")).load()
+    stand_in.wait_for_end()
+
+
+def test_a_server_that_dies_ends_the_work_at_once(stand_in: StandIn, bind_served: Bind) -> None:
+    """No retry can help, and no input counts as a failure of the checkpoint."""
+    stand_in.behave(die_after=2)
+    model = bind_served(stand_in.spec("max_retry_wait=60&patience=600")).load()
+    assert isinstance(model, ApiDescriber)
+    for _ in range(2):
+        with pytest.raises(ModelError) as raised:
+            model.describe([RED] * 8, "what is shown?", [0] * 8)
+        assert "its server ended while the run needed it (exit code 9)" in str(raised.value)
+        assert "illegal memory access" in str(raised.value)
+    assert len(stand_in.starts) == 1
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_over_the_last_inputs_is_an_error_too(
+    stand_in: StandIn, bind_served: Bind
+) -> None:
+    """Also without any retry: inputs that nobody looked at are no failures of the checkpoint."""
+    stand_in.behave(die_after=3)
+    model = bind_served(stand_in.spec("retries=0&concurrency=1")).load()
+    assert isinstance(model, ApiDescriber)
+    with pytest.raises(ModelError, match="ended while the run needed it"):
+        model.describe([RED] * 4, "what is shown?", [0] * 4)
+
+
+def test_a_server_whose_supervisor_was_killed_dies_with_it(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+) -> None:
+    """Nothing is left that nobody would end."""
+    model = bind_served(stand_in.spec()).load()
+    (state,) = (tmp_path / "run").glob("*/running.json")
+    kill(json.loads(state.read_text())["supervisor"])
+    stand_in.wait_for_end()
+
+    assert isinstance(model, ApiDescriber)
+    with pytest.raises(ModelError, match="its supervisor was killed"):
+        model.describe([RED], "what is shown?", [0])
+
+
+@pytest.mark.slow
+def test_files_that_change_while_the_server_starts_are_an_error(
+    stand_in: StandIn, bind_served: Bind
+) -> None:
+    """It may have read the new weights, and the fingerprint is of the old ones."""
+    stand_in.behave(slow=1.5)
+    bound = bind_served(stand_in.spec())
+    weights = stand_in.checkpoint / "model.safetensors"
+    timer = threading.Timer(0.7, weights.write_bytes, [safetensors_bytes(b"abcd")])
+    timer.start()
+    with pytest.raises(IdentityError, match="changed after it was fingerprinted"):
+        bound.load()
+    timer.join()
+    stand_in.wait_for_end()
+
+
+def test_files_that_changed_before_the_start_start_nothing(
+    stand_in: StandIn, bind_served: Bind
+) -> None:
+    """The spec was bound to other weights."""
+    bound = bind_served(stand_in.spec())
+    (stand_in.checkpoint / "model.safetensors").write_bytes(safetensors_bytes(b"abcd"))
+    with pytest.raises(IdentityError, match="written again: model"):
+        bound.load()
+    assert not stand_in.starts
+
+
+def test_a_port_that_is_taken_is_refused(stand_in: StandIn, bind_served: Bind) -> None:
+    """What listens there is another program, whose answers are not the checkpoint's."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SpecError, match=f"port={port} is taken by another program"):
+            bind_served(stand_in.spec(f"port={port}")).load()
+    assert not stand_in.starts
+
+
+def test_a_port_can_be_chosen(stand_in: StandIn, bind_served: Bind) -> None:
+    """For a firewall, or a dashboard that watches it."""
+    port = free_port()
+    assert describe(bind_served(stand_in.spec(f"port={port}"))).value == "200 10 10"
+    assert stand_in.flags()["--port"] == str(port)
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_meanwhile_is_left_to_its_owner(
+    stand_in: StandIn, bind_served: Bind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A free port is no reservation, and a healthy server there is not the one that was started."""
+    with serving() as stranger:
+        ports = iter([int(stranger.url.rpartition(":")[2].partition("/")[0])])
+        monkeypatch.setattr(launch, "free_port", lambda: next(ports, None) or free_port())
+        monkeypatch.setattr(launch, "is_free", lambda _: True)
+        assert describe(bind_served(stand_in.spec())).value == "200 10 10"
+        assert stranger.seen == []
+    assert len(stand_in.starts) == 2
+
+
+def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None:
+    """The server may be a process that the engine's first one has started."""
+    listen = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1]);"
+    command = [sys.executable, "-u", "-c", f"{listen} input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        port = int(child.stdout.readline())
+        assert listens(child.pid, port)
+        assert listens(os.getpid(), port)
+        assert not is_free(port)
+        with closing(socket.create_server(("127.0.0.1", 0))) as other:
+            assert not listens(child.pid, other.getsockname()[1])
+        child.kill()
+    assert is_free(port)
+
+
+def test_an_interpreter_without_the_engine_is_one_line(
+    stand_in: StandIn, bind_served: Bind
+) -> None:
+    """With the command that installs it there."""
+    stand_in.behave(version_code=3)
+    with pytest.raises(MissingDependencyError, match=f"{stand_in.python} -m pip install vllm"):
+        bind_served(stand_in.spec()).load()
+
+
+def test_whatever_the_server_started_ends_with_it(
+    stand_in: StandIn, bind_served: Bind, servers: RunServers
+) -> None:
+    """Also a process in a session of its own."""
+    stand_in.behave(child=True)
+    bind_served(stand_in.spec()).load()
+    servers.close()
+    stand_in.wait_for_end()
+
+
+USER = """
+import sys, time
+from pathlib import Path
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.serving.run_servers import RunServers
+from tests.models.binding import context_with
+
+run, logs, spec, controls = sys.argv[1:]
+servers = RunServers(Path(run), Path(logs), is_controller=bool(controls))
+bound = bind(parse_spec(spec), "describer", context_with(servers))
+print("bound", flush=True)
+if sys.stdin.readline():
+    bound.load()
+    print("loaded", flush=True)
+time.sleep(60)
+"""
+
+
+class User:
+    """Another process of the run."""
+
+    def __init__(self, tmp_path: Path, stand_in: StandIn, *, controls: bool = False) -> None:
+        places = [tmp_path / "run", tmp_path / "logs"]
+        command = [sys.executable, "-c", USER, *places, stand_in.spec(), "yes" if controls else ""]
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        self.wait_for("bound")
+
+    def load(self) -> None:
+        """Have it start the server, or find it."""
+        self.begin_to_load()
+        self.wait_for("loaded")
+
+    def begin_to_load(self) -> None:
+        """The same, without waiting."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("load\n")
+        self.process.stdin.flush()
+
+    def wait_for(self, line: str) -> None:
+        """Wait for a line of its output."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().strip() == line
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.mark.slow
+def test_processes_share_a_server_as_long_as_their_controller_lives(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    """The worker that started it may be killed. Where the controller is, nobody reads what others
+    make, and the server ends.
+    """
+    controller = User(tmp_path, stand_in, controls=True)
+    workers = User(tmp_path, stand_in), User(tmp_path, stand_in)
+    try:
+        workers[0].load()
+        workers[0].kill()
+        workers[1].load()
+        assert len(stand_in.starts) == 1
+        assert is_alive(stand_in.starts[0]["pid"])
+        controller.kill()
+        stand_in.wait_for_end()
+    finally:
+        for user in (controller, *workers):
+            user.kill()
+
+
+@pytest.mark.slow
+def test_a_start_goes_on_where_its_process_was_killed(stand_in: StandIn, tmp_path: Path) -> None:
+    """Another process of the run waits for the same server."""
+    stand_in.behave(slow=2)
+    first, second = User(tmp_path, stand_in), User(tmp_path, stand_in)
+    try:
+        first.begin_to_load()
+        while not stand_in.starts:
+            assert first.process.poll() is None
+        first.kill()
+        second.load()
+        assert len(stand_in.starts) == 1
+    finally:
+        second.kill()
+    stand_in.wait_for_end()
+
+
+def test_a_lease_that_is_too_small_gives_way_to_the_devices_of_the_run(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker has one device; a server of two is given those of the whole run."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with pytest.raises(SpecError, match=r"needs 2 devices, and CUDA_VISIBLE_DEVICES is 5"):
+        bind_served(stand_in.spec("tensor_parallel_size=2")).load()
+
+    run = {"CUDA_VISIBLE_DEVICES": "4,5"}
+    with closing(RunServers(tmp_path / "leased", tmp_path / "logs", unleased=run)) as leased:
+        for query, devices in (("tensor_parallel_size=2", "4,5"), ("", "5")):
+            spec = parse_spec(stand_in.spec(query))
+            bind(spec, "describer", context_with(leased)).load()
+            assert stand_in.starts[-1]["env"]["CUDA_VISIBLE_DEVICES"] == devices
+            assert "OMP_NUM_THREADS" not in stand_in.starts[-1]["env"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path: Path) -> None:
+    """A full disk, or a file in the way."""
+    (tmp_path / "run").write_text("")
+    servers = RunServers(tmp_path / "run", tmp_path / "logs")
+    with pytest.raises(WriteError, match=r"the folder of its server, .* cannot be used"):
+        bind(parse_spec(stand_in.spec()), "describer", context_with(servers))
+
+
+def test_a_group_is_ended_by_a_signal_to_the_supervisor(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+) -> None:
+    """As a system that shuts down sends it."""
+    bind_served(stand_in.spec()).load()
+    (state,) = (tmp_path / "run").glob("*/running.json")
+    os.kill(json.loads(state.read_text())["supervisor"], signal.SIGTERM)
+    stand_in.wait_for_end()
+
+
+def test_logs_of_earlier_servers_make_room(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+) -> None:
+    """The ten newest stay."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for day in range(10, 25):
+        (logs / f"202001{day}-000000-vllm-old-0000.log").write_text("")
+    bind_served(stand_in.spec()).load()
+
+    names = sorted(path.name for path in logs.iterdir())
+    assert len(names) == 10
+    assert "-vllm-step-1-" in names[-1]

@@ -1,0 +1,158 @@
+"""Runs that start a server for their model: once for all processes, and never when it is warm."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.models.serving.stand_ins import StandIn, is_alive, make_stand_in
+from tests.plugin.project import PHOTOS, Project, assert_one_message
+
+# The client imports its transport late, and tells errors by their classes: after a run in this
+# process, which forgets what it imported, they would be of classes that the client does not know.
+pytest.importorskip("openai").AsyncOpenAI(api_key="none")
+
+COLORS = {f"{name}/{n}.png": (40 * n, 90, 10 * len(name)) for name in "ab" for n in range(4)}
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """A project with photos of two categories."""
+    project.suite(PHOTOS)
+    project.photos(COLORS)
+    return project
+
+
+@pytest.fixture
+def engine(project: Project) -> StandIn:
+    """The checkpoint under test, and the interpreter whose vLLM serves it."""
+    return make_stand_in(project.path / "served")
+
+
+@pytest.mark.slow
+def test_a_served_checkpoint_is_gated_and_a_warm_run_starts_no_server(
+    photos: Project, engine: StandIn
+) -> None:
+    """The header names it, the server ends with the run, and results are reused."""
+    arguments = (f"--describer={engine.spec()}", "--snapshot-update")
+    first = photos.run("-p", "no:xdist", *arguments)
+
+    assert first.ret == pytest.ExitCode.OK
+    first.stdout.fnmatch_lines(["*LlavaForConditionalGeneration on vLLM*"])
+    assert len(engine.starts) == 1
+    assert not is_alive(engine.starts[0]["pid"])
+    (log,) = (photos.path / ".cepbench" / "servers").iterdir()
+    assert "serving" in log.read_text()
+    assert not (photos.path / ".cepbench" / "runs").exists()
+
+    again = photos.run("-p", "no:xdist", f"--describer={engine.spec()}")
+    assert again.ret == pytest.ExitCode.OK
+    assert photos.effort() == (0, 0)
+    assert len(engine.starts) == 1
+
+
+def test_a_plan_starts_no_server(photos: Project, engine: StandIn) -> None:
+    """And leaves no folder."""
+    result = photos.run("--cep-plan", f"--describer={engine.spec()}")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert not engine.starts
+    assert not (photos.path / ".cepbench").exists()
+
+
+@pytest.mark.slow
+def test_workers_share_one_server(photos: Project, engine: StandIn) -> None:
+    """Whichever needs it first starts it; it outlives that worker's work, and ends with the run."""
+    engine.behave(slow=0.5)
+    result = photos.run("-n", "2", f"--describer={engine.spec()}", "--snapshot-update")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert len(engine.starts) == 1
+    assert not is_alive(engine.starts[0]["pid"])
+    workers = {case["effort"]["worker"] for case in photos.report()["cases"]}
+    assert workers == {"gw0", "gw1"}
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_server(photos: Project, engine: StandIn) -> None:
+    """SIGKILL of pytest in the middle of its work, and a server that does not heed SIGTERM."""
+    engine.behave(seconds=0.2, child=True, deaf=True)
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+        f"--describer={engine.spec('concurrency=1')}",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        command, cwd=photos.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
+        _wait_for_start(engine, run)
+        time.sleep(0.3)
+        run.send_signal(signal.SIGKILL)
+    engine.wait_for_end()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_ends_its_server(photos: Project, engine: StandIn) -> None:
+    """Ctrl-C while the server starts: it is not waited for."""
+    engine.behave(slow=300)
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+        f"--describer={engine.spec()}",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        command, cwd=photos.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
+        _wait_for_start(engine, run)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(30) == pytest.ExitCode.INTERRUPTED
+    engine.wait_for_end()
+
+
+def _wait_for_start(engine: StandIn, run: subprocess.Popen[bytes]) -> None:
+    while not engine.starts:
+        assert run.poll() is None
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_is_an_error_of_the_cases(photos: Project, engine: StandIn) -> None:
+    """Never a regression, and never a pass; the report names the log."""
+    engine.behave(die_after=3)
+    result = photos.run("-p", "no:xdist", f"--describer={engine.spec('concurrency=2')}")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"error"}
+    result.stdout.fnmatch_lines(["*its server ended while the run needed it (exit code 9)*"])
+    assert len(engine.starts) == 1
+
+
+def test_an_engine_that_is_not_installed_stops_the_run_before_it_begins(
+    photos: Project, engine: StandIn
+) -> None:
+    """One line with the command, and not in the middle of the night."""
+    assert_one_message(
+        photos.run("-p", "no:xdist", f"--describer=serve:{engine.checkpoint}?engine=sglang"),
+        "SGLang is neither beside",
+        "pip install",
+        "python=~/sglang/bin/python",
+    )
+
+
+def test_an_unknown_engine_stops_the_run_before_it_begins(photos: Project, engine: StandIn) -> None:
+    """With the names that exist."""
+    assert_one_message(
+        photos.run("-p", "no:xdist", f"--describer=serve:{engine.checkpoint}?engine=vlm"),
+        "unknown engine 'vlm'. Did you mean 'vllm'?",
+    )
+
+
+def test_the_detected_role_is_the_one_under_test(photos: Project, engine: StandIn) -> None:
+    """`--model=serve:...` describes, as its folder would."""
+    result = photos.run("-p", "no:xdist", f"--model={engine.spec()}", "--collect-only")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*model under test*LlavaForConditionalGeneration on vLLM*"])
+    assert not engine.starts
