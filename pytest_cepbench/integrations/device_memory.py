@@ -126,12 +126,15 @@ def _state_tensors(state: Any) -> Iterator[Any]:
 
 def _plain_tensors(tensor: Any) -> Iterator[Any]:
     """The tensors inside a wrapper: a shard of a DTensor, the parts of a quantized one."""
+    import torch
+
     if not hasattr(tensor, "__tensor_flatten__"):
         yield tensor
         return
     names, _ = tensor.__tensor_flatten__()
-    for name in names:
-        yield from _plain_tensors(getattr(tensor, name))
+    for part in (getattr(tensor, name) for name in names):
+        if isinstance(part, torch.Tensor):  # a DTensor names its mesh too
+            yield from _plain_tensors(part)
 
 
 def _resize(storage: Any, size: int) -> None:

@@ -265,27 +265,34 @@ class TrainingGate:
         for each in left:
             if each not in there:
                 LOGGER.warning("gate: %s was to be gated and is gone", each.given)
-        self.gate.files.change(running=None, waiting=(), stopped=None)
-        for each in there:
-            self._add(each)
+        self._queue = there
+        self.gate.files.change(running=None, waiting=tuple(there), stopped=None)
+        self._start_waiting()
 
     def _add(self, submission: Submission) -> None:
         """Gate a checkpoint now, or have it wait."""
-        if self.when == "between":
-            self._gate_between(submission)
-            return
-        self._advance(wait=False)
+        if self._run is not None:
+            self._advance(wait=False)
+        newest = self._run is not None and self.waiting == "newest"
+        self._queue = [*([] if newest else self._queue), submission]
         if self._run is None:
-            self._run = self.gate.start(submission)
-            return
-        self._queue = [*(self._queue if self.waiting == "all" else ()), submission]
-        self.gate.files.change(waiting=tuple(self._queue))
+            self._start_waiting()
+        else:
+            self.gate.files.change(waiting=tuple(self._queue))
 
-    def _gate_between(self, submission: Submission) -> None:
-        shared = self.share_device
-        with release_memory(self._holders) if shared else nullcontext():
-            self._run = self.gate.start(submission, visible_device() if shared else None)
-            self._advance(wait=True)
+    def _start_waiting(self) -> None:
+        """Start on the first checkpoint that waits; between steps, gate all of them."""
+        if not self._queue:
+            return
+        with release_memory(self._holders) if self.share_device else nullcontext():
+            self._start_next()
+            if self.when == "between":
+                self._advance(wait=True)
+
+    def _start_next(self) -> None:
+        following, *self._queue = self._queue
+        self._run = self.gate.start(following, visible_device() if self.share_device else None)
+        self.gate.files.change(waiting=tuple(self._queue))
 
     def _advance(self, *, wait: bool) -> None:
         """Take the verdict of the run, and start on the checkpoint that waits."""
@@ -302,9 +309,7 @@ class TrainingGate:
             self._run = None
             self._take(verdict, submission)
             if self._queue:
-                following, *self._queue = self._queue
-                self._run = self.gate.start(following)
-                self.gate.files.change(waiting=tuple(self._queue))
+                self._start_next()
 
     def _take(self, verdict: GateVerdict, submission: Submission) -> None:
         self.verdicts.append(verdict)
