@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pytest_cepbench.errors import TrainingGateError
+from pytest_cepbench.errors import DeviceMemoryError, TrainingGateError
 
 _HOST = frozenset({"cpu", "meta"})
 
@@ -27,8 +27,8 @@ def release_memory(holders: Sequence[Any]) -> Iterator[None]:
 
     holders: modules, optimizers, tensors, and lists or dictionaries of them. What else lies on the
     device stays there: the CUDA context, the buckets of DistributedDataParallel.
-    Raises TrainingGateError where a holder has no tensors that can be found, and where the memory
-    cannot be taken back.
+    Raises TrainingGateError where a holder has no tensors that can be found, and DeviceMemoryError
+    where the memory cannot be taken back, after which the training cannot go on.
     """
     storages = [each for each in find_storages(holders) if each.device.type not in _HOST]
     with moved_to_host(storages):
@@ -42,7 +42,7 @@ def moved_to_host(storages: Sequence[Any]) -> Iterator[None]:
     """Hold the bytes of storages on the host, and none in the storages themselves.
 
     storages: untyped storages of torch, each once.
-    Raises TrainingGateError where the memory cannot be taken back.
+    Raises DeviceMemoryError where the memory cannot be taken back.
     """
     copies = []
     try:
@@ -147,7 +147,7 @@ def _resize(storage: Any, size: int) -> None:
                     f"the training's memory cannot be taken back after a gate ({error}): another "
                     "process uses the device, or the gate needs a device of its own (device=)"
                 )
-                raise TrainingGateError(msg) from error
+                raise DeviceMemoryError(msg) from error
             time.sleep(_PAUSE)
         else:
             return

@@ -11,6 +11,7 @@ training that is started again goes on from there.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,11 +120,12 @@ class Gate:
 
         Raises TrainingGateError where it cannot be kept.
         """
-        given = str(checkpoint)
-        name = Path(given).name or given.replace("/", "-")
-        if step is not None and str(step) not in name:
+        path = Path(checkpoint)
+        folder = path.is_dir()
+        name = (path.resolve() if folder else path).name or "checkpoint"
+        if step is not None and not re.search(rf"(?<!\d){step}(?!\d)", name):
             name = f"{name}-step{step}"
-        submission = Submission(given, name, step, folder=Path(given).is_dir())
+        submission = Submission(str(checkpoint), name, step, folder=folder)
         return self.files.keep(submission) if self.keep else submission
 
     def start(self, submission: Submission, device: str | None = None) -> GateRun:

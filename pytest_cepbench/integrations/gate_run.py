@@ -57,6 +57,10 @@ class GateRun:
             files.change(running=submission)
             files.prune()
             self._process = self._accept() if submission.accepting else self._measure()
+        except OSError as error:
+            self._lock.release()
+            msg = f"the gate's folder cannot be used: {error}"
+            raise TrainingGateError(msg) from error
         except BaseException:
             self._lock.release()
             raise

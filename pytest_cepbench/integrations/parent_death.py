@@ -1,7 +1,8 @@
 """A plugin of the gate's own pytest: the process ends when the training that started it is gone.
 
 Loaded with `-p`. A training that is killed cannot end its gate, which would go on to use a device
-and to write into the folder in which the restarted training gates.
+and to write into the folder in which the restarted training gates. The kernel counts the thread
+that started the process: a training in a thread takes its gate along when that thread ends.
 """
 
 from __future__ import annotations

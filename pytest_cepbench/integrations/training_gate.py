@@ -58,7 +58,7 @@ class TrainingGate:
         is taken at the first step after it is there, and the end of the training waits for it.
     waiting: beside the training one checkpoint is gated at a time. Of those that come meanwhile the
         `newest` waits and replaces the one before, or `all` of them wait.
-    stop_on: outcomes that stop the training: `regressed`, `inconclusive`, several of them, or
+    stop_on: outcomes that stop the training: `regressed`; `inconclusive`, which means both; or
         `never`.
     on_error: where a checkpoint could not be measured: `stop` the training, or `warn` and go on.
     share_device: give the training's memory on its device back while a gate uses it; between steps
@@ -107,7 +107,9 @@ class TrainingGate:
         if self.share_device and self.gate.device is not None:
             msg = f"share_device=True and a device of the gate's own ({self.gate.device}): give one"
             raise TrainingGateError(msg)
-        self._outcomes = frozenset(outcomes - {"never"})
+        # Whoever stops where the samples do not tell also stops where they do.
+        both = set(_STOP_ON) if str(Outcome.INCONCLUSIVE) in outcomes else set()
+        self._outcomes = frozenset(outcomes - {"never"} | both)
 
     # -- the calls of a loop, by every rank --------------------------------------------------------
 
@@ -127,7 +129,8 @@ class TrainingGate:
             raise TrainingGateError(msg)
         if self._ranks is None:
             self._ranks = current_ranks()
-        self._holders, self.stopped, self._last = holders, None, None
+        self._holders = holders if self.share_device else ()
+        self.stopped, self._last = None, None
         return self._look(lambda: self._resume(step))
 
     def due(self, step: int) -> bool:
@@ -328,7 +331,5 @@ class TrainingGate:
         if verdict.outcome is Outcome.FAILED:
             return self.on_error == "stop"
         # A run that was told to fail for an inconclusive case failed as for a regressed one.
-        failed = verdict.code != 0 and Outcome.REGRESSED in self._outcomes
-        return verdict.outcome is not Outcome.ACCEPTED and (
-            verdict.outcome in self._outcomes or failed
-        )
+        failed = verdict.outcome is Outcome.INCONCLUSIVE and verdict.code != 0
+        return (Outcome.REGRESSED if failed else verdict.outcome) in self._outcomes

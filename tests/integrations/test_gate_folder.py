@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
+from pytest_cepbench.integrations import Gate
 from pytest_cepbench.integrations.gate_folder import (
     AcceptedCheckpoint,
     GateFolder,
@@ -134,3 +135,22 @@ def test_keeping_that_is_cut_off_leaves_what_was_kept(tmp_path: Path) -> None:
         kept(files, checkpoint)
 
     assert files.checked(files.load().accepted) == files.kept("checkpoint-1")
+
+
+@pytest.mark.parametrize("name", [".", "..", "latest"])
+def test_checkpoint_is_named_by_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A path that ends in no name, or in a link, has the name of its folder."""
+    checkpoint = save(tmp_path / "checkpoint-5", miss=0.1)
+    (checkpoint / "model").mkdir()
+    (tmp_path / "latest").symlink_to(checkpoint)
+    folders = {".": checkpoint, "..": checkpoint / "model", "latest": tmp_path}
+    monkeypatch.chdir(folders[name])
+    gate = Gate(tmp_path / "gate", tmp_path)
+
+    submission = gate.submit(name, step=5)
+
+    assert (submission.name, submission.kept) == ("checkpoint-5", True)
+    assert (tmp_path / "gate/checkpoints/checkpoint-5/weights.json").exists()
+    assert gate.submit(checkpoint, step=15).name == "checkpoint-5-step15"

@@ -2,76 +2,32 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("lightning", reason="needs the dependency group integrations")
-
-import torch
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
-
 from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError
 from pytest_cepbench.integrations import TrainingGate
-from pytest_cepbench.integrations.lightning import GateCallback
 from tests.integrations.conftest import MakeGate
 from tests.integrations.folder_model import save
 
-pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("default")]
-
-
-class Model(torch.nn.Linear):
-    """A layer that is saved as a describer, which forgets as training goes on."""
-
-    steps = 0
-
-    def save_pretrained(self, folder: Path) -> None:
-        """Write a checkpoint: nothing is missed in the first steps, everything later."""
-        save(folder, 0.0 if self.steps < 4 else 0.9)
-
-
-class Module(LightningModule):
-    """A training of it, two batches a step."""
-
-    automatic_optimization = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.model = Model(2, 1)
-
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        """The loss."""
-        self.model.steps = self.trainer.global_step
-        return self.model(batch).sum()
-
-    def configure_optimizers(self) -> Any:
-        """Plain descent."""
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def make_trainer(folder: Path, *callbacks: Any, **settings: Any) -> Trainer:
-    """A Trainer on the CPU, whose gradients are accumulated over two batches."""
-    return Trainer(
-        **{
-            "accelerator": "cpu", "max_steps": 20, "default_root_dir": folder, "logger": False,
-            "accumulate_grad_batches": 2, "enable_progress_bar": False, "barebones": False,
-            "enable_model_summary": False, "callbacks": list(callbacks),
-            "enable_checkpointing": any(isinstance(c, ModelCheckpoint) for c in callbacks),
-            **settings,
-        }
-    )  # fmt: skip
-
-
-def fit(trainer: Trainer) -> None:
-    """Train on sixty batches."""
-    trainer.fit(Module(), torch.utils.data.DataLoader(torch.ones(60, 2)))
+pytestmark = [
+    pytest.mark.models,
+    pytest.mark.filterwarnings("default"),  # of Lightning, about torch
+    pytest.mark.skipif(
+        find_spec("lightning") is None, reason="needs the dependency group integrations"
+    ),
+]
 
 
 @pytest.mark.slow
 def test_regression_stops_the_trainer(make_gate: MakeGate, tmp_path: Path) -> None:
     """Every three steps, counted in steps of the optimizer; `fit` raises, and the loggers know."""
+    from pytest_cepbench.integrations.lightning import GateCallback
+    from tests.integrations.lightning_modules import fit, make_trainer
+
     pytest.importorskip("tensorboard", reason="needs tensorboard")
     from lightning.pytorch.loggers import TensorBoardLogger
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -100,9 +56,14 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     make_gate: MakeGate, tmp_path: Path
 ) -> None:
     """Without `every`: when Lightning has saved, and once where it saves two files in a step."""
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    from pytest_cepbench.integrations.lightning import GateCallback
+    from tests.integrations.lightning_modules import fit, make_trainer
+
     exported = []
 
-    def export(module: Module, folder: Path) -> None:
+    def export(module: Any, folder: Path) -> None:
         exported.append(module.trainer.global_step)
         save(folder, 0.1)
 
@@ -120,19 +81,14 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     assert {path.suffix for path in (tmp_path / "ckpt").iterdir()} == {".ckpt"}
 
 
+@pytest.mark.slow
 def test_module_that_cannot_be_exported_is_an_error(make_gate: MakeGate, tmp_path: Path) -> None:
     """Before the first step, in one line that says what to give."""
-
-    class Bare(Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = torch.nn.Linear(2, 1)
-
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
-            return self.model(batch).sum()
+    from pytest_cepbench.integrations.lightning import GateCallback
+    from tests.integrations.lightning_modules import Bare, fit, make_trainer
 
     trainer = make_trainer(tmp_path, GateCallback(make_gate()))
 
     with pytest.raises(TrainingGateError, match=r"Bare has no `model` with save_pretrained"):
-        trainer.fit(Bare(), torch.utils.data.DataLoader(torch.ones(4, 2)))
+        fit(trainer, Bare())
     assert trainer.global_step == 0
