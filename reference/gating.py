@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
 
+from pytest_cepbench.errors import CepError
 from pytest_cepbench.integrations import Gate
 
 SUITE = Path(__file__).parents[1] / "suites" / "shapes" / "test_shapes.py"
@@ -38,8 +40,14 @@ def reference_gate(folder: Path, test: str = TEST) -> Gate:
 
 def main() -> None:
     """Gate one checkpoint from the command line; the exit code is pytest's."""
-    folder, checkpoint = map(Path, sys.argv[1:])
-    verdict = reference_gate(folder)(checkpoint)
+    parser = argparse.ArgumentParser(description="Gate a checkpoint of a training.")
+    parser.add_argument("folder", type=Path, help="of the gate; one for each training")
+    parser.add_argument("checkpoint", help="a folder, or another model spec")
+    options = parser.parse_args()
+    try:
+        verdict = reference_gate(options.folder)(options.checkpoint)
+    except CepError as error:
+        parser.exit(2, f"{error}\n")
     print(verdict.summary if verdict.stops else verdict.line)
     sys.exit(verdict.code)
 

@@ -93,6 +93,11 @@ class GateFolder:
         return self.root / "baselines"
 
     @property
+    def compared(self) -> Path:
+        """A copy of the baselines, which a run of pytest is given to compare with."""
+        return self.root / ".baselines"
+
+    @property
     def store(self) -> Path:
         """Computed results."""
         return self.root / "store"
@@ -183,6 +188,12 @@ class GateFolder:
             partial.rename(kept)
         shutil.rmtree(old, ignore_errors=True)
         return replace(submission, given=submission.given or str(kept), folder=True, kept=True)
+
+    def copy_baselines(self) -> None:
+        """Copy the baselines, so that only their acceptance changes them. Raises OSError."""
+        if self.compared.exists():
+            shutil.rmtree(self.compared)
+        shutil.copytree(self.baselines, self.compared)
 
     def prune(self) -> None:
         """Delete the kept copies of checkpoints that no part of the state names."""

@@ -22,7 +22,7 @@ _ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
 class GateCommands:
     """What a run starts.
 
-    pytest: program and arguments that measure the checkpoint.
+    pytest: program and arguments that measure the checkpoint, without the baselines.
     accept: program and arguments that make the report the new baselines.
     env: environment variables for both, beside the training's own.
     timeout: seconds for both together; None for no limit.
@@ -101,7 +101,12 @@ class GateRun:
             self._files.log(self.submission.name),
         ):
             path.unlink(missing_ok=True)
-        return self._start((*self._commands.pytest, *(_ACCEPT_FIRST if self._first else ())))
+        if self._first:
+            baselines = f"--cep-baselines={self._files.baselines}"
+            return self._start((*self._commands.pytest, baselines, *_ACCEPT_FIRST))
+        # A --snapshot-update of an ini file would accept what has not passed.
+        self._files.copy_baselines()
+        return self._start((*self._commands.pytest, f"--cep-baselines={self._files.compared}"))
 
     def _accept(self) -> GateProcess:
         """Accept what passed, also where the process was killed that was about to do so."""

@@ -119,6 +119,23 @@ def test_accepted_and_best_outlive_the_training_s_own(make_gate: MakeGate, tmp_p
 
 
 @pytest.mark.slow
+def test_ini_file_that_accepts_everything_accepts_nothing(
+    make_gate: MakeGate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--snapshot-update for each run of pytest is an error, and no baseline changes."""
+    gate = make_gate()
+    gate(save(tmp_path / "checkpoint-1", 0.1), 1)
+    baselines = {path: path.read_text() for path in gate.files.baselines.rglob("*.toml")}
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--snapshot-update")
+
+    verdict = gate(save(tmp_path / "checkpoint-2", 0.9), 2)
+
+    assert (verdict.outcome, verdict.stops) == (Outcome.FAILED, True)
+    assert "remove --snapshot-update" in verdict.summary
+    assert {path: path.read_text() for path in gate.files.baselines.rglob("*.toml")} == baselines
+
+
+@pytest.mark.slow
 def test_gate_that_hangs_is_ended(make_gate: MakeGate, tmp_path: Path) -> None:
     """After its time it counts as failed, nothing of it runs on, and it is no pass."""
     gate = make_gate(timeout=0.2)

@@ -24,18 +24,15 @@ def outcomes(gate: TrainingGate) -> dict[int | None, str]:
     return {verdict.step: str(verdict.outcome) for verdict in gate.verdicts}
 
 
-def train(gate: TrainingGate, misses: list[float], pause: float = 0.0) -> int:
-    """A loop that saves in every step that is due; returns the step after which it ended.
+def train(gate: TrainingGate, misses: list[float]) -> None:
+    """A loop that saves in every step that is due.
 
     misses: share of objects that the model leaves out after each step.
-    pause: seconds that a step takes.
     """
     with gate:
         for step, miss in enumerate(misses, start=1):
-            time.sleep(pause)
             if gate.step(step, lambda folder, miss=miss: save(folder, miss)):  # type: ignore[misc]
                 break
-    return step
 
 
 @pytest.mark.parametrize(
@@ -107,19 +104,6 @@ def test_training_that_is_faster_than_its_gate(
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert "gate: step 5" in caplog.text
     assert gate.gate.accepted == tmp_path / "gate/checkpoints/step-1"
-
-
-@pytest.mark.slow
-def test_verdict_is_taken_while_the_training_goes_on(make_gate: MakeGate) -> None:
-    """A gate beside the training stops it some steps later, long before its end."""
-    gate = TrainingGate(make_gate(), every=10, when="beside", waiting="all")
-    misses = [0.0] * 10 + [0.8] * 100_000
-
-    with pytest.raises(TrainingStoppedError, match="step-20: regressed"):
-        train(gate, misses, pause=0.02)
-
-    assert list(outcomes(gate)) == [10, 20]
-    assert gate.gate.files.load().waiting == ()
 
 
 @pytest.mark.slow
