@@ -138,6 +138,24 @@ class StoppedError(CepError):
     """The run is ending, and the result is not needed any more."""
 
 
+class TrainingGateError(CepError):
+    """A gate in a training loop is set up wrongly, or its folder cannot be used."""
+
+
+class TrainingStoppedError(CepError):
+    """A gate stopped a training: its last checkpoint did not pass.
+
+    code: exit code of the gate, never 0.
+    """
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__(words, code)
+        self.code = code or 1
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 # -- signals between modules -----------------------------------------------------------------------
 
 

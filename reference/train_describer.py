@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from gating import Gate
+from gating import reference_gate
 from llava import WIDTH, build_model, build_processor
 from training import Log, Optimizer, arguments, half_precision, save_half, settle
 from transformers import LlavaForConditionalGeneration
@@ -37,6 +37,7 @@ from world import (
 )
 
 from pytest_cepbench.datasets.shapes import Scene, parse_caption
+from pytest_cepbench.integrations import Gate
 
 STEPS, BATCH = 2000, 64
 SAVED = (100, 200, 300, 400, 500, 600, 800, 1000, 1200, 1600)
@@ -182,7 +183,7 @@ def held(gate: Gate, log: Log, step: int, checkpoint: Path) -> None:
     verdict = gate(checkpoint)
     log("gate", step, outcome=verdict.outcome, value=verdict.value)
     if verdict.stops:
-        print(verdict.story, file=sys.stderr)
+        print(verdict.summary, file=sys.stderr)
         sys.exit(verdict.code)
 
 
@@ -197,7 +198,7 @@ def main() -> None:
         decay=_DECAY,
     )
     log = Log(options.out / "describer.jsonl")
-    gate = Gate(options.out / "gate") if options.gate else None
+    gate = reference_gate(options.out / "gate") if options.gate else None
     if options.start:
         trainer.start_from(options.start)
         if gate:

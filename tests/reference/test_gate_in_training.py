@@ -1,11 +1,9 @@
-"""The gate in trainings: the workflow's own commands, the callback for transformers' Trainer."""
+"""The gate in the reference training: the workflow's own commands."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.reference.conftest import REFERENCE
@@ -31,9 +28,6 @@ SHORT = {
     "PYTEST_ADDOPTS": "-k 'overall-gc and not (gc1 or fid)'",
 }  # fmt: skip
 """A training that its gate ends at step 18 of 600; 8 scenes and one number of the whole suite."""
-
-
-# -- the workflow ----------------------------------------------------------------------------------
 
 
 def workflow() -> dict[str, Any]:
@@ -177,71 +171,3 @@ def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: 
     assert "baselines/shapes/overall-gc-" in pushed
     (accepted,) = (repository / "baselines/shapes").glob("overall-gc-*.toml")
     assert f"{better.relative_to(repository)}" in accepted.read_text()
-
-
-# -- the callback ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_trainer_of_transformers_is_stopped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The example's callback gates what the Trainer saves, and ends the process at a regression.
-
-    What was accepted before is a perfect describer; the one in training has hardly begun to speak.
-    """
-    from gating import Gate
-    from train_describer import Trainer as Recipe
-    from transformers import Trainer, TrainingArguments
-    from world import draw_pictures, draw_scenes
-
-    gate = Gate(
-        tmp_path / "gate", f"{ROOT}/suites/instrument/test_instrument.py::test_drift[overall-gc]"
-    )
-    assert gate(Path("shapes:")).outcome == "accepted"
-    recipe, rng = Recipe("cpu"), np.random.default_rng(0)
-    scenes = draw_scenes(rng, 4)
-    batch = recipe.batch(scenes, draw_pictures(scenes, rng))
-    names = ("pixel_values", "input_ids", "attention_mask", "labels")
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*batch[:4], strict=True)]
-    trainer = Trainer(
-        model=recipe.model,
-        args=TrainingArguments(
-            output_dir=str(tmp_path / "run"), max_steps=2, save_steps=1, use_cpu=True,
-            per_device_train_batch_size=4, report_to=[], disable_tqdm=True,
-        ),
-        train_dataset=rows,
-        processing_class=recipe.processor,
-        callbacks=[_example().GateCallback(gate)],
-    )  # fmt: skip
-
-    with pytest.raises(SystemExit) as stopped:
-        trainer.train()
-
-    assert stopped.value.code == 1
-    printed = capsys.readouterr().out
-    assert "step 1: regressed" in printed
-    assert "last accepted checkpoint: shapes:" in printed
-    assert not (tmp_path / "run" / "checkpoint-2").exists()
-
-
-def _example() -> Any:
-    """The module that the page on training loops shows."""
-    file = ROOT / "docs/examples/gate_callback.py"
-    spec = importlib.util.spec_from_file_location("gate_callback", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_shows_the_example_as_it_is() -> None:
-    """The callback of the page is that of the file, without its documentation."""
-    page = (ROOT / "docs/training-loop.md").read_text(encoding="utf-8")
-    example = (ROOT / "docs/examples/gate_callback.py").read_text(encoding="utf-8")
-    code = re.sub(
-        r'^ +""".*"""\n\n?', "", example[example.index("class Gate") :], flags=re.MULTILINE
-    )
-
-    assert f"```python\n{code}```" in page

@@ -6,7 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from gating import Gate, Outcome
+from gating import reference_gate
+
+from pytest_cepbench.integrations import Outcome
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +28,7 @@ def test_each_checkpoint_is_held_to_the_last_accepted_one(tmp_path: Path) -> Non
 
     The first baseline stays as the anchor.
     """
-    gate = Gate(tmp_path / "gate", TEST)
+    gate = reference_gate(tmp_path / "gate", TEST)
     first, better, worse = model(0.4), model(0.05), model(0.3)
 
     verdicts = [gate(checkpoint) for checkpoint in (first, better, worse)]
@@ -45,7 +47,7 @@ def test_each_checkpoint_is_held_to_the_last_accepted_one(tmp_path: Path) -> Non
         f"last accepted checkpoint: {better}",
         f"report: {last.report}",
     ):
-        assert line in last.story
+        assert line in last.summary
 
 
 def test_what_the_samples_do_not_tell_goes_on_and_is_not_accepted(
@@ -54,35 +56,34 @@ def test_what_the_samples_do_not_tell_goes_on_and_is_not_accepted(
     """An inconclusive checkpoint stops nothing and moves no baseline, also for a gate made anew."""
     monkeypatch.setenv("CEPBENCH_SAMPLES", "1")
     first, alike = model(0.1), model(0.12)
-    assert Gate(tmp_path, TEST)(first).outcome is Outcome.ACCEPTED
+    assert reference_gate(tmp_path, TEST)(first).outcome is Outcome.ACCEPTED
     before = {path: path.read_text() for path in (tmp_path / "baselines").rglob("*.toml")}
 
-    verdict = Gate(tmp_path, TEST)(alike)  # as a training that is started again
+    verdict = reference_gate(tmp_path, TEST)(alike)  # as a training that is started again
 
-    assert verdict.outcome is Outcome.UNDECIDED
+    assert verdict.outcome is Outcome.INCONCLUSIVE
     assert (verdict.stops, verdict.accepted) == (False, first)
     assert {path: path.read_text() for path in (tmp_path / "baselines").rglob("*.toml")} == before
 
 
 def test_a_mistake_stops_with_what_pytest_said(tmp_path: Path) -> None:
     """A wrong parameter ends the training with pytest's exit code; nothing is accepted."""
-    verdict = Gate(tmp_path, TEST)(Path("shapes:?mis=0.1"))
+    verdict = reference_gate(tmp_path, TEST)(Path("shapes:?mis=0.1"))
 
     assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 4, True)
     assert "Did you mean 'miss'" in verdict.output
     assert verdict.accepted is None
-    assert "report: none was written" in verdict.story
+    assert "report: none was written" in verdict.summary
 
 
 def test_what_cannot_be_compared_stops_and_is_not_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other samples than the accepted checkpoint's end the training, which is no regression."""
-    gate = Gate(tmp_path, TEST)
-    gate(model(0.1))
+    reference_gate(tmp_path, TEST)(model(0.1))
     monkeypatch.setenv("CEPBENCH_SAMPLES", "2")
 
-    verdict = gate(model(0.05))
+    verdict = reference_gate(tmp_path, TEST)(model(0.05))
 
     assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 1, True)
     assert "incomparable" in verdict.output

@@ -1,0 +1,84 @@
+"""The process of a gate: an environment without the training's, a log file, an end for certain."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_cepbench.errors import TrainingGateError
+from pytest_cepbench.integrations.parent_death import PARENT
+
+_LAUNCHERS = re.compile(
+    r"((LOCAL|GROUP|NODE|ROLE)_)?RANK|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE|ROLE_NAME"
+    r"|MASTER_(ADDR|PORT)|(TORCHELASTIC|ACCELERATE|FSDP|PL|PYTEST_XDIST)_.*|PYTEST_CURRENT_TEST"
+)
+"""Variables by which a launcher tells a process that it is a rank of a training."""
+
+_GRACE = 10.0  # seconds for a process that is interrupted to end
+_OUTPUT = 64 * 1024  # bytes of the log that a verdict shows
+
+
+class GateProcess:
+    """A command of the gate at work.
+
+    arguments: program and arguments.
+    log: file for what it prints; what is there already stays.
+    env: variables besides those of this process; they take precedence.
+    Raises TrainingGateError where it cannot be started.
+    """
+
+    def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        self._log = log
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as stream:
+                self._process = subprocess.Popen(  # noqa: S603 - the training's own settings
+                    arguments,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    env={**inherited_environment(), **env, PARENT: str(os.getpid())},
+                    start_new_session=True,  # Ctrl-C is for the training, which ends the gate
+                )
+        except OSError as error:
+            msg = f"the gate cannot be started: {error}"
+            raise TrainingGateError(msg) from error
+
+    def poll(self) -> int | None:
+        """The exit code, None while the process runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float | None) -> int | None:
+        """Wait for the end; the exit code, None where the time was not enough."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self) -> None:
+        """End the process: interrupt it, so that it ends its own; kill it after a while."""
+        for number, patience in ((signal.SIGINT, _GRACE), (signal.SIGKILL, None)):
+            if self._process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+                self.wait(patience)
+
+
+def inherited_environment() -> dict[str, str]:
+    """The environment of this process, less what would make the gate a rank of the training."""
+    return {name: value for name, value in os.environ.items() if not _LAUNCHERS.fullmatch(name)}
+
+
+def read_output(log: Path) -> str:
+    """The end of a log."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - _OUTPUT))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,335 @@
+"""A gate in a training loop: when it runs, what its verdicts mean for the training.
+
+    with TrainingGate(Gate("runs/1/gate", "suites/shapes"), every=500) as training_gate:
+        for step, batch in enumerate(loader, start=1):
+            ...
+            if training_gate.step(step, save=model.save_pretrained):
+                break
+
+Leaving the block waits for the last verdict, and raises TrainingStoppedError where a checkpoint did
+not pass. In a distributed training every rank makes the same calls: rank 0 gates, and all of them
+stop at the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, get_args
+
+from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError, unknown_name
+from pytest_cepbench.integrations.device_memory import release_memory, visible_device
+from pytest_cepbench.integrations.gate import Gate
+from pytest_cepbench.integrations.gate_folder import Submission
+from pytest_cepbench.integrations.gate_run import GateRun
+from pytest_cepbench.integrations.ranks import Ranks, current_ranks
+from pytest_cepbench.integrations.tracking import LOGGER, Tracker, track
+from pytest_cepbench.integrations.verdict import GateVerdict, Outcome
+
+When = Literal["between", "beside"]
+Waiting = Literal["newest", "all"]
+OnError = Literal["stop", "warn"]
+
+_STOP_ON = (str(Outcome.REGRESSED), str(Outcome.INCONCLUSIVE))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What rank 0 tells the others after it looked at its gate.
+
+    verdicts: that are new.
+    busy: whether a checkpoint is still being gated or waits.
+    """
+
+    verdicts: tuple[GateVerdict, ...]
+    busy: bool
+
+
+@dataclass
+class TrainingGate:
+    """Gates the checkpoints of a training loop, and tells the loop when to stop.
+
+    gate: what is run on a checkpoint.
+    every: steps between two gates; None: each checkpoint that is saved.
+    when: `between` steps, while the training waits; or `beside` it, in the background: the verdict
+        is taken at the first step after it is there, and the end of the training waits for it.
+    waiting: beside the training one checkpoint is gated at a time. Of those that come meanwhile the
+        `newest` waits and replaces the one before, or `all` of them wait.
+    stop_on: outcomes that stop the training: `regressed`; `inconclusive`, which means both; or
+        `never`.
+    on_error: where a checkpoint could not be measured: `stop` the training, or `warn` and go on.
+    share_device: give the training's memory on its device back while a gate uses it; between steps
+        only. The training's modules and optimizers are named to `begin`.
+    trackers: get the numbers and texts of each verdict; None: every run of W&B, MLflow or Trackio
+        that is active in this process.
+    verdicts: of this training so far, in the order in which they came.
+    stopped: the verdict that stops the training, None while there is none.
+    Raises TrainingGateError for settings that do not exist or exclude each other.
+    """
+
+    gate: Gate
+    every: int | None = None
+    when: When = "between"
+    waiting: Waiting = "newest"
+    stop_on: str | Collection[str] = "regressed"
+    on_error: OnError = "stop"
+    share_device: bool = False
+    trackers: Sequence[Tracker] | None = None
+    verdicts: list[GateVerdict] = field(default_factory=list, init=False)
+    stopped: GateVerdict | None = field(default=None, init=False)
+    _outcomes: frozenset[str] = field(default=frozenset(), init=False, repr=False)
+    _ranks: Ranks | None = field(default=None, init=False, repr=False)
+    _holders: tuple[Any, ...] = field(default=(), init=False, repr=False)
+    _run: GateRun | None = field(default=None, init=False, repr=False)
+    _queue: list[Submission] = field(default_factory=list, init=False, repr=False)
+    _busy: bool = field(default=False, init=False, repr=False)
+    _last: tuple[int, str] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, kind in (("when", When), ("waiting", Waiting), ("on_error", OnError)):
+            if getattr(self, name) not in get_args(kind):
+                raise TrainingGateError(unknown_name(name, getattr(self, name), get_args(kind)))
+        outcomes = {self.stop_on} if isinstance(self.stop_on, str) else set(self.stop_on)
+        for outcome in outcomes - {*_STOP_ON, "never"}:
+            raise TrainingGateError(unknown_name("stop_on", outcome, [*_STOP_ON, "never"]))
+        if "never" in outcomes and len(outcomes) > 1:
+            msg = f"stop_on={self.stop_on!r}: `never` cannot stand beside another outcome"
+            raise TrainingGateError(msg)
+        if self.every is not None and self.every < 1:
+            msg = f"every={self.every}: a number of steps of at least 1 is expected"
+            raise TrainingGateError(msg)
+        if self.share_device and self.when == "beside":
+            msg = 'share_device=True needs when="between": beside it, the training uses the device'
+            raise TrainingGateError(msg)
+        if self.share_device and self.gate.device is not None:
+            msg = f"share_device=True and a device of the gate's own ({self.gate.device}): give one"
+            raise TrainingGateError(msg)
+        # Whoever stops where the samples do not tell also stops where they do.
+        both = set(_STOP_ON) if str(Outcome.INCONCLUSIVE) in outcomes else set()
+        self._outcomes = frozenset(outcomes - {"never"} | both)
+
+    # -- the calls of a loop, by every rank --------------------------------------------------------
+
+    def begin(self, step: int = 0, *holders: Any) -> bool:
+        """Begin or resume a training; without this call its first step does it.
+
+        A checkpoint that the process before was gating is gated again.
+
+        step: that the training starts from; 0 for a new one.
+        holders: modules and optimizers whose memory is given back, with `share_device`.
+        Returns whether to stop. Raises TrainingStoppedError where the gate stopped this training at
+        an earlier step than it now starts from, and TrainingGateError where `share_device` has
+        nothing to give back.
+        """
+        if self.share_device and not holders:
+            msg = "share_device=True: name modules and optimizers to begin(step, model, optimizer)"
+            raise TrainingGateError(msg)
+        if self._ranks is None:
+            self._ranks = current_ranks()
+        self._holders = holders if self.share_device else ()
+        self.stopped, self._last = None, None
+        return self._look(lambda: self._resume(step))
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint of this step is to be gated."""
+        return self.every is None or step % self.every == 0
+
+    def step(self, step: int, save: Callable[[Path], object] | None = None) -> bool:
+        """Tell that a step of the training is done.
+
+        step: from 1.
+        save: writes the model as a folder that pytest can load, into the empty folder that it is
+            given; called by every rank, in the steps that are due.
+        Returns whether to stop. Raises TrainingGateError where the gate cannot run (`on_error`).
+        """
+        if self._ranks is None and self.begin(step - 1):
+            return True
+        submission = Submission("", f"step-{step}", step)
+        if save is None or not self.due(step) or not self._is_new(step, submission.name):
+            return self.look()
+        try:
+            folder = self._all_ranks.on_first(lambda: self.gate.files.begin_copy(submission.name))
+        except TrainingGateError as error:
+            self._raise_or_warn(error)
+            return self.look()
+        save(folder)
+        self._all_ranks.wait_for_all()  # until every rank has written its part
+        return self._look(lambda: self._add(self.gate.files.end_copy(submission)))
+
+    def submit(self, step: int, checkpoint: str | Path) -> bool:
+        """Gate a checkpoint that the training saved. A checkpoint is gated once in its step.
+
+        Returns whether to stop. Raises as `step` does.
+        """
+        if self._ranks is None and self.begin(step):
+            return True
+        if not self._is_new(step, str(checkpoint)):
+            return self.look()
+        self._all_ranks.wait_for_all()  # until every rank has written its part
+        return self._look(lambda: self._add(self.gate.submit(checkpoint, step)))
+
+    def look(self, *, wait: bool = False) -> bool:
+        """Take the verdicts that are there; costs nothing while no checkpoint is being gated.
+
+        wait: until all checkpoints have theirs.
+        Returns whether to stop. Raises as `step` does.
+        """
+        if self._busy:
+            return self._look(lambda: self._advance(wait=wait))
+        return self.stopped is not None
+
+    def finish(self) -> None:
+        """End the training: wait for the last verdicts.
+
+        Raises TrainingStoppedError, whose text is for the engineer who finds the training stopped.
+        """
+        try:
+            self.look(wait=self.stopped is None)
+        finally:
+            self.close()
+        if self.stopped is not None:
+            raise TrainingStoppedError(self.stopped.summary, self.stopped.code)
+
+    def close(self) -> None:
+        """End a gate that still runs; the next process of this training runs it again."""
+        if self._run is not None:
+            self._run.close()
+        self._run, self._busy = None, False
+        self._queue = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.close()
+
+    # -- what rank 0 does --------------------------------------------------------------------------
+
+    @property
+    def _all_ranks(self) -> Ranks:
+        assert self._ranks is not None, "begin() comes first"
+        return self._ranks
+
+    def _look(self, act: Callable[[], None]) -> bool:
+        """Act on rank 0, and have every rank know what came of it."""
+
+        def acted() -> _Look:
+            known = len(self.verdicts)
+            try:
+                act()
+            except TrainingGateError as error:
+                self._raise_or_warn(error)
+            return _Look(tuple(self.verdicts[known:]), self._run is not None)
+
+        look = self._all_ranks.on_first(acted)
+        self._busy = look.busy
+        if self._all_ranks.rank != 0:
+            self.verdicts.extend(look.verdicts)
+        for verdict in look.verdicts:
+            if self.stopped is None and self._stops(verdict):
+                self.stopped = verdict
+        return self.stopped is not None
+
+    def _is_new(self, step: int, name: str) -> bool:
+        """Whether a checkpoint was not submitted before in its step, and the training goes on."""
+        last, self._last = self._last, (step, name)
+        return self.stopped is None and self._last != last
+
+    def _raise_or_warn(self, error: TrainingGateError) -> None:
+        """What a gate that cannot run means for the training."""
+        if self.on_error == "stop":
+            raise error
+        LOGGER.warning("gate: %s", error)
+
+    def _resume(self, step: int) -> None:
+        state = self.gate.files.load()
+        stopped = state.stopped
+        if stopped is not None and self._outcomes and step >= (stopped.step or 0):
+            msg = (
+                f"the gate stopped this training at step {stopped.step}, and it starts from step "
+                f"{step}: start from the last accepted checkpoint, "
+                f"{state.accepted.path if state.accepted else 'none'}, give a new training a new "
+                'folder, or set stop_on="never"'
+            )
+            raise TrainingStoppedError(msg, 1)
+        left = [each for each in (state.running, *state.waiting) if each is not None]
+        there = [each for each in left if self.gate.files.exists(each)]
+        for each in left:
+            if each not in there:
+                LOGGER.warning("gate: %s was to be gated and is gone", each.given)
+        self._queue = there
+        self.gate.files.change(running=None, waiting=tuple(there), stopped=None)
+        self._start_waiting()
+
+    def _add(self, submission: Submission) -> None:
+        """Gate a checkpoint now, or have it wait."""
+        if self._run is not None:
+            self._advance(wait=False)
+        newest = self._run is not None and self.waiting == "newest"
+        self._queue = [*([] if newest else self._queue), submission]
+        if self._run is None:
+            self._start_waiting()
+        else:
+            self.gate.files.change(waiting=tuple(self._queue))
+
+    def _start_waiting(self) -> None:
+        """Start on the first checkpoint that waits; between steps, gate all of them."""
+        if not self._queue:
+            return
+        with release_memory(self._holders) if self.share_device else nullcontext():
+            self._start_next()
+            if self.when == "between":
+                self._advance(wait=True)
+
+    def _start_next(self) -> None:
+        following, *self._queue = self._queue
+        self._run = self.gate.start(following, visible_device() if self.share_device else None)
+        self.gate.files.change(waiting=tuple(self._queue))
+
+    def _advance(self, *, wait: bool) -> None:
+        """Take the verdict of the run, and start on the checkpoint that waits."""
+        while self._run is not None:
+            try:
+                verdict = self._run.wait() if wait else self._run.poll()
+            except BaseException:
+                self.close()
+                raise
+            if verdict is None:
+                return
+            submission = self._run.submission
+            self._run.close()
+            self._run = None
+            self._take(verdict, submission)
+            if self._queue:
+                self._start_next()
+
+    def _take(self, verdict: GateVerdict, submission: Submission) -> None:
+        self.verdicts.append(verdict)
+        stops = self._stops(verdict)
+        fine = verdict.outcome is Outcome.ACCEPTED
+        (LOGGER.info if fine else LOGGER.warning)("%s", verdict.line)
+        track(verdict, self.trackers)
+        if verdict.outcome is Outcome.FAILED and not stops:
+            LOGGER.warning("%s", verdict.output)
+        if stops:
+            self._queue = []
+            stopped = None if verdict.outcome is Outcome.FAILED else submission
+            self.gate.files.change(stopped=stopped, waiting=())
+
+    def _stops(self, verdict: GateVerdict) -> bool:
+        if verdict.outcome is Outcome.FAILED:
+            return self.on_error == "stop"
+        # A run that was told to fail for an inconclusive case failed as for a regressed one.
+        failed = verdict.outcome is Outcome.INCONCLUSIVE and verdict.code != 0
+        return (Outcome.REGRESSED if failed else verdict.outcome) in self._outcomes

@@ -1,0 +1,210 @@
+"""What a gate says of a checkpoint, read from the exit code and the JSON report of its pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.errors import TrainingGateError, unknown_name
+from pytest_cepbench.files import parse_json, read_text
+
+SCHEMA = 2
+"""Version of the JSON report that is understood; docs/report-schema.md."""
+
+
+_MOST = 2**30  # bytes of a report
+
+
+class Outcome(StrEnum):
+    """What becomes of a checkpoint. Failed: it was not measured, so nothing is known of it."""
+
+    ACCEPTED = "accepted"
+    INCONCLUSIVE = "inconclusive"
+    REGRESSED = "regressed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class GatedCase:
+    """A gated number of a checkpoint.
+
+    name: SUITE/PART/METRIC.
+    label: the metric as reports show it.
+    verdict: of the case, as in the JSON report.
+    higher_is_better: direction of the metric.
+    value: of the checkpoint, None where it could not be measured.
+    baseline: value of the last accepted checkpoint, None where there is none.
+    difference: to it, turned so that positive is better; with one-sided bounds `low` and `high`.
+    low: lower bound of the difference, None where there is none.
+    high: upper bound of the difference, None where there is none.
+    """
+
+    name: str
+    label: str
+    verdict: str
+    higher_is_better: bool
+    value: float | None
+    baseline: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run of pytest came to.
+
+    outcome: of the checkpoint.
+    cases: that can fail a run, the headline first.
+    reason: why the outcome is `failed`, where pytest's own output does not say it; else empty.
+    """
+
+    outcome: Outcome
+    cases: tuple[GatedCase, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class GateVerdict:
+    """What the gate says of a checkpoint.
+
+    checkpoint: as it was given to the gate.
+    step: of the training, None where it was not given.
+    outcome: what becomes of the checkpoint.
+    code: exit code of the gate's process.
+    cases: the numbers that can fail a run, the headline first; empty where nothing was measured.
+    accepted: the last accepted checkpoint, this one included; None before the first.
+    best: the accepted checkpoint with the best headline.
+    report: the HTML page; it may not exist where the outcome is `failed`.
+    output: what the process printed, its last 64 KiB.
+    seconds: that the gate took.
+    """
+
+    checkpoint: Path
+    step: int | None
+    outcome: Outcome
+    code: int
+    cases: tuple[GatedCase, ...]
+    accepted: Path | None
+    best: Path | None
+    report: Path
+    output: str
+    seconds: float
+
+    @property
+    def value(self) -> float | None:
+        """The headline: the value of the case that the gate's `case` names, or of the first one."""
+        return self.cases[0].value if self.cases else None
+
+    @property
+    def stops(self) -> bool:
+        """Whether training on makes no sense: the checkpoint failed its gate or was not measured.
+
+        An inconclusive checkpoint passes, unless the run is told to fail for it
+        (`--cep-inconclusive=fail`).
+        """
+        return self.outcome is not Outcome.ACCEPTED and self.code != 0
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line, for a log."""
+        step = "" if self.step is None else f"step {self.step}, "
+        headline = self.cases[0] if self.cases else None
+        number = ""
+        if headline is not None and headline.value is not None:
+            number = f", {headline.label} {headline.value:.4f}"
+            if headline.difference is not None:
+                number += f" ({headline.difference:+.4f})"
+        return f"gate: {step}{self.checkpoint}: {self.outcome}{number}"
+
+    @property
+    def summary(self) -> str:
+        """For the engineer who finds the training stopped: the output, and where to go on."""
+        passed = self.outcome is Outcome.ACCEPTED
+        return (
+            f"{self.output.rstrip()}\n"
+            f"{self.checkpoint}: {self.outcome}{'' if passed else ', the training stops here'}\n"
+            f"last accepted checkpoint: {self.accepted or 'none'}\n"
+            f"report: {self.report if self.report.exists() else 'none was written'}"
+        )
+
+
+def read_measured(code: int, report: Path, *, case: str | None, first: bool) -> Measured:
+    """The outcome of a run of pytest, from its exit code and its JSON report.
+
+    code: pytest's exit code.
+    case: PART/METRIC or SUITE/PART/METRIC of the headline; None for the first case.
+    first: whether the run was to accept what it measured, as the first of a training.
+    Never raises for what a run left behind: what cannot be read is `failed`.
+    """
+    try:
+        document = parse_json(read_text(report, _MOST))
+        if document["schema"] != SCHEMA:
+            return _failed(f"{report} has schema {document['schema']}, and {SCHEMA} is expected")
+        entries = [entry for entry in document["cases"] if entry["primary"]]
+        accepted = any(entry["accepted"] for entry in entries)
+        passed = document["verdict"] == "passed"
+        cases = _with_headline([_case(entry) for entry in entries], case)
+    except FileNotFoundError:
+        return _failed(f"pytest ended with exit code {code} and wrote no report")
+    except TrainingGateError as error:
+        return _failed(str(error))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return _failed(f"{report} cannot be read as a JSON report: {error!r}")
+    if accepted and not first:
+        reason = "the run accepted what it was to judge: remove --snapshot-update from its options"
+        return Measured(Outcome.FAILED, cases, reason)
+    return _outcome(code, cases, passed=passed, first=first)
+
+
+def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedCase, ...]:
+    """The cases with the named one first. Raises TrainingGateError where it is not among them."""
+    if not cases:
+        msg = "no case was judged that can fail a run: name a suite, or a test of one"
+        raise TrainingGateError(msg)
+    if name is None:
+        return tuple(cases)
+    chosen = [case for case in cases if case.name == name or case.name.endswith(f"/{name}")]
+    if len(chosen) != 1:
+        msg = (
+            f"case {name!r} is the name of several: {', '.join(case.name for case in chosen)}"
+            if chosen
+            else unknown_name("case", name, [case.name for case in cases])
+        )
+        raise TrainingGateError(msg)
+    return (*chosen, *(case for case in cases if case not in chosen))
+
+
+def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bool) -> Measured:
+    verdicts = {case.verdict for case in cases}
+    if code == 0 and not passed:
+        return Measured(Outcome.FAILED, cases, "the report's verdict is not `passed`")
+    if code == 0:
+        undecided = not first and "inconclusive" in verdicts
+        return Measured(Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED, cases)
+    if code == 1 and "regressed" in verdicts:
+        return Measured(Outcome.REGRESSED, cases)
+    if code == 1 and "inconclusive" in verdicts <= {"held", "improved", "inconclusive"}:
+        return Measured(Outcome.INCONCLUSIVE, cases)
+    return Measured(Outcome.FAILED, cases)
+
+
+def _case(entry: Mapping[str, Any]) -> GatedCase:
+    return GatedCase(
+        name=f"{entry['suite']}/{entry['part']}/{entry['metric']}",
+        label=entry["label"],
+        verdict=entry["verdict"],
+        higher_is_better=entry["higher_is_better"],
+        value=entry["value"],
+        baseline=entry["baseline"],
+        difference=entry["difference"],
+        low=entry["low"],
+        high=entry["high"],
+    )
+
+
+def _failed(reason: str) -> Measured:
+    return Measured(Outcome.FAILED, (), reason)

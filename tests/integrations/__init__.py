@@ -1,0 +1,1 @@
+"""Gates inside training loops, with real trainings and real processes of pytest."""

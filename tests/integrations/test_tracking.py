@@ -1,0 +1,152 @@
+"""Verdicts in experiment trackers, each read back from what the real one wrote."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
+from pytest_cepbench.integrations.tracking import (
+    Values,
+    active_runs,
+    numbers_of,
+    to_tensorboard,
+    track,
+    values_of,
+)
+
+CASE = GatedCase("shapes/overall/gc", "GC@3", "regressed", True, 0.5, 0.9, -0.4, -0.5, -0.3)
+
+VERDICT = GateVerdict(
+    Path("checkpoint-7"), 7, Outcome.REGRESSED, 1, (CASE,), None, None, Path("r.html"), "", 2.0
+)
+
+
+def test_values_of_a_verdict() -> None:
+    """Number and words of the verdict, the page, and of each case its numbers with their bounds."""
+    assert values_of(VERDICT) == {
+        "cepbench/outcome": -1,
+        "cepbench/verdict": "regressed",
+        "cepbench/report": str(Path("r.html").absolute()),
+        "cepbench/seconds": 2.0,
+        "cepbench/shapes/overall/gc/value": 0.5,
+        "cepbench/shapes/overall/gc/baseline": 0.9,
+        "cepbench/shapes/overall/gc/difference": -0.4,
+        "cepbench/shapes/overall/gc/low": -0.5,
+        "cepbench/shapes/overall/gc/high": -0.3,
+        "cepbench/shapes/overall/gc/verdict": -1,
+    }
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """The first checkpoint is compared with nothing, and a failed one has no numbers."""
+    first = replace(
+        CASE, verdict="no-baseline", baseline=None, difference=None, low=None, high=None
+    )
+    values = values_of(replace(VERDICT, outcome=Outcome.ACCEPTED, cases=(first,)))
+    assert [name for name in values if "overall" in name] == ["cepbench/shapes/overall/gc/value"]
+
+    failed = values_of(replace(VERDICT, outcome=Outcome.FAILED, cases=()))
+    assert failed["cepbench/outcome"] == -2
+    assert [name for name in failed if "overall" in name] == []
+
+
+def test_tracker_that_fails_does_not_fail_the_training(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so, and the next tracker gets its values."""
+    given: list[int] = []
+
+    def broken(values: Values, step: int) -> None:
+        msg = "the server is away"
+        raise ConnectionError(msg)
+
+    track(VERDICT, [broken, lambda values, step: given.append(step)])
+
+    assert "a verdict could not be logged: ConnectionError: the server is away" in caplog.text
+    assert given == [7]
+
+
+def test_no_run_is_active_where_no_tracker_is_used() -> None:
+    """Trackers that the training did not import are not imported."""
+    before = set(sys.modules)
+
+    track(VERDICT, None)
+
+    assert {"mlflow", "trackio"}.isdisjoint(set(sys.modules) - before)
+
+
+@pytest.mark.models
+def test_tensorboard_reads_the_verdict(tmp_path: Path) -> None:
+    """Scalars and texts of an event file."""
+    pytest.importorskip("tensorboard", reason="needs the dependency group integrations")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        track(VERDICT, [to_tensorboard(writer)])
+
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert {name: events.Scalars(name)[0].value for name in events.Tags()["scalars"]} == (
+        pytest.approx(numbers_of(values_of(VERDICT)))
+    )
+    (text,) = events.Tensors("cepbench/verdict/text_summary")
+    assert (text.step, text.tensor_proto.string_val) == (7, [b"regressed"])
+
+
+@pytest.mark.slow
+def test_wandb_keeps_the_verdict_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active run has it, also for a step before the one that W&B is at."""
+    wandb = pytest.importorskip("wandb", reason="needs wandb, which is no dependency of the tests")
+    monkeypatch.chdir(tmp_path)
+    with wandb.init(mode="offline", dir=str(tmp_path), project="gates") as run:
+        run.log({"loss": 1.0}, step=9)
+        track(VERDICT, None)
+        summary = dict(run.summary)
+        file = Path(run.settings.sync_file)
+
+    expected = {**values_of(VERDICT), "cepbench/step": 7}
+    assert {name: summary[name] for name in expected} == expected
+    logged = file.read_bytes()
+    assert [name for name in expected if name.encode() not in logged] == []
+    assert active_runs() == []
+
+
+@pytest.mark.slow
+def test_mlflow_keeps_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers are metrics of the active run, texts its tags, both by names that MLflow takes."""
+    mlflow = pytest.importorskip(
+        "mlflow", reason="needs mlflow, whose dependencies exclude those of the tests"
+    )
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    odd = replace(CASE, name="shapes/red (small)/gc")
+    with mlflow.start_run() as run:
+        track(replace(VERDICT, cases=(CASE, odd)), None)
+
+    data = mlflow.get_run(run.info.run_id).data
+    assert data.metrics["cepbench/shapes/overall/gc/value"] == 0.5
+    assert data.metrics["cepbench/shapes/red _small_/gc/low"] == -0.5
+    assert data.tags["cepbench/verdict"] == "regressed"
+
+
+@pytest.mark.slow
+def test_trackio_keeps_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active run has it."""
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
+    trackio = pytest.importorskip(
+        "trackio", reason="needs trackio, whose dependencies exclude those of the tests"
+    )
+    trackio.init(project="gates", name="run")
+    track(VERDICT, None)
+    trackio.finish()
+
+    (database,) = tmp_path.rglob("*.db")
+    with closing(sqlite3.connect(database)) as connection:
+        ((row,),) = connection.execute("SELECT metrics FROM metrics").fetchall()
+    assert json.loads(row) == {**values_of(VERDICT), "cepbench/step": 7}

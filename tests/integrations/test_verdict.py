@@ -1,0 +1,120 @@
+"""What a run of pytest comes to: exit codes and reports, also those that say nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.integrations import Outcome
+from pytest_cepbench.integrations.verdict import read_measured
+
+
+def case(verdict: str = "held", **fields: Any) -> dict[str, Any]:
+    """A case of a JSON report."""
+    return {
+        "suite": "shapes", "part": "overall", "metric": "gc", "label": "GC@3", "verdict": verdict,
+        "higher_is_better": True, "value": 0.9, "baseline": 0.8, "difference": 0.1, "low": 0.05,
+        "high": 0.15, "primary": True, "accepted": False, **fields,
+    }  # fmt: skip
+
+
+def write(path: Path, *cases: dict[str, Any], verdict: str = "passed", schema: int = 2) -> Path:
+    """A JSON report."""
+    path.write_text(json.dumps({"schema": schema, "verdict": verdict, "cases": cases}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("code", "verdicts", "outcome"),
+    [
+        (0, ["held"], Outcome.ACCEPTED),
+        (0, ["improved", "held"], Outcome.ACCEPTED),
+        (0, ["held", "inconclusive"], Outcome.INCONCLUSIVE),
+        (1, ["held", "inconclusive"], Outcome.INCONCLUSIVE),
+        (1, ["held", "regressed"], Outcome.REGRESSED),
+        (1, ["inconclusive", "regressed"], Outcome.REGRESSED),
+        (1, ["held", "incomparable"], Outcome.FAILED),
+        (1, ["inconclusive", "no-baseline"], Outcome.FAILED),
+        (1, ["held"], Outcome.FAILED),
+        (2, ["regressed"], Outcome.FAILED),
+        (3, ["held"], Outcome.FAILED),
+        (-9, ["held"], Outcome.FAILED),
+    ],
+)
+def test_outcome_follows_exit_code_and_verdicts(
+    tmp_path: Path, code: int, verdicts: list[str], outcome: Outcome
+) -> None:
+    """Only a passed run accepts; whatever did not measure is `failed`, never accepted."""
+    document = "passed" if code == 0 else "failed"
+    report = write(tmp_path / "r.json", *map(case, verdicts), verdict=document)
+
+    assert read_measured(code, report, case=None, first=False).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (None, "wrote no report"),
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        ('{"schema": 3}', "schema 3, and 2 is expected"),
+        ('{"schema": 2, "verdict": "passed", "cases": []}', "no case was judged"),
+        ('{"schema": 2, "verdict": "passed", "cases": [{}]}', "cannot be read"),
+    ],
+)
+def test_report_that_says_nothing_is_no_pass(
+    tmp_path: Path, report: str | None, reason: str
+) -> None:
+    """Exit code 0 alone accepts nothing: the report must hold a judged case."""
+    path = tmp_path / "r.json"
+    if report is not None:
+        path.write_text(report)
+
+    measured = read_measured(0, path, case=None, first=True)
+
+    assert measured.outcome is Outcome.FAILED
+    assert reason in measured.reason
+
+
+def test_contradicting_report_is_no_pass(tmp_path: Path) -> None:
+    """A report that says `failed` under exit code 0 accepts nothing."""
+    report = write(tmp_path / "r.json", case(), verdict="failed")
+
+    assert read_measured(0, report, case=None, first=True).outcome is Outcome.FAILED
+
+
+def test_run_that_accepts_what_it_judges_is_no_pass(tmp_path: Path) -> None:
+    """--snapshot-update in an ini file would pass every checkpoint; only the first may be so."""
+    report = write(tmp_path / "r.json", case(accepted=True))
+
+    measured = read_measured(0, report, case=None, first=False)
+
+    assert measured.outcome is Outcome.FAILED
+    assert "remove --snapshot-update" in measured.reason
+    assert read_measured(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
+
+
+def test_cases_that_cannot_fail_do_not_count(tmp_path: Path) -> None:
+    """An informational case is no measurement that a checkpoint could fail by."""
+    report = write(tmp_path / "r.json", case(primary=False))
+
+    assert read_measured(0, report, case=None, first=False).outcome is Outcome.FAILED
+
+
+def test_headline_is_the_named_case(tmp_path: Path) -> None:
+    """`case` moves a case to the front; a wrong or ambiguous name accepts nothing."""
+    cases = [case(), case(metric="sim", value=0.4), case(suite="folder", metric="sim")]
+    report = write(tmp_path / "r.json", *cases)
+
+    measured = read_measured(0, report, case="shapes/overall/sim", first=False)
+
+    assert [each.name for each in measured.cases] == [
+        "shapes/overall/sim", "shapes/overall/gc", "folder/overall/sim",
+    ]  # fmt: skip
+    for name, reason in (("overall/sims", "Did you mean"), ("overall/sim", "several")):
+        failed = read_measured(0, report, case=name, first=False)
+        assert failed.outcome is Outcome.FAILED
+        assert reason in failed.reason
