@@ -72,7 +72,7 @@ class CallCounts:
         """Add the time of a model's own code, and keep its libraries' warnings warnings.
 
         Under a user's `-W error` a deprecation inside a library would be a failed step otherwise.
-        Threads other than the main one run no model's code here: their models are on a cluster.
+        Other threads call models where `warnings_by_thread` has set the filters for all of them.
         """
         started = time.perf_counter()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.artifacts.outcome import FailureKind
@@ -30,6 +30,12 @@ from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store
 
+CHUNK = 32
+"""Chains that are grown together, or as many as the largest batch of a model holds: while the
+artifacts of one chunk are being stored, the model works on the next."""
+
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class ChainModels:
@@ -48,6 +54,11 @@ class ChainModels:
     def largest_batch(self) -> int:
         """Most inputs in one call of any of its models, as they were bound."""
         return max((bound.batch_size for bound in self._bound), default=0)
+
+    def chunks(self, chains: Sequence[T]) -> list[Sequence[T]]:
+        """The chains in parts that are grown together."""
+        size = max(CHUNK, self.largest_batch)
+        return [chains[low : low + size] for low in range(0, len(chains), size)]
 
     @property
     def small(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -53,6 +53,7 @@ from pytest_cepbench.models.protocols import (
     Reply,
     Writer,
 )
+from pytest_cepbench.models.torch_runtime import GLOBAL_GENERATORS
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.answers import answer_results
 
@@ -81,6 +82,8 @@ class RoleRunner:
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
+    _ahead: bool = field(init=False, default=False)
+    _counted: set[str] = field(init=False, default_factory=set)  # keys of steps made ahead
 
     @cached_property
     def handle(self) -> ModelHandle:
@@ -96,6 +99,17 @@ class RoleRunner:
     def loaded(self) -> bool:
         """Whether the model is loaded."""
         return self.handle.loaded
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Make results before they are asked for: those that are made count now, and not as results
+        from the store when they are asked for; others count then.
+        """
+        self._ahead = True
+        try:
+            yield
+        finally:
+            self._ahead = False
 
     @property
     def model(self) -> Model:
@@ -247,7 +261,7 @@ class RoleRunner:
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
         }
-        hits = len(steps) - len(missing)
+        hits = self._count_hits(steps, known, missing)
         self.tally.hits += hits
         self._count(hits)
         self._note_provenances(known)
@@ -260,6 +274,20 @@ class RoleRunner:
             return [known[step.key] for step in steps]
 
         return results
+
+    def _count_hits(
+        self, steps: Sequence[Step], known: Collection[str], missing: Collection[str]
+    ) -> int:
+        """How many of the steps have results that count as stored ones.
+
+        known, missing: keys of steps that have a result, and of those that have none.
+        """
+        if self._ahead:
+            self._counted.update(missing)
+            return 0
+        made_ahead = self._counted.intersection(step.key for step in steps)
+        self._counted -= made_ahead
+        return len(steps) - len(missing) - len(made_ahead.intersection(known))
 
     def _make(
         self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
@@ -276,9 +304,14 @@ class RoleRunner:
                 return None
             steps = [step for _, step in batch]
             model = self.model
-            # Some models read files at their first call, when a trainer may write there.
-            files = None if self._answered else self.bound.files
-            with nullcontext() if files is None else files.unchanged("the first answers were made"):
+            with ExitStack() as during:
+                if self.bound.files is not None and not self._answered:
+                    # Some models read files at their first call, when a trainer may write there.
+                    first = "the first answers were made"
+                    during.enter_context(self.bound.files.unchanged(first))
+                during.enter_context(self.handle.residency.gate.calling())
+                if self.bound.global_random:
+                    during.enter_context(GLOBAL_GENERATORS)
                 outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
             self._answered = True
             self._count(len(steps))

@@ -324,6 +324,9 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
+    global_random: whether it may draw from the random generators of which a process has one: no
+        other model that does is called at the same time. Adapters that know when they draw hold
+        `GLOBAL_GENERATORS` themselves.
     """
 
     role: RoleName
@@ -345,6 +348,7 @@ class BoundRole:
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
+    global_random: bool = False
 
     @property
     def short_fingerprint(self) -> str:
