@@ -15,7 +15,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
-from pytest_cepbench.chains.pipeline import in_batches
+from pytest_cepbench.chains.pipeline import Preparation, in_batches
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import (
     Step,
@@ -50,10 +50,11 @@ from pytest_cepbench.models.protocols import (
     Interleaver,
     Judge,
     Model,
+    PreparesImages,
     Reply,
     Writer,
 )
-from pytest_cepbench.models.torch_runtime import GLOBAL_GENERATORS
+from pytest_cepbench.models.torch_runtime import GLOBAL_GENERATORS, warnings_by_thread
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.answers import answer_results
 
@@ -61,6 +62,8 @@ _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
 _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
+
+_QUICK_BATCH = 0.002  # seconds of preparing a batch; a thread that does it ahead saves less
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
@@ -82,6 +85,7 @@ class RoleRunner:
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
+    _prepare_seconds: float = field(init=False, default=0.0)  # of the last batch prepared in turn
     _ahead: bool = field(init=False, default=False)
     _counted: set[str] = field(init=False, default_factory=set)  # keys of steps made ahead
 
@@ -135,10 +139,30 @@ class RoleRunner:
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
-            texts = model.describe(images, prompt, seeds)
+            if isinstance(model, PreparesImages):
+                prepared = None if preparation is None else preparation.take(images)
+                if prepared is None:
+                    started = time.perf_counter()
+                    prepared = model.prepare(images, prompt)
+                    self._prepare_seconds = time.perf_counter() - started
+                texts = model.describe_prepared(prepared, seeds)
+            else:
+                texts = model.describe(images, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        return self._run(steps, ask)
+        with ExitStack() as during:
+            preparation = self._preparation(prompt)
+            if preparation is not None:
+                during.callback(preparation.close)
+                during.enter_context(warnings_by_thread())
+            return self._run(steps, ask, preparation=preparation)
+
+    def _preparation(self, prompt: str) -> Preparation[Any, Any] | None:
+        """Prepares images ahead, where the model can and the last ones took long enough."""
+        model = self.handle.resident
+        if self._prepare_seconds <= _QUICK_BATCH or not isinstance(model, PreparesImages):
+            return None
+        return Preparation(lambda images: model.prepare(images, prompt))
 
     def generate(self, steps: Sequence[Step]) -> Results:
         """Ask for an image of each step, whose input is the finished prompt, or a failure."""
@@ -254,8 +278,18 @@ class RoleRunner:
 
         return self.judge_steps([step(*pair) for pair in zip(battles, seeds, strict=True)])
 
-    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
-        """The results of all steps, from the store or the model. ahead: read inputs on threads."""
+    def _run(
+        self,
+        steps: Sequence[Step],
+        ask: Ask,
+        *,
+        ahead: bool = True,
+        preparation: Preparation[Any, Any] | None = None,
+    ) -> Results:
+        """The results of all steps, from the store or the model.
+
+        ahead: read inputs on threads. preparation: prepares them there.
+        """
         known = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
@@ -266,7 +300,7 @@ class RoleRunner:
         self._count(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(numbered, ask, ahead=ahead) if numbered else []
+        storing = self._make(numbered, ask, ahead, preparation) if numbered else []
 
         def results() -> list[Result]:
             for stored in storing:
@@ -290,7 +324,11 @@ class RoleRunner:
         return len(steps) - len(missing) - len(made_ahead.intersection(known))
 
     def _make(
-        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
+        self,
+        numbered: Sequence[tuple[int, Step]],
+        ask: Ask,
+        ahead: bool,  # noqa: FBT001 - one private caller
+        preparation: Preparation[Any, Any] | None,
     ) -> list[Callable[[], dict[str, Result]]]:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
@@ -324,6 +362,7 @@ class RoleRunner:
             read=lambda item: item[1].load(),
             call=call,
             ahead=ahead,
+            preparation=preparation,
         )
         self.caller.save(self.store)
         if damaged:

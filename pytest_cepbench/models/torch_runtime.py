@@ -274,12 +274,29 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
+def warnings_of_models() -> Iterator[None]:
+    """Keep the warnings of models and their libraries warnings, whatever filters the user has set.
+
+    Does nothing on other threads than the main one, and where `warnings_by_thread` did it for all.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or _SILENCED_THREADS.in_use.is_set():
+        yield
+        return
+    with warnings.catch_warnings(action="default"):
+        yield
+
+
+@contextmanager
 def warnings_by_thread() -> Iterator[None]:
-    """Let threads call models, which are quiet, and warn: each thread's own silence holds for it.
+    """Let several threads run code of models, which may warn: each one's silence is its own.
 
     Filters belong to the process, and threads that put back each other's would leave the wrong
-    ones: so they are set once, by the thread that waits for the others.
+    ones: so they are set once, by the thread that waits for the others. May be entered again.
     """
+    if _SILENCED_THREADS.in_use.is_set():
+        yield
+        return
     with warnings.catch_warnings(action="default"):
         # The pattern of a filter is any object with `match`.
         warnings.filters.insert(0, ("ignore", _SILENCED_THREADS, Warning, None, 0))  # type: ignore[attr-defined]
