@@ -7,7 +7,7 @@ lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` giv
 `grow_in_lanes` has models on different devices work at the same time.
 
 plan, growth: chain_plan, chain, growth, chain_group, features; lanes, stages.
-calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
+calls: steps, role_runner, batching, pipeline, preparation, model_handle, validation, progress.
 on a cluster: ray.
 """
 

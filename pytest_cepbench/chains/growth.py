@@ -15,6 +15,7 @@ from pytest_cepbench.artifacts.outcome import FailureKind
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.pipeline import read_all
+from pytest_cepbench.chains.preparation import LoadedImages
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.chains.validation import admit_image, admit_text
@@ -157,10 +158,15 @@ def digest_of_image(image: SeedImage, store: Store) -> str:
 
 
 def grow_generation(
-    plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
+    plan: ChainPlan,
+    generation: int,
+    chains: Sequence[Chain],
+    models: ChainModels,
+    loaded: LoadedImages | None = None,
 ) -> Callable[[], None]:
     """Make the next artifact of all chains that did not fail; generation counts from 1.
 
+    loaded: images that the steps start from, as far as they were loaded before.
     Returns what adds it to the chains, once it is stored. Raises DamagedChainsError when a stored
     image that a step starts from is damaged; ModelError, CheckpointError, StoreError.
     """
@@ -172,7 +178,7 @@ def grow_generation(
         runner.progress.step = f"generation {generation} of {plan.generations}, {role}"
     with naming_damage(able, generation - 1):
         if plan.describes(generation):
-            results = runner.describe(plan.describe, steps)
+            results = runner.describe(plan.describe, steps, loaded)
         else:
             results = runner.generate(steps)
 
@@ -181,6 +187,18 @@ def grow_generation(
             _append(chain, generation, step.key, result)
 
     return add
+
+
+def load_images(
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
+) -> LoadedImages:
+    """Load the images that descriptions of chains start from, for `grow_generation` to use.
+
+    Called by any thread. What cannot be loaded is met again there.
+    """
+    alive = [chain for chain in chains if chain.failure is None]
+    _, steps = _steps(plan, generation, alive, models)
+    return models.runner(plan, generation).load_images(plan.describe, steps)
 
 
 def _steps(

@@ -18,7 +18,8 @@ from pytest_cepbench.chains.batching import LARGEST
 from pytest_cepbench.chains.chain import Chain
 from pytest_cepbench.chains.chain_group import ChainGroup
 from pytest_cepbench.chains.chain_plan import ChainPlan
-from pytest_cepbench.chains.growth import ChainModels, grow_generation
+from pytest_cepbench.chains.growth import ChainModels, grow_generation, load_images
+from pytest_cepbench.chains.preparation import LoadedImages
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.stages import Stage, run_stages
 
@@ -156,21 +157,34 @@ class _Lane:
     def _continue(self, reached: int) -> list[Stage]:
         """The stages that can begin when the artifacts of a generation are there."""
         stages = self._read(reached)
-        if reached < self._group.plan.generations:
-            runner = self._group.models.runner(self._group.plan, reached + 1)
-            order = (_GROWING, reached + 1, self.number)
-            device = _named_device(runner)
-            stages.append(Stage(device, order, partial(self._grow, reached + 1, device)))
+        plan, models = self._group.plan, self._group.models
+        if reached < plan.generations:
+            generation = reached + 1
+            order = (_GROWING, generation, self.number)
+            device = _named_device(models.runner(plan, generation))
+            if plan.describes(generation):
+                load = partial(self._load, generation, device, order)
+                stages.append(Stage(f"inputs of {device}", order, load))
+            else:
+                stages.append(Stage(device, order, partial(self._grow, generation, device)))
         return stages
 
-    def _grow(self, generation: int, device: str) -> list[Stage]:
-        add = grow_generation(self._group.plan, generation, self.chains, self._group.models)
+    def _load(self, generation: int, device: str, order: tuple[int, ...]) -> list[Stage]:
+        loaded = load_images(self._group.plan, generation, self.chains, self._group.models)
+        grow = partial(self._grow, generation, device, loaded)
+        return [Stage(device, order, grow, bounded=True)]
+
+    def _grow(
+        self, generation: int, device: str, loaded: LoadedImages | None = None
+    ) -> list[Stage]:
+        group = self._group
+        add = grow_generation(group.plan, generation, self.chains, group.models, loaded)
 
         def settle() -> list[Stage]:
             add()
             return self._continue(generation)
 
-        return [Stage(f"store of {device}", (), settle, stores=True)]
+        return [Stage(f"results of {device}", (), settle, bounded=True, stores=True)]
 
     def _read(self, generation: int) -> list[Stage]:
         return [stage for reading in self.readings for stage in reading.reached(generation)]

@@ -11,12 +11,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from operator import is_
 from typing import Any, Generic, TypeVar
+
+from pytest_cepbench.chains.preparation import Preparation
 
 _READERS = min(4, os.cpu_count() or 1)
 
@@ -26,50 +27,7 @@ _IN_FLIGHT = 2  # batches that are being stored; more would only hold memory
 
 S = TypeVar("S")
 L = TypeVar("L")
-P = TypeVar("P")
 R = TypeVar("R")
-
-
-class Preparation(Generic[L, P]):
-    """Prepares the inputs of the next batch on a thread, while a model works on another batch.
-
-    prepare: makes what the model reads of the inputs of a batch.
-    """
-
-    def __init__(self, prepare: Callable[[Sequence[L]], P]) -> None:
-        self._prepare = prepare
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        self._current: Future[tuple[Sequence[L], P]] | None = None
-        self._next: Future[tuple[Sequence[L], P]] | None = None
-
-    def advance(self, reads: Sequence[Callable[[], L]]) -> None:
-        """Go on to the batch that is being prepared, and begin to prepare the one after it.
-
-        reads: wait for the inputs of that one.
-        """
-        self._current, self._next = self._next, None
-        if reads:
-            self._next = self._thread.submit(self._work, reads)
-
-    def _work(self, reads: Sequence[Callable[[], L]]) -> tuple[Sequence[L], P]:
-        inputs = [read() for read in reads]
-        return inputs, self._prepare(inputs)
-
-    def take(self, inputs: Sequence[L]) -> P | None:
-        """What was prepared of exactly these inputs; None where it has to be prepared now.
-
-        So it is where preparing failed: the error comes to the thread that calls the model.
-        """
-        current, self._current = self._current, None
-        if current is None or current.exception() is not None:
-            return None
-        prepared_inputs, prepared = current.result()
-        same = len(inputs) == len(prepared_inputs) and all(map(is_, inputs, prepared_inputs))
-        return prepared if same else None
-
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(cancel_futures=True)
 
 
 def in_batches(

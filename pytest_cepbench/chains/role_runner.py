@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,8 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
-from pytest_cepbench.chains.pipeline import Preparation, in_batches
+from pytest_cepbench.chains.pipeline import in_batches, read_all
+from pytest_cepbench.chains.preparation import LoadedImages, Preparation, PreparedBatch
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import (
     Step,
@@ -134,13 +135,20 @@ class RoleRunner:
         """Key of a step on one input artifact: everything its result depends on."""
         return key_of(self.bound, prompt, seed, [[kind, digest]])
 
-    def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
-        """Ask for a text of each step; the results are texts and failures."""
+    def describe(
+        self, prompt: str, steps: Sequence[Step], loaded: LoadedImages | None = None
+    ) -> Results:
+        """Ask for a text of each step; the results are texts and failures.
+
+        loaded: inputs of the steps, as far as `load_images` has loaded them.
+        """
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
             if isinstance(model, PreparesImages):
                 prepared = None if preparation is None else preparation.take(images)
+                if prepared is None and loaded is not None and loaded.batch is not None:
+                    prepared = loaded.batch.of(images)
                 if prepared is None:
                     started = time.perf_counter()
                     prepared = model.prepare(images, prompt)
@@ -150,19 +158,46 @@ class RoleRunner:
                 texts = model.describe(images, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
+        if loaded is not None:
+            steps = [loaded.give(step) for step in steps]
         with ExitStack() as during:
-            preparation = self._preparation(prompt)
+            prepare = self._prepare(prompt)
+            preparation = None if prepare is None else Preparation(prepare)
             if preparation is not None:
                 during.callback(preparation.close)
                 during.enter_context(warnings_by_thread())
             return self._run(steps, ask, preparation=preparation)
 
-    def _preparation(self, prompt: str) -> Preparation[Any, Any] | None:
-        """Prepares images ahead, where the model can and the last ones took long enough."""
+    def load_images(self, prompt: str, steps: Sequence[Step]) -> LoadedImages:
+        """Load the images of steps that have no result, and prepare them where they are one batch.
+
+        Called by any thread. What fails is left to be met by `describe`.
+        """
+        stored = self.store.has(step.key for step in steps)
+        missing = list({step.key: step for step in steps if step.key not in stored}.values())
+        loaded = read_all(missing, lambda step: step.load())
+        images = {
+            step.key: image
+            for step, image in zip(missing, loaded, strict=True)
+            if image is not None and not isinstance(image, Exception)
+        }
+        prepare = self._prepare(prompt)
+        batch = None
+        if prepare is not None and len(images) == len(missing) <= self.caller.size:
+            inputs = list(images.values())
+            with suppress(Exception), self.handle.residency.gate.calling():
+                batch = PreparedBatch(inputs, prepare(inputs))
+        return LoadedImages(images, batch)
+
+    def _prepare(self, prompt: str) -> Callable[[Sequence[Any]], Any] | None:
+        """Prepares the images of a batch, where the model can and the last ones took long enough.
+
+        To be called on a thread.
+        """
         model = self.handle.resident
         if self._prepare_seconds <= _QUICK_BATCH or not isinstance(model, PreparesImages):
             return None
-        return Preparation(lambda images: model.prepare(images, prompt))
+        return lambda images: model.prepare(images, prompt)
 
     def generate(self, steps: Sequence[Step]) -> Results:
         """Ask for an image of each step, whose input is the finished prompt, or a failure."""

@@ -20,7 +20,7 @@ MOST_LANES = 8
 """Lanes under way at a time: more of them hold memory, fewer let a device wait at the end of one.
 Three devices with work of equal length are kept busy by four."""
 
-_MOST_UNSTORED = 2  # stages whose results wait to be stored, for each device
+_MOST_BOUNDED = 2  # bounded stages that wait for a device: each holds inputs or results
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,15 @@ class Stage:
     device: whose thread does it.
     order: of the stages that wait for a device, the one of lowest order comes first.
     work: does it, and returns the stages that can begin then.
-    stores: whether it waits for results to be stored. It is done even where another stage has
-        failed, and a thread that hands on one too many waits.
+    bounded: whether it holds inputs or results in memory: a thread that hands on one too many waits
+        until there is room.
+    stores: whether it waits for results to be stored, and is done even where another stage failed.
     """
 
     device: str
     order: tuple[int, ...]
     work: Callable[[], Sequence[Stage]]
+    bounded: bool = False
     stores: bool = False
 
 
@@ -193,7 +195,7 @@ class _DeviceThreads:
         """Queue the stages that can begin now, and count the one that is done."""
         with self._changed:
             for stage in following:
-                while stage.stores and not (self._stopped or self._has_room(stage)):
+                while stage.bounded and not (self._stopped or self._has_room(stage)):
                     self._changed.wait()
             if not self._stopped:
                 self._put(lane, following)
@@ -208,4 +210,5 @@ class _DeviceThreads:
                     stage.work()
 
     def _has_room(self, stage: Stage) -> bool:
-        return len(self._waiting.get(stage.device, ())) < _MOST_UNSTORED
+        waiting = (other for _, _, other, _ in self._waiting.get(stage.device, ()))
+        return sum(other.bounded for other in waiting) < _MOST_BOUNDED

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,37 @@ def test_unusable_seeds_are_named_as_always(store: Store) -> None:
     bad = [Sample("bad", ("c",), text="only a text")]
     with pytest.raises(DatasetError, match="1 of 1 samples cannot be used"):
         grow(PLAN, [samples(4), bad], apart(store))
+
+
+@dataclass
+class PreparingDescriber(SmallDescriber):
+    """A describer that prepares images apart, which takes it a while; it notes on which threads."""
+
+    prepared_by: list[str] = field(default_factory=list)
+
+    def prepare(self, images: Sequence[Any], prompt: str) -> Any:
+        """The images and the prompt."""
+        time.sleep(0.004)
+        self.prepared_by.append(threading.current_thread().name)
+        return images, prompt
+
+    def describe_prepared(self, prepared: Any, seeds: Sequence[int]) -> Any:
+        """One text per image."""
+        return self.describe(*prepared, seeds)
+
+
+def test_images_are_prepared_while_the_describer_works(tmp_path: Path) -> None:
+    """All but the first batches, on a thread of their own; the results are those of turns."""
+    made, describers = [], []
+    for name, how in (("lanes", grow), ("turns", grow_in_turns)):
+        describers.append(PreparingDescriber())
+        with Store(tmp_path / name) as store:
+            made.append(how(PLAN, [samples(32)], apart(store, describers[-1])))
+    assert made[0] == made[1]
+    assert stored(tmp_path / "lanes") == stored(tmp_path / "turns")
+    in_lanes, in_turns = (Counter(describer.prepared_by) for describer in describers)
+    assert in_lanes["cepbench-inputs of cuda:0"] >= 12  # of 16 batches; three wait at first
+    assert in_turns == {"MainThread": 2, "prepare_0": 14}
 
 
 def test_models_are_loaded_while_none_is_called(store: Store) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains.pipeline import Preparation, in_batches, read_all
+from pytest_cepbench.chains.pipeline import in_batches, read_all
+from pytest_cepbench.chains.preparation import Preparation
 
 PATIENCE = 10.0  # seconds until a test gives up on another thread
 

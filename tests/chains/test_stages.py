@@ -32,6 +32,7 @@ def stage(
     following: Sequence[Stage] = (),
     order: tuple[int, ...] = (),
     *,
+    bounded: bool = False,
     stores: bool = False,
 ) -> Stage:
     """A stage on a device that does something, and leads to others."""
@@ -40,7 +41,7 @@ def stage(
         work()
         return following
 
-    return Stage(f"device {device}", order, do, stores)
+    return Stage(f"device {device}", order, do, bounded, stores)
 
 
 def test_devices_work_at_the_same_time() -> None:
@@ -100,7 +101,7 @@ def test_every_stage_is_done_once_and_after_the_one_before(
 
             stores = at % 2 == 1
             device = f"disk of {devices[at]}" if stores else devices[at]
-            following = [stage(device, work, following, stores=stores)]
+            following = [stage(device, work, following, bounded=stores, stores=stores)]
         return following
 
     def taken() -> Iterator[list[Stage]]:
@@ -140,7 +141,7 @@ def test_a_device_waits_for_a_slow_disk() -> None:
     go_on, drawn = threading.Event(), []
 
     def draw(number: int) -> list[Stage]:
-        keep = stage("disk", lambda: go_on.wait(PATIENCE), stores=True)
+        keep = stage("disk", lambda: go_on.wait(PATIENCE), bounded=True, stores=True)
         return [stage("a", lambda: drawn.append(number), [keep])]
 
     running = threading.Thread(target=run_stages, args=([draw(n) for n in range(8)], 8))
