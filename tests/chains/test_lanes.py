@@ -335,11 +335,12 @@ class PreparingDescriber(SmallDescriber):
 
     def describe_prepared(self, prepared: Any, seeds: Sequence[int]) -> Any:
         """One text per image."""
-        return self.describe(*prepared, seeds)
+        images, prompt = prepared
+        return self.describe(images, prompt, seeds)
 
 
 def test_images_are_prepared_while_the_describer_works(tmp_path: Path) -> None:
-    """All but the first batches, on a thread of their own; the results are those of turns."""
+    """On a thread, once it is known that it takes long; the results are those of turns."""
     made, describers = [], []
     for name, how in (("lanes", grow), ("turns", grow_in_turns)):
         describers.append(PreparingDescriber())
@@ -348,8 +349,8 @@ def test_images_are_prepared_while_the_describer_works(tmp_path: Path) -> None:
     assert made[0] == made[1]
     assert stored(tmp_path / "lanes") == stored(tmp_path / "turns")
     in_lanes, in_turns = (Counter(describer.prepared_by) for describer in describers)
-    assert in_lanes["cepbench-inputs of cuda:0"] >= 12  # of 16 batches; three wait at first
-    assert in_turns == {"MainThread": 2, "prepare_0": 14}
+    assert in_lanes["cepbench-inputs of cuda:0"] >= 10  # of 16; a few were on their way before
+    assert in_turns == {"MainThread": 9, "prepare_0": 7}  # of the first step, none is ahead
 
 
 def test_models_are_loaded_while_none_is_called(store: Store) -> None:
