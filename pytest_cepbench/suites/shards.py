@@ -136,7 +136,7 @@ class ShardQueue:
             if self.swap:
                 self._grow_share(tasks)
             elif self.overlap:
-                self._grow_in_lanes(tasks)
+                self._grow_in_lanes(tasks, path)
             self._finish(tasks)
         finally:
             self.progress.end()
@@ -269,21 +269,22 @@ class ShardQueue:
 
         From the end: the process that judges a case begins at its beginning.
         """
-        backwards = self._all_tasks()[::-1]
-        return sorted(backwards, key=lambda task: (not task.run.loaded, -task.steps))
-
-    def _all_tasks(self) -> list[ShardTask]:
-        """All tasks of the run, in the order of its cases."""
         if self._tasks is None:
             self._pack()
-            by_id: dict[str, ShardTask] = {}
-            for path, case, most in self.cases:
+            backwards = self._list_tasks()[::-1]
+            self._tasks = sorted(backwards, key=lambda task: -task.steps)
+        return sorted(self._tasks, key=lambda task: not task.run.loaded)
+
+    def _list_tasks(self, suite: Path | None = None) -> list[ShardTask]:
+        """The tasks of all cases of a suite, or of the run, in the order of the cases."""
+        by_id: dict[str, ShardTask] = {}
+        for path, case, most in self.cases:
+            if suite in (None, path):
                 with suppress(CepError):  # as in `compute_others`
                     by_id.update(
                         (task.id, task) for task in _tasks_of(self.run_of(path), case, most)
                     )
-            self._tasks = list(by_id.values())
-        return self._tasks
+        return list(by_id.values())
 
     def _grow_share(self, own: Sequence[ShardTask]) -> None:
         """Grow and read a fair share of all shards in step, so each model works once a generation.
@@ -311,16 +312,17 @@ class ShardQueue:
             except CepError:
                 return  # met again, shard by shard, by the case that needs it
 
-    def _grow_in_lanes(self, own: Sequence[ShardTask]) -> None:
+    def _grow_in_lanes(self, own: Sequence[ShardTask], path: Path | None = None) -> None:
         """Grow and read shards by models that work at the same time, as far as that is possible.
 
-        own: of the case that runs, with shards of further cases where these are few; all of the run
-            where there are none. What fails is left to be done shard by shard, where it is met
-            again and repaired or reported.
+        What fails is left to be done shard by shard, where it is met again and repaired or
+        reported.
+        own: of the case that runs; where these are few, shards of further cases are done with them.
+        path: of the suite of these cases; None for all cases of the run.
         """
         while own or not self.stopped():
             with ExitStack() as stack:
-                tasks = self._lock_lanes(own, stack)
+                tasks = self._lock_lanes(own, path, stack)
                 if not tasks:
                     return
                 mine = {task.id for task in own}
@@ -340,15 +342,17 @@ class ShardQueue:
                         return
                     self._alone.update(task.name for task in further)
 
-    def _lock_lanes(self, own: Sequence[ShardTask], stack: ExitStack) -> list[ShardTask]:
+    def _lock_lanes(
+        self, own: Sequence[ShardTask], path: Path | None, stack: ExitStack
+    ) -> list[ShardTask]:
         """Tasks of one suite that make enough lanes; none where those to be done make no two.
 
-        stack: holds the locks on their shards.
+        own, path: as in `_grow_in_lanes`. stack: holds the locks on their shards.
         """
         wanted = {task.id: task for task in own if self._has_lanes(task)}
         if own and not wanted:
             return []
-        for task in self._all_tasks() if own else self._others():
+        for task in self._others() if path is None else self._list_tasks(path):
             if task.id not in self._given_up and self._has_lanes(task):
                 wanted.setdefault(task.id, task)
         tasks = [task for task in wanted.values() if task.run is next(iter(wanted.values())).run]
