@@ -327,6 +327,8 @@ class ShardQueue:
                     return
                 mine = {task.id for task in own}
                 further = [task for task in tasks if task.id not in mine]
+                steps, of_steps = self.progress.steps, self.progress.of_steps
+                # Until it is known: several tasks may need the same step.
                 self.progress.of_steps += sum(task.steps for task in further)
                 try:
                     with self.store.locks.shared(self.release_models):
@@ -335,6 +337,8 @@ class ShardQueue:
                             task.run.read(task.case, task.samples)
                             self._note_done(task)
                             self._counted.add(task.id)
+                    own_steps = sum(task.steps for task in tasks if task.id in mine)
+                    self.progress.of_steps = of_steps + self.progress.steps - steps - own_steps
                 except (DamagedChainsError, DeviceMemoryError):
                     self._alone.update(task.name for task in tasks)
                 except CepError:
