@@ -6,7 +6,7 @@ a role is busy while its model is called. What is printed are ratios, so that ne
 nor a store on a slow disk hides what devices wait for one another.
 
     python -m benchmarks.role_overlap
-    python -m benchmarks.role_overlap --samples 192 --categories 8 --waits 20,20,20
+    python -m benchmarks.role_overlap --samples 192 --categories 8 --waits 60,60,60
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ encoder = "{Encoder}"
 [metrics.gc]
 """
 
-_SETUPS = ((48, 1), (96, 4), (192, 8), (192, 1))
+_SETUPS = ((48, 1), (96, 4), (192, 8))
 """Samples and categories."""
 
-_WAITS = ((20.0, 20.0, 20.0), (10.0, 40.0, 10.0), (40.0, 10.0, 5.0), (20.0, 40.0, 5.0))
+_WAITS = ((60.0, 60.0, 60.0), (30.0, 120.0, 30.0), (120.0, 30.0, 15.0))
 """Milliseconds that describer, generator and encoder take for an input."""
 
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--waits", help="milliseconds of describer, generator, encoder: 20,40,5")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     waits = [tuple(map(float, options.waits.split(",")))] if options.waits else _WAITS
     setups = [(options.samples, options.categories)] if options.samples else _SETUPS
