@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
@@ -21,6 +19,7 @@ from pytest_cepbench.models.torch_runtime import (
     device_memory,
     is_out_of_memory,
     release_memory,
+    warnings_of_models,
 )
 from pytest_cepbench.store import Store
 
@@ -72,12 +71,10 @@ class CallCounts:
         """Add the time of a model's own code, and keep its libraries' warnings warnings.
 
         Under a user's `-W error` a deprecation inside a library would be a failed step otherwise.
-        Threads other than the main one run no model's code here: their models are on a cluster.
         """
         started = time.perf_counter()
         try:
-            # Filters belong to the process: threads would put back each other's.
-            with warnings.catch_warnings(action="default") if in_main_thread() else nullcontext():
+            with warnings_of_models():
                 yield
         finally:
             self.seconds += time.perf_counter() - started
@@ -204,11 +201,6 @@ class BatchCaller:
         elif 2 * self.size <= LARGEST and self.memory.fits_twice():
             self._smaller = (self.size, seconds)
             self.size *= 2
-
-
-def in_main_thread() -> bool:
-    """Whether this is the thread that the interpreter began with."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def in_words(error: Exception) -> str:

@@ -95,6 +95,7 @@ class GateOptions(TypedDict, total=False):
     pairing: str
     attribute: int
     residency: str
+    overlap: str
     helpers: int | str
     engine: str
     ray_address: str

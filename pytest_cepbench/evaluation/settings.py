@@ -22,6 +22,7 @@ CHOICES = {
     "inconclusive": ("pass", "fail", "more"),
     "pairing": ("exact", "common"),
     "residency": ("all", "swap"),
+    "overlap": ("auto", "off"),
     "engine": ("local", "ray"),
 }
 """Setting -> the values that it can have."""
@@ -75,6 +76,7 @@ class RunSettings:
     seeds: how often each sample is played.
     attribute: samples on which a regression is followed through the chain; 0: none.
     residency: `all` models on the device together, or `swap` for one at a time.
+    overlap: `auto` for roles on different devices to work at the same time, or `off`.
     helpers: processes that grow chains for this one; None: the run decides.
     engine: where models run: `local` or `ray`.
     ray_address: of the cluster.
@@ -109,6 +111,7 @@ class RunSettings:
     seeds: int | None
     attribute: int
     residency: str
+    overlap: str
     helpers: int | None
     engine: str
     ray_address: str | None
@@ -181,6 +184,7 @@ def read_settings(
         seeds=parse("seeds", at_least_one),
         attribute=_ATTRIBUTED if attribute is None else attribute,
         residency=single.get("residency", "all"),
+        overlap=single.get("overlap", "auto"),
         helpers=parse("helpers", _helpers),
         engine=single.get("engine", "local"),
         ray_address=single.get("ray-address"),

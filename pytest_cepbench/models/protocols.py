@@ -107,6 +107,21 @@ class Describer(Protocol):
 
 
 @runtime_checkable
+class PreparesImages(Describer, Protocol):
+    """A describer that can prepare the images of a batch while it works on another batch."""
+
+    def prepare(self, images: Sequence[Image.Image], prompt: str) -> Any:
+        """What the model reads of RGB images: resized, as numbers. Called by any thread."""
+        ...
+
+    def describe_prepared(
+        self, prepared: Any, seeds: Sequence[int]
+    ) -> Sequence[str | Failure | Reply]:
+        """As `describe`, of the images that `prepare` was given."""
+        ...
+
+
+@runtime_checkable
 class Generator(Protocol):
     """Text to image."""
 
@@ -329,6 +344,9 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
+    global_random: whether it may draw from the random generators of which a process has one: no
+        other model that does is called at the same time. Adapters that know when they draw hold
+        `GLOBAL_GENERATORS` themselves.
     """
 
     role: RoleName
@@ -350,6 +368,7 @@ class BoundRole:
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
+    global_random: bool = False
 
     @property
     def short_fingerprint(self) -> str:

@@ -9,9 +9,10 @@ import gc
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,16 +172,22 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(_wanted_threads.pop())
 
 
+GLOBAL_GENERATORS = threading.RLock()
+"""Held by what draws from the random generators of which a process has one: torch's, NumPy's and
+Python's own. Models that do so take turns where several threads call models."""
+
+
 @contextmanager
 def seeded(device: torch.device, seed: int) -> Iterator[None]:
     """Let torch's global generators start from a seed, and leave the caller's state as it was.
 
     device: that of the model; the state of others is left alone, saving it would start a context on
-    each.
+    each. One thread at a time: seeding reaches the generators of all devices.
     """
     import torch
 
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    forked = [device] if device.type == "cuda" else []
+    with GLOBAL_GENERATORS, torch.random.fork_rng(devices=forked):
         torch.manual_seed(seed)
         yield
 
@@ -248,30 +255,113 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
+# -- silence ---------------------------------------------------------------------------------------
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence progress bars, log lines below errors and warnings of transformers and diffusers.
 
     Reaches the libraries imported before it is entered. Python warnings are silenced too: a test
     run with `-W error` must not fail because a model's library deprecates something of its own.
+    Several threads may be in it at once: the libraries are quiet until the last has left, and
+    Python warnings of other threads are not touched (see `warnings_by_thread`).
     """
-    with ExitStack() as stack, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for library in ("transformers", "diffusers"):
-            if library in sys.modules:
-                stack.enter_context(_quiet_library(library))
+    alone = not _SILENCED_THREADS.in_use.is_set()
+    own = warnings.catch_warnings(action="ignore") if alone else _SILENCED_THREADS.silenced()
+    with own, _QUIET_LIBRARIES.quiet():
         yield
 
 
 @contextmanager
-def _quiet_library(library: str) -> Iterator[None]:
-    logging: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
+def warnings_of_models() -> Iterator[None]:
+    """Keep the warnings of models and their libraries warnings, whatever filters the user has set.
+
+    Does nothing on other threads than the main one, and where `warnings_by_thread` did it for all.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or _SILENCED_THREADS.in_use.is_set():
         yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
+        return
+    with warnings.catch_warnings(action="default"):
+        yield
+
+
+@contextmanager
+def warnings_by_thread() -> Iterator[None]:
+    """Let several threads run code of models, which may warn: each one's silence is its own.
+
+    Filters belong to the process, and threads that put back each other's would leave the wrong
+    ones: so they are set once, by the thread that waits for the others. May be entered again.
+    """
+    if _SILENCED_THREADS.in_use.is_set():
+        yield
+        return
+    with warnings.catch_warnings(action="default"):
+        # The pattern of a filter is any object with `match`.
+        warnings.filters.insert(0, ("ignore", _SILENCED_THREADS, Warning, None, 0))  # type: ignore[attr-defined]
+        _SILENCED_THREADS.in_use.set()
+        try:
+            yield
+        finally:
+            _SILENCED_THREADS.in_use.clear()
+
+
+class _SilencedThreads(threading.local):
+    """Whether warnings of the running thread are silenced. in_use: by the filters in force."""
+
+    in_use = threading.Event()
+    _depth = 0
+
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def match(self, _: str) -> bool:
+        """Whether a warning, whatever its text is, is to be ignored."""
+        return self._depth > 0
+
+
+class _QuietLibraries:
+    """The libraries that are quiet, and how they were before: put back by the last to leave."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, tuple[int, bool]] = {}
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            for library in ("transformers", "diffusers"):
+                if library in sys.modules and library not in self._before:
+                    logging = _logging_of(library)
+                    bars = logging.is_progress_bar_enabled()
+                    self._before[library] = (logging.get_verbosity(), bars)
+                    logging.set_verbosity_error()
+                    logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                while not self._users and self._before:
+                    library, (verbosity, bars) = self._before.popitem()
+                    logging = _logging_of(library)
+                    logging.set_verbosity(verbosity)
+                    if bars:
+                        logging.enable_progress_bar()
+
+
+def _logging_of(library: str) -> Any:
+    return __import__(f"{library}.utils.logging", fromlist=["logging"])
+
+
+_SILENCED_THREADS = _SilencedThreads()
+
+_QUIET_LIBRARIES = _QuietLibraries()

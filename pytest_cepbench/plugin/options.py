@@ -213,6 +213,13 @@ OPTIONS = (
         "cannot hold them all",
     ),
     Option(
+        "overlap",
+        "workers",
+        "MODE",
+        "auto: roles on different devices work at the same time (default); off: one after the "
+        "other",
+    ),
+    Option(
         "report",
         "reports",
         "FILE",

@@ -8,6 +8,7 @@ and the tokens of a batch would depend on its neighbours.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -30,21 +31,37 @@ class TextModel:
         self.loaded = loaded
         self._sampled = sampled
         self.chats = loaded.chat_template is not None
+        self._tokenizing = threading.Lock()  # a tokenizer is set up anew for each use
 
     def write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
     ) -> list[str]:
-        """One text per input, special tokens and outer spaces taken off.
+        """One text per input; arguments and errors as of the two steps that it consists of."""
+        return self.write_prepared(self.prepare(inputs, prepare), seeds)
 
-        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
-        not the one of the weights, and whatever the libraries raise.
+    def prepare(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> list[Any]:
+        """What the model reads in each of its calls: of all inputs, or of one where it samples.
+
+        prepare: makes that of some inputs. Called by any thread. Raises whatever libraries raise.
+        """
+        import torch
+
+        parts = [[model_input] for model_input in inputs] if self._sampled else [inputs]
+        with quiet(), torch.inference_mode(), self._tokenizing:
+            return [prepare(part) for part in parts]
+
+    def write_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str]:
+        """One text per input that was prepared, special tokens and outer spaces taken off.
+
+        Raises ModelError when the tokenizer is not the one of the weights, and whatever the
+        libraries raise.
         """
         if not self._sampled:
-            return self._generate(inputs, prepare)
+            return [text for read in prepared for text in self._generate(read)]
         texts = []
-        for model_input, seed in zip(inputs, seeds, strict=True):
+        for read, seed in zip(prepared, seeds, strict=True):
             with seeded(self.loaded.model.device, seed):
-                texts += self._generate([model_input], prepare)
+                texts += self._generate(read)
         return texts
 
     def chat_inputs(self, conversations: Sequence[list[dict[str, Any]]]) -> Any:
@@ -68,17 +85,18 @@ class TextModel:
             return_tensors="pt",
         )
 
-    def _generate(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> list[str]:
+    def _generate(self, prepared: Any) -> list[str]:
         import torch
 
         loaded = self.loaded
         with quiet(), torch.inference_mode():
-            read = prepare(inputs).to(loaded.model.device, loaded.model.dtype)
+            read = prepared.to(loaded.model.device, loaded.model.dtype)
             self._check_vocabulary(read)
             output = loaded.model.generate(**read, generation_config=self._generation_config(read))
-        texts: list[str] = loaded.tokenizer.batch_decode(
-            self._new_tokens(read, output), skip_special_tokens=True
-        )
+        with self._tokenizing:
+            texts: list[str] = loaded.tokenizer.batch_decode(
+                self._new_tokens(read, output), skip_special_tokens=True
+            )
         return [text.strip() for text in texts]
 
     def _check_vocabulary(self, inputs: Any) -> None:

@@ -25,7 +25,7 @@ from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import quiet, seeded, to_torch_dtype
 
 
 @dataclass(frozen=True)
@@ -247,12 +247,9 @@ def run_pipeline(
     if "negative_prompt" in call:
         # Some pipelines do not spread a single negative prompt over a batch.
         call["negative_prompt"] = [call["negative_prompt"]] * len(prompts)
-    device = pipeline.device
-    forked = [device] if device.type == "cuda" else []
     # A few schedulers draw from the global generator whatever they are given: for those at
     # least the batch is seeded. The caller's own random state is left as it was.
-    with torch.random.fork_rng(devices=forked), quiet(), np.errstate(invalid="ignore"):
-        torch.manual_seed(seeds[0])
+    with seeded(pipeline.device, seeds[0]), quiet(), np.errstate(invalid="ignore"):
         result = pipeline(
             prompt=list(prompts),
             generator=[torch.Generator("cpu").manual_seed(seed) for seed in seeds],
