@@ -29,9 +29,10 @@ class DeviceSwap:
             begin()
         resident = self._resident.setdefault(handle.device, [])
         if self.swap:
-            for neighbour in resident:
-                if neighbour is not handle:
+            for neighbours in self._resident.values():
+                for neighbour in [other for other in neighbours if other.meets(handle)]:
                     neighbour.unload()
+                    neighbours.remove(neighbour)
             resident[:] = [handle]
         elif not any(neighbour is handle for neighbour in resident):
             resident.append(handle)
@@ -63,6 +64,16 @@ class ModelHandle:
         """Where the model works."""
         return self._bound.device
 
+    def meets(self, other: ModelHandle) -> bool:
+        """Whether it is another model that lies on a device of that one.
+
+        A model whose parts a library placed lies on all accelerators of the process.
+        """
+        if other is self or self.device == other.device:
+            return other is not self
+        divided = self._bound.dispatched or other._bound.dispatched
+        return divided and "cpu" not in (self.device, other.device)
+
     @property
     def loaded(self) -> bool:
         """Whether the model is loaded."""
@@ -89,7 +100,8 @@ class ModelHandle:
         """Free the device: the weights wait in host memory, or are loaded again."""
         if self._model is None or self._in_host_memory:
             return
-        if isinstance(self._model, Movable) and self.device != "cpu":
+        movable = isinstance(self._model, Movable) and not self._bound.dispatched
+        if movable and self.device != "cpu":
             self._model.move("cpu")
             self._in_host_memory = True
         elif not self._bound.lasting:

@@ -285,11 +285,14 @@ class BindContext:
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
     force: whether a checkpoint is tried in a role that detection does not give it.
+    devices: by the text of a spec, the device that `auto` means for it where the process has
+        several; of other specs it is the first.
     """
 
     hash_file: Callable[[Path], str]
     threads: int | None = None
     force: bool = False
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -324,6 +327,8 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
+    dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
+        loaded again where others are moved.
     """
 
     role: RoleName
@@ -345,6 +350,7 @@ class BoundRole:
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
+    dispatched: bool = False
 
     @property
     def short_fingerprint(self) -> str:

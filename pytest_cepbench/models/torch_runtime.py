@@ -6,6 +6,7 @@ Functions that run at binding do not import torch; only those for loaded models 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -26,6 +27,8 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 IMAGE_BACKENDS = ("pil", "torchvision")
 """Backends of transformers' image processors; they differ by a grey level here and there."""
+
+_ACCELERATE = logging.getLogger("accelerate")
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
 _LIBRARIES = (
@@ -237,6 +240,13 @@ def device_memory(device: str) -> DeviceMemory | None:
     return DeviceMemory(device) if device.startswith("cuda") else None
 
 
+def own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
+        return tensor
+    return tensor.clone()
+
+
 def library_versions() -> dict[str, str]:
     """Installed versions of the libraries that run models, by distribution name; imports none."""
     versions = {}
@@ -260,18 +270,21 @@ def quiet() -> Iterator[None]:
         for library in ("transformers", "diffusers"):
             if library in sys.modules:
                 stack.enter_context(_quiet_library(library))
+        if "accelerate" in sys.modules:
+            stack.callback(_ACCELERATE.setLevel, _ACCELERATE.level)
+            _ACCELERATE.setLevel(logging.ERROR)
         yield
 
 
 @contextmanager
 def _quiet_library(library: str) -> Iterator[None]:
-    logging: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
+    verbosity, bars = settings.get_verbosity(), settings.is_progress_bar_enabled()
+    settings.set_verbosity_error()
+    settings.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        settings.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            settings.enable_progress_bar()

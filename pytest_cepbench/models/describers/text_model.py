@@ -9,12 +9,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models import compilation
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.compilation import (
+    PROMPT_STEP,
+    WARM_UP_TOKENS,
+    FullBatches,
+    warming_up,
+)
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.torch_runtime import quiet, seeded
+
+if TYPE_CHECKING:
+    import torch
+
+WARM_UP_SIZE = (256, 256)
+"""Width and height of the image of a first call; most processors resize any to their own size."""
 
 T = TypeVar("T")
 
@@ -23,13 +37,27 @@ class TextModel:
     """Writes texts with a loaded model.
 
     sampled: whether tokens are drawn from the seeds.
+    compiled: inputs in a call of a model whose decoding is compiled; None for one that is not.
     """
 
-    def __init__(self, checkpoint: Checkpoint, loaded: LoadedDescriber, *, sampled: bool) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        loaded: LoadedDescriber,
+        *,
+        sampled: bool,
+        compiled: int | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self.loaded = loaded
         self._sampled = sampled
+        self._compiled = compiled is not None
+        self._batches = FullBatches(1 if sampled and self._compiled else compiled)
         self.chats = loaded.chat_template is not None
+        # Learned positions are as few as the tokens that they are for: none is left for padding.
+        bounded = loaded.positions is not None and not self.chats
+        step = {"pad_to_multiple_of": PROMPT_STEP} if self._compiled and not bounded else {}
+        self._padding: dict[str, Any] = {"padding": True, **step}
 
     def write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
@@ -43,7 +71,7 @@ class TextModel:
             return self._generate(inputs, prepare)
         texts = []
         for model_input, seed in zip(inputs, seeds, strict=True):
-            with seeded(self.loaded.model.device, seed):
+            with seeded(input_device(self.loaded.model), seed):
                 texts += self._generate([model_input], prepare)
         return texts
 
@@ -56,7 +84,7 @@ class TextModel:
             tokenize=True,
             return_dict=True,
             return_tensors="pt",
-            processor_kwargs={"padding": True},
+            processor_kwargs=self._padding,
         )
 
     def template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
@@ -64,18 +92,46 @@ class TextModel:
         return self.loaded.processor(
             images=[[image] for image in images],
             text=list(texts),
-            padding=True,
             return_tensors="pt",
+            **self._padding,
         )
 
+    def warm_up(self, model_input: T, prepare: Callable[[Sequence[T]], Any]) -> None:
+        """Compile decoding, by a first call with a batch of the size of all others.
+
+        model_input: any; prepare: as in `write_texts`. Raises ModelError where it cannot be
+        compiled.
+        """
+        what = self._checkpoint.what
+        with warming_up(what):
+            self._batches.call([model_input], lambda some: self._call(some, prepare, brief=True))
+        if not any(hasattr(module, "_compiled_call") for module in self.loaded.model.modules()):
+            msg = (
+                f"compile=true: transformers does not compile the decoding of {what}, which keeps "
+                "no cache of a fixed length. Leave compile out"
+            )
+            raise ModelError(msg)
+
     def _generate(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> list[str]:
+        texts: list[str] = self._batches.call(inputs, lambda some: self._call(some, prepare))
+        return texts
+
+    def _call(
+        self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any], *, brief: bool = False
+    ) -> list[str]:
+        """One text per input. brief: stop after as many tokens as compiling takes."""
         import torch
 
         loaded = self.loaded
         with quiet(), torch.inference_mode():
-            read = prepare(inputs).to(loaded.model.device, loaded.model.dtype)
+            read = prepare(inputs).to(input_device(loaded.model), loaded.model.dtype)
             self._check_vocabulary(read)
-            output = loaded.model.generate(**read, generation_config=self._generation_config(read))
+            config = self._generation_config(read)
+            stop = {}
+            if brief and config.max_new_tokens >= WARM_UP_TOKENS:
+                config.min_new_tokens = WARM_UP_TOKENS
+                stop = {"stopping_criteria": [StopAfter(WARM_UP_TOKENS)]}
+            output = loaded.model.generate(**read, generation_config=config, **stop)
         texts: list[str] = loaded.tokenizer.batch_decode(
             self._new_tokens(read, output), skip_special_tokens=True
         )
@@ -108,6 +164,8 @@ class TextModel:
         """
         loaded = self.loaded
         config = copy.deepcopy(loaded.generation_config)
+        if self._compiled:
+            _compile_decoding(config)
         if not self.chats and loaded.positions is not None:
             used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
             config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
@@ -122,6 +180,30 @@ class TextModel:
             row[length:] if row[:length].equal(prompt) else row
             for row, prompt in zip(output, inputs["input_ids"], strict=True)
         ]
+
+
+class StopAfter:
+    """Ends writing after so many calls: a stopping criterion of transformers."""
+
+    def __init__(self, tokens: int) -> None:
+        self._left = tokens
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:  # noqa: ARG002 - transformers'
+        """Whether each row is done."""
+        import torch
+
+        self._left -= 1
+        return torch.full((len(ids),), self._left <= 0, device=ids.device)
+
+
+def _compile_decoding(config: Any) -> None:
+    """Have transformers keep a cache of fixed length, and compile each token's forward pass."""
+    from transformers import CompileConfig
+
+    config.cache_implementation = "static"
+    # The library's own mode records CUDA graphs, which belong to the thread that records them.
+    config.compile_config = CompileConfig(backend=compilation.BACKEND, mode="default")
+    config.compile_config._compile_all_devices = True  # noqa: SLF001 - a CPU is no exception here
 
 
 def chat_turn(role: str, parts: Sequence[Any]) -> dict[str, Any]:

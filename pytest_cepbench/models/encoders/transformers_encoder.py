@@ -16,6 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
 from pytest_cepbench.models.protocols import FloatArray
@@ -113,7 +114,7 @@ class TransformersEncoder:
 
         with quiet(), torch.inference_mode():
             inputs = self._processor(images=list(images), return_tensors="pt")
-            inputs = inputs.to(self._model.device, dtype=self._model.dtype)
+            inputs = inputs.to(input_device(self._model), dtype=self._model.dtype)
             if hasattr(self._model, "get_image_features"):
                 output = self._model.get_image_features(**inputs)
             else:
@@ -140,7 +141,7 @@ class TransformersEncoder:
                 truncation=True,
                 max_length=longest,
                 return_tensors="pt",
-            ).to(self._model.device)
+            ).to(input_device(self._model))
             accepted = inspect.signature(self._model.get_text_features).parameters
             output = self._model.get_text_features(
                 **{name: value for name, value in inputs.items() if name in accepted}
