@@ -68,6 +68,11 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return result
 
 
+def compile_module(module: Any) -> None:
+    """Have a module compiled when it is first called, in its place."""
+    module.compile(backend=BACKEND)
+
+
 @contextmanager
 def warming_up(what: str) -> Iterator[None]:
     """Call a compiled model for the first time, so that compiling is part of loading it.
