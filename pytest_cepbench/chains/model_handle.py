@@ -100,8 +100,8 @@ class ModelHandle:
         """Free the device: the weights wait in host memory, or are loaded again."""
         if self._model is None or self._in_host_memory:
             return
-        movable = isinstance(self._model, Movable) and not self._bound.dispatched
-        if movable and self.device != "cpu":
+        stays = self.device == "cpu" or self._bound.dispatched
+        if isinstance(self._model, Movable) and not stays:
             self._model.move("cpu")
             self._in_host_memory = True
         elif not self._bound.lasting:

@@ -22,6 +22,9 @@ PROMPT_STEP = 64
 """Prompts are padded to a multiple of so many tokens: each length of a prompt makes a cache of its
 own length, for which decoding would be compiled again."""
 
+WARM_UP_SIZE = (256, 256)
+"""Width and height of the image of a first call; most processors resize any to their own size."""
+
 WARM_UP_TOKENS = 3
 """New tokens of the first call: the first follows from the prompt, the others are decoded."""
 

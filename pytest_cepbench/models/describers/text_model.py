@@ -27,9 +27,6 @@ from pytest_cepbench.models.torch_runtime import quiet, seeded
 if TYPE_CHECKING:
     import torch
 
-WARM_UP_SIZE = (256, 256)
-"""Width and height of the image of a first call; most processors resize any to their own size."""
-
 T = TypeVar("T")
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
     GenerationParams,
     check_prompting,
@@ -18,7 +19,7 @@ from pytest_cepbench.models.describers.generation import (
     has_chat_template,
     stored_settings,
 )
-from pytest_cepbench.models.describers.text_model import WARM_UP_SIZE, TextModel, chat_turn
+from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.safe_loading import loading

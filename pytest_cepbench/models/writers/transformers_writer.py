@@ -19,6 +19,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
     GenerationParams,
     check_prompting,
@@ -27,7 +28,7 @@ from pytest_cepbench.models.describers.generation import (
     has_chat_template,
     stored_settings,
 )
-from pytest_cepbench.models.describers.text_model import WARM_UP_SIZE, TextModel, chat_turn
+from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import (
     LoadedDescriber,
     generation_config,
@@ -135,7 +136,7 @@ class TransformersWriter:
 
     def warm_up(self) -> None:
         """Compile what writing runs; see `TextModel.warm_up`."""
-        question = ["What is this?", Image.new("RGB", WARM_UP_SIZE)]
+        question: Question = ["What is this?", Image.new("RGB", WARM_UP_SIZE)]
         self._text_model.warm_up(question, lambda some: self._inputs(some, ""))
 
     def write(
