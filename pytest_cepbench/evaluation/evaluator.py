@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -19,6 +20,7 @@ from pytest_cepbench.evaluation.run_context import RunContext, StopFlag, identit
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
+from pytest_cepbench.models.device_assignment import DeviceAssignment
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
@@ -149,7 +151,17 @@ class Evaluator:
             place=None if engine is None else engine.place,
             begin=self._start_helpers if engine is None else None,
             agree=self._agree,
+            devices=self.devices,
         )
+
+    @cached_property
+    def devices(self) -> DeviceAssignment:
+        """Which of this process's devices each model gets: those that the user named first."""
+        if self.settings.engine == "ray":
+            return DeviceAssignment(0)
+        devices = DeviceAssignment.of_process()
+        devices.assign(named.spec for named in self.suites.choices.assigned.values())
+        return devices
 
     @property
     def shards(self) -> ShardQueue:
@@ -174,6 +186,8 @@ class Evaluator:
     def suite_run(self, path: Path) -> SuiteRun:
         """The measuring of a suite."""
         if path not in self._runs:
+            assigned = self.suites.get(path).assignments.roles.values()
+            self.devices.assign(assignment.spec for assignment in assigned)
             self._runs[path] = self.suites.get(path).run(self.models, self.settings.baselines)
         return self._runs[path]
 

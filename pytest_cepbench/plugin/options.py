@@ -200,6 +200,12 @@ OPTIONS = (
         "cannot hold them all",
     ),
     Option(
+        "devices-per-worker",
+        "workers",
+        "N|auto",
+        "Accelerators of each worker of -n: auto (default) gives as many as its models need",
+    ),
+    Option(
         "report",
         "reports",
         "FILE",

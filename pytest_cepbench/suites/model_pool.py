@@ -10,6 +10,7 @@ from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
+from pytest_cepbench.models.device_assignment import DeviceAssignment
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
@@ -28,6 +29,7 @@ class ModelPool:
     progress: counts every result.
     place: binds a role elsewhere than in this process.
     begin: called once, before the first model is loaded.
+    devices: which of several devices each model of this process gets.
     agree: called with every model that is bound; raises where it must not be used.
     """
 
@@ -41,6 +43,7 @@ class ModelPool:
         place: Callable[[RoleAssignment], BoundRole] | None = None,
         begin: Callable[[], None] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
+        devices: DeviceAssignment | None = None,
     ) -> None:
         self.store = store
         self.residency = DeviceSwap(swap=swap, begin=begin)
@@ -49,7 +52,8 @@ class ModelPool:
         self._handles: dict[str, ModelHandle] = {}
         self._place = place or self._bind
         self._agree = agree
-        self.context = BindContext(self._hash_file, threads)
+        assigned = {} if devices is None else devices.devices
+        self.context = BindContext(self._hash_file, threads, devices=assigned)
 
     def runner(self, assignment: RoleAssignment) -> RoleRunner:
         """The runner of a role; raises what binding raises."""

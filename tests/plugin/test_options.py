@@ -40,6 +40,7 @@ VALUES = {
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
     "residency": ("swap", "all", "swap"),
+    "devices-per-worker": ("1", "2", "4"),
     "helpers": ("0", "1", "2"),
     "engine": ("ray", "local", "ray"),
     "ray-address": ("one:6379", "two:6379", "auto"),
