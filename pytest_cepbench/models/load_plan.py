@@ -259,7 +259,7 @@ class Adapter(Generic[P]):
             batch_size=max(least, plan.params.batch_size),
             grows=size_left_open and plan.device != "cpu" and not compiled,
             small=small and not compiled and not dispatched,
-            build=f"{weights >> 20} MiB",
+            build=f"{weights >> 20} MiB{' dispatched' if dispatched else ''}",
             provenance={"device": plan.device, **library_versions()},
             files=plan.files,
             scores_answers=self.scores_answers,

@@ -21,9 +21,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
 
 if TYPE_CHECKING:
-    from pytest_cepbench.models.device_assignment import Footprint
     from pytest_cepbench.models.model_spec import ModelSpec
-    from pytest_cepbench.models.system_limits import Device
 
 THREADS = "OMP_NUM_THREADS"
 """What numpy, torch and tokenizers' libraries all take their number of threads from."""
@@ -120,6 +118,7 @@ def _lease_devices(
     Raises SpecError where there are fewer devices than a worker is to have.
     """
     from pytest_cepbench.models.system_limits import visible_devices
+    from pytest_cepbench.plugin.workers.device_groups import group_devices
 
     placed = _placed(settings)
     pinned = [text for text, device in placed.items() if device.startswith("cuda:")]
@@ -130,7 +129,7 @@ def _lease_devices(
         yield "workers share all devices, since every model named is on the cpu"
         return
     devices = visible_devices()
-    groups = group_devices(settings, devices)
+    groups = group_devices(settings, _named(settings), devices)
     for text in pinned:
         _check_pinned(text, placed[text], groups.size)
     leased = []
@@ -143,91 +142,6 @@ def _lease_devices(
     if leased:
         yield ", ".join(leased)
         yield from groups.lines
-
-
-@dataclass(frozen=True)
-class DeviceGroups:
-    """The visible devices, divided among workers.
-
-    size: devices of each group.
-    members: the groups, the freest first; devices that fill no group are in none.
-    fitting: how many of the groups have room for the models that were named.
-    need: bytes that these models need, of one worker.
-    lines: for the header, why there are several in a group, and what is on each.
-    """
-
-    size: int
-    members: tuple[tuple[Device, ...], ...]
-    fitting: int
-    need: int
-    lines: tuple[str, ...] = ()
-
-
-def group_devices(settings: RunSettings, devices: Sequence[Device]) -> DeviceGroups:
-    """Divide devices into groups, each with room for the models that were named.
-
-    As large as the settings say; else the smallest with which one has room, single devices where
-    more would not help. Raises SpecError where there are fewer devices than the settings say.
-    """
-    from pytest_cepbench.models.device_assignment import (
-        fits,
-        measure_footprints,
-        needed_memory,
-        usable_together,
-    )
-
-    models = measure_footprints(_named(settings))
-    swap = settings.residency == "swap"
-    most = usable_together(devices)
-    asked = settings.devices_per_worker
-    if asked is not None and asked > most:
-        raise SpecError(_too_few(settings, asked, devices))
-
-    def divide(size: int) -> tuple[tuple[tuple[Device, ...], ...], int]:
-        order = sorted(devices, key=lambda device: -(device.free or 0))
-        count = len(devices) // size
-        groups = tuple(tuple(order[i * size : (i + 1) * size]) for i in range(count))
-        return groups, sum(fits(models, group, swap=swap) for group in groups)
-
-    sizes = [asked] if asked is not None else list(range(1, most + 1))
-    size = next((size for size in sizes if divide(size)[1]), None)
-    if size is None:
-        # Where all devices together have no room either, a model that a map divides may still put
-        # parts elsewhere; any other needs one device that is large enough.
-        size = sizes[-1] if sizes and any(model.divided for model in models) else 1
-        size = asked or size
-    groups, fitting = divide(size)
-    need = needed_memory(models, swap=swap)
-    lines = tuple(_why(models, size, need, asked)) if size > 1 else ()
-    return DeviceGroups(size, groups, fitting, need, lines)
-
-
-def _too_few(settings: RunSettings, asked: int, devices: Sequence[Device]) -> str:
-    source = settings.sources["devices-per-worker"]
-    if devices and all(device.token.startswith("MIG-") for device in devices):
-        return f"{source} {asked}: a process can use one MIG instance only; give 1, or leave it out"
-    visible = {0: "no device is", 1: "1 device is"}.get(len(devices), f"{len(devices)} devices are")
-    return (
-        f"{source} {asked}: {visible} visible here. Give at most as many, make more visible "
-        "(CUDA_VISIBLE_DEVICES), or leave it out"
-    )
-
-
-def _why(models: Sequence[Footprint], size: int, need: int, asked: int | None) -> Iterator[str]:
-    """Why a worker has several devices, and which models share one of them."""
-    from pytest_cepbench.models.device_assignment import spread
-
-    if asked is None:
-        yield f"{size} devices for each worker: its models need {_gib(need)}, more than one has"
-    numbers = spread(models, [0] * size)
-    shown = [
-        f"{model.spec} on all of them"
-        if model.divided
-        else f"{model.spec} on its cuda:{numbers[model.spec]}"
-        for model in models
-    ]
-    if shown:
-        yield f"on each worker {', '.join(shown)}"
 
 
 def _check_pinned(text: str, device: str, size: int) -> None:
@@ -276,12 +190,13 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     memory. At least one. Raises CepError for a spec that is wrong, and as `group_devices`.
     """
     from pytest_cepbench.models.system_limits import visible_devices
+    from pytest_cepbench.plugin.workers.device_groups import gibibytes, group_devices
 
     devices = visible_devices()
     on_devices = set(_placed(settings).values()) != {"cpu"}
     if on_devices and (devices or settings.devices_per_worker is not None):
-        groups = group_devices(settings, devices)
-        fit = f"with {_gib(groups.need)} free for the weights" if groups.need else "visible"
+        groups = group_devices(settings, _named(settings), devices)
+        fit = f"with {gibibytes(groups.need)} free for the weights" if groups.need else "visible"
         of = f"{len(devices)} devices"
         if groups.size > 1:
             of = f"{len(groups.members)} groups of {groups.size} devices"
@@ -294,8 +209,6 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     need = needed_memory(models, swap=settings.residency == "swap")
     if not need or memory is None or memory // need >= cores:
         return cores, f"{cores} cores"
-    return max(1, memory // need), f"{_gib(memory)} free, {_gib(need)} each for the weights"
-
-
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"
+    return max(
+        1, memory // need
+    ), f"{gibibytes(memory)} free, {gibibytes(need)} each for the weights"
