@@ -209,6 +209,5 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     need = needed_memory(models, swap=settings.residency == "swap")
     if not need or memory is None or memory // need >= cores:
         return cores, f"{cores} cores"
-    return max(
-        1, memory // need
-    ), f"{gibibytes(memory)} free, {gibibytes(need)} each for the weights"
+    why = f"{gibibytes(memory)} free, {gibibytes(need)} each for the weights"
+    return max(1, memory // need), why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,18 +58,15 @@ def test_an_attention_is_chosen_for_one_pipeline_alone(folders: dict[str, Path])
     assert _AttentionBackendRegistry.get_active_backend() == before
     backends = [_backends(model) for model in (plain, chosen)]
     assert backends == [{None}, {"_native_math"}]
-    drawn = [model.generate(["a red circle"], [0]) for model in (chosen, plain)]
+    drawn = [np.asarray(model.generate(["a red circle"], [0])[0]) for model in (chosen, plain)]
     np.testing.assert_allclose(drawn[0], drawn[1], atol=1e-4)
 
 
 def _backends(model: object) -> set[str | None]:
     transformer = model._pipeline.transformer  # type: ignore[attr-defined]
-    return {
-        None if backend is None else backend.value
-        for module in transformer.modules()
-        if hasattr(processor := getattr(module, "processor", None), "_attention_backend")
-        for backend in [processor._attention_backend]
-    }
+    processors: list[Any] = [getattr(module, "processor", None) for module in transformer.modules()]
+    backends = [p._attention_backend for p in processors if hasattr(p, "_attention_backend")]
+    return {None if backend is None else backend.value for backend in backends}
 
 
 @pytest.mark.parametrize(
