@@ -6,7 +6,7 @@ lie, and how many images the VAE decodes at a time, changes none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -237,5 +237,11 @@ def accelerators(pipeline: Any) -> list[torch.device]:
     import torch
 
     mapped = getattr(pipeline, "hf_device_map", None)
-    places = set(mapped.values()) if isinstance(mapped, dict) else {pipeline._execution_device}  # noqa: SLF001 - no public name says where an offloaded pipeline works
-    return [device for device in map(torch.device, places) if device.type == "cuda"]
+    if not mapped:
+        # Of an offloaded one, `device` is where its parts wait.
+        return _accelerators([getattr(pipeline, "_execution_device", pipeline.device)])
+    return _accelerators(torch.device(place) for place in set(mapped.values()))
+
+
+def _accelerators(devices: Iterable[torch.device]) -> list[torch.device]:
+    return [device for device in devices if device.type == "cuda"]
