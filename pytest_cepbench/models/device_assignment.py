@@ -32,15 +32,26 @@ class Footprint:
 
 
 def measure_footprints(specs: Iterable[ModelSpec], device: str = "cuda") -> list[Footprint]:
-    """The footprints of models; those whose weights are unknown are left out.
+    """The footprints of models; left out are those whose weights are unknown, and for an
+    accelerator those that work on the CPU or wait in host memory.
 
     device: what the weights are counted for, cuda or cpu.
     """
     return [
-        Footprint(spec.text, weights, "device_map" in spec.params)
+        Footprint(spec.text, weights, _given(spec, "device_map"))
         for spec in specs
+        if device == "cpu" or _lies_on_device(spec)
         if (weights := weights_bytes(spec, device))
     ]
+
+
+def _lies_on_device(spec: ModelSpec) -> bool:
+    waits = _given(spec, "offload") and not _given(spec, "device_map")
+    return spec.params.get("device") != "cpu" and not waits
+
+
+def _given(spec: ModelSpec, parameter: str) -> bool:
+    return spec.params.get(parameter, "").lower() not in ("", "none")
 
 
 def needed_memory(models: Sequence[Footprint], *, swap: bool) -> int:

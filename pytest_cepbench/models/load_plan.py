@@ -277,7 +277,7 @@ def make_plan(
     _refuse_tensor_parallel(spec)
     params = parse_params(spec, kind, f"the {role} {checkpoint.what}")
     device = resolve_device(params.device)
-    if params.device == "auto" and not params.dispatched:
+    if params.device == "auto":
         device = context.devices.get(spec.text, device)
     dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
     options = file_options(spec)

@@ -138,8 +138,8 @@ def from_pretrained(
         )
         raise CheckpointError(msg) from error
     if divided:
-        folder = divided["offload_folder"]
-        check_division(model, params.division, plan.device, folder, checkpoint.what)
+        what = f"{checkpoint.path}: {checkpoint.what}"
+        check_division(model, params.division, plan.device, divided["offload_folder"], what)
         return model.eval(), info
     return model.to(plan.device).eval(), info
 

@@ -270,9 +270,9 @@ def quiet() -> Iterator[None]:
         for library in ("transformers", "diffusers"):
             if library in sys.modules:
                 stack.enter_context(_quiet_library(library))
-        if "accelerate" in sys.modules:
-            stack.callback(_ACCELERATE.setLevel, _ACCELERATE.level)
-            _ACCELERATE.setLevel(logging.ERROR)
+        # transformers imports it only when a model is divided, and it tells of each that is.
+        stack.callback(_ACCELERATE.setLevel, _ACCELERATE.level)
+        _ACCELERATE.setLevel(logging.ERROR)
         yield
 
 

@@ -119,7 +119,8 @@ def test_models_are_bound_to_the_devices_that_they_are_given(tmp_path: Path) -> 
     """
     large, small = _checkpoint(tmp_path / "large", 30), _checkpoint(tmp_path / "small", 10)
     texts = [
-        str(small), str(large), f"{large}?device=cuda", f"{small}?device_map=auto", "shapes:"
+        str(small), str(large), f"{large}?device=cuda", f"{small}?device_map=auto",
+        f"{large}?offload=model", "shapes:",
     ]  # fmt: skip
     assignment = DeviceAssignment(2)
     context = BindContext(lambda path: path.name, devices=assignment.devices)

@@ -192,6 +192,8 @@ def test_each_worker_gets_as_many_devices_as_it_is_said(large_machine: Project) 
             ],
         ),
         ("", 40, ["--generator={folder}", "--cep-residency=swap"], ["GPU-dddd", "GPU-cccc"], []),
+        ("", 40, ["--judge={folder}?device=cpu"], ["GPU-dddd", "GPU-cccc"], []),
+        ("", 40, ["--generator={folder}?offload=model"], ["GPU-dddd", "GPU-cccc"], []),
         (
             "?device_map=auto",
             120,
@@ -205,7 +207,16 @@ def test_each_worker_gets_as_many_devices_as_it_is_said(large_machine: Project) 
         ("", 120, [], ["GPU-dddd", "GPU-cccc"], []),
         ("?device_map=auto", 400, [], ["GPU-dddd,GPU-cccc,GPU-bbbb,GPU-aaaa"] * 2, None),
     ],
-    ids=["one-fits", "two-models", "in-turns", "divided", "too-large", "never-fits"],
+    ids=[
+        "one-fits",
+        "two-models",
+        "in-turns",
+        "on-the-cpu",
+        "offloaded",
+        "divided",
+        "too-large",
+        "never-fits",
+    ],
 )
 def test_workers_get_as_many_devices_as_their_models_need(
     large_machine: Project,
