@@ -101,13 +101,14 @@ def test_a_map_changes_no_key(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_describer_that_lies_on_disk_in_part_writes_the_same_texts(
-    llava: Path, tmp_path: Path
+    llava: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The weights are the same wherever they lie, and nothing of them is left behind."""
+    """The weights are the same wherever they lie. Nothing of them is left behind, or logged."""
     model: Any = bind_text(f"{llava}?{ON_DISK}&offload_folder={tmp_path}", "describer").load()
     places = set(model.loaded.model.hf_device_map.values())
     assert places == {"cpu", "disk"}
     assert list(tmp_path.rglob("*.safetensors"))
+    assert not caplog.records
     assert model.describe(IMAGES, "what", [0, 0]) == _describe(str(llava))
 
     del model
