@@ -24,6 +24,7 @@ from benchmarks.real_size import BUILDERS, build
 from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, trace
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts
 from pytest_cepbench.chains.chain_plan import ChainPlan
+from pytest_cepbench.chains.model_handle import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.metrics import gc_at_t
@@ -270,7 +271,7 @@ def residency(setting: Setting) -> None:
     walls: dict[bool, list[float]] = {False: [], True: []}
     scores: dict[bool, np.ndarray] = {}
     with setting.store("loaded") as loaded:
-        pools = {swap: ModelPool(loaded, swap=swap) for swap in walls}
+        pools = {swap: ModelPool(loaded, residency=DeviceSwap(swap=swap)) for swap in walls}
         for number in range(_MOST_ROUNDS):
             started = time.monotonic()
             for swap, pool in pools.items():

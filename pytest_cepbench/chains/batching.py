@@ -177,7 +177,8 @@ class BatchCaller:
         if len(inputs) == 1 and no_memory:
             msg = (
                 f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
-                f"smaller images, --cep-residency=swap, or a larger device ({reason})"
+                "smaller images, --cep-residency=swap, more devices (device_map=, "
+                f"--cep-devices-per-worker), offload=, or a larger device ({reason})"
             )
             raise DeviceMemoryError(msg)
         if len(inputs) == 1:

@@ -79,9 +79,10 @@ class DeviceSwap:
             begin()
         resident = self._resident.setdefault(handle.device, [])
         if self.swap:
-            for neighbour in resident:
-                if neighbour is not handle:
+            for neighbours in self._resident.values():
+                for neighbour in [other for other in neighbours if other.meets(handle)]:
                     neighbour.unload()
+                    neighbours.remove(neighbour)
             resident[:] = [handle]
         elif not any(neighbour is handle for neighbour in resident):
             resident.append(handle)
@@ -112,6 +113,16 @@ class ModelHandle:
     def device(self) -> str:
         """Where the model works."""
         return self._bound.device
+
+    def meets(self, other: ModelHandle) -> bool:
+        """Whether it is another model that lies on a device of that one.
+
+        A model whose parts a library placed lies on all accelerators of the process.
+        """
+        if other is self or self.device == other.device:
+            return other is not self
+        divided = self._bound.dispatched or other._bound.dispatched
+        return divided and "cpu" not in (self.device, other.device)
 
     @property
     def loaded(self) -> bool:
@@ -147,7 +158,8 @@ class ModelHandle:
         """Free the device: the weights wait in host memory, or are loaded again."""
         if self._model is None or self._in_host_memory:
             return
-        if isinstance(self._model, Movable) and self.device != "cpu":
+        stays = self.device == "cpu" or self._bound.dispatched
+        if isinstance(self._model, Movable) and not stays:
             self._model.move("cpu")
             self._in_host_memory = True
         elif not self._bound.lasting:
@@ -174,5 +186,9 @@ class ModelHandle:
             # Another process took the memory; whatever else a library raises is a bug.
             if not is_out_of_memory(error):
                 raise
-            msg = f"{self._bound.spec} has no room on {self.device} any more ({in_words(error)})"
+            msg = (
+                f"{self._bound.spec} has no room on {self.device} any more ({in_words(error)}). "
+                "Give it a device of its own (device=, --cep-devices-per-worker), device_map= or "
+                "offload="
+            )
             raise DeviceMemoryError(msg) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner, total
+from pytest_cepbench.chains.model_handle import DeviceSwap
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
@@ -21,6 +22,7 @@ from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import SeriesFile
+from pytest_cepbench.models.device_assignment import DeviceAssignment
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.models.system_limits import usable_cores
@@ -156,12 +158,15 @@ class Evaluator:
         return ModelPool(
             self.store,
             max(1, usable_cores() // workers) if divided else None,
-            swap=self.settings.residency == "swap",
+            residency=DeviceSwap(
+                swap=self.settings.residency == "swap",
+                begin=self._start_helpers if engine is None else None,
+            ),
             progress=self.progress,
             place=None if engine is None else engine.place,
-            begin=self._start_helpers if engine is None else None,
             agree=self._agree,
             servers=self._servers,
+            devices=self.devices,
         )
 
     def _make_servers(self) -> RunServers | None:
@@ -182,6 +187,15 @@ class Evaluator:
         self.progress.server = server
         if self._store.opened is not None:
             self._store.opened.locks.heartbeat()
+
+    @cached_property
+    def devices(self) -> DeviceAssignment:
+        """Which of this process's devices each model gets: those that the user named first."""
+        if self.settings.engine == "ray":
+            return DeviceAssignment(0)
+        devices = DeviceAssignment.of_process()
+        devices.assign(named.spec for named in self.suites.choices.assigned.values())
+        return devices
 
     @property
     def shards(self) -> ShardQueue:
@@ -207,6 +221,8 @@ class Evaluator:
     def suite_run(self, path: Path) -> SuiteRun:
         """The measuring of a suite."""
         if path not in self._runs:
+            assigned = self.suites.get(path).assignments.roles.values()
+            self.devices.assign(assignment.spec for assignment in assigned)
             self._runs[path] = self.suites.get(path).run(self.models, self.settings.baselines)
         return self._runs[path]
 

@@ -77,6 +77,7 @@ class RunSettings:
     attribute: samples on which a regression is followed through the chain; 0: none.
     residency: `all` models on the device together, or `swap` for one at a time.
     overlap: `auto` for roles on different devices to work at the same time, or `off`.
+    devices_per_worker: accelerators of each worker; None: as many as its models need.
     helpers: processes that grow chains for this one; None: the run decides.
     engine: where models run: `local` or `ray`.
     ray_address: of the cluster.
@@ -112,6 +113,7 @@ class RunSettings:
     attribute: int
     residency: str
     overlap: str
+    devices_per_worker: int | None
     helpers: int | None
     engine: str
     ray_address: str | None
@@ -185,6 +187,7 @@ def read_settings(
         attribute=_ATTRIBUTED if attribute is None else attribute,
         residency=single.get("residency", "all"),
         overlap=single.get("overlap", "auto"),
+        devices_per_worker=parse("devices-per-worker", _devices_per_worker),
         helpers=parse("helpers", _helpers),
         engine=single.get("engine", "local"),
         ray_address=single.get("ray-address"),
@@ -333,6 +336,15 @@ def _helpers(text: str, source: str) -> int | None:
         return None
     if not text.isdecimal():
         msg = f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
+        raise ValueError(msg)
+    return int(text)
+
+
+def _devices_per_worker(text: str, source: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{source} {text!r}: auto or a number of devices of at least 1 is expected"
         raise ValueError(msg)
     return int(text)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     check_configuration,
@@ -14,6 +15,7 @@ from pytest_cepbench.models.checkpoints import (
     list_files,
     stored_precision,
 )
+from pytest_cepbench.models.device_maps import DeviceMap
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
@@ -36,6 +38,8 @@ _SMALL_BATCH = 32
 """Inputs per call of a small describer or writer on the CPU, where the spec gives no number: each
 token that it writes is a call of all its layers."""
 
+_TENSOR_PARALLEL = ("tp", "tp_plan", "tp_size", "tensor_parallel_size")
+
 
 def check_at_least(params: object, least: int, *names: str) -> None:
     """Raise ValueError naming a parameter that is given and too small."""
@@ -44,6 +48,13 @@ def check_at_least(params: object, least: int, *names: str) -> None:
         if value is not None and value < least:
             msg = f"{name} must be at least {least}, got {value}"
             raise ValueError(msg)
+
+
+def check_compilation(params: Placement) -> None:
+    """Raise ValueError for a model that is to be compiled and placed by a library, part by part."""
+    if params.compiled and params.dispatched:
+        msg = "compile=true is for a model on one device: leave it out, or device_map and offload"
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,16 @@ class Placement:
         """Whether answers depend on the seed."""
         return False
 
+    @property
+    def dispatched(self) -> bool:
+        """Whether a library places the model's parts, so that it cannot be moved as a whole."""
+        return False
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the model is compiled, so that all its batches have to be of one size."""
+        return False
+
 
 @dataclass(frozen=True)
 class CheckpointParams(Placement):
@@ -100,13 +121,23 @@ class TransformersParams(CheckpointParams):
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
         and there, so one is pinned: Pillow's, which every installation has; a processor that comes
         in one form only is used in that form.
+    device_map: auto, balanced, balanced_low_0 or sequential: how the model is divided among the
+        devices that the process sees; None puts it on one.
+    max_memory: of each device and the host for this model's weights, "0:20GiB,1:20GiB,cpu:60GiB".
+    offload: cpu or disk: what may hold the parts that no device has room for.
+    offload_folder: where the parts on disk are kept while the model is loaded.
     """
 
     attn_implementation: str | None = None
     backend: str = "pil"
+    device_map: str | None = None
+    max_memory: str | None = None
+    offload: str | None = None
+    offload_folder: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.division.check(self.device)
         if self.backend not in IMAGE_BACKENDS:
             msg = f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}"
             raise ValueError(msg)
@@ -117,6 +148,16 @@ class TransformersParams(CheckpointParams):
         if self.attn_implementation is None:
             return {"backend": self.backend}
         return {"backend": self.backend, "attn_implementation": self.attn_implementation}
+
+    @property
+    def division(self) -> DeviceMap:
+        """How the model is divided among devices."""
+        return DeviceMap(self.device_map, self.max_memory, self.offload, self.offload_folder)
+
+    @property
+    def dispatched(self) -> bool:
+        """Where a device map divides it."""
+        return self.device_map is not None
 
 
 @dataclass(frozen=True)
@@ -192,12 +233,15 @@ class Adapter(Generic[P]):
         """
         require(*self.packages)
         plan = make_plan(role, self.params, spec, checkpoint, context)
+        if plan.params.dispatched:
+            require("accelerate")
         self.check(plan)
         weights = _weights_bytes(checkpoint)
         small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
         size_left_open = "batch_size" not in spec.params
         writes = role in ("describer", "writer")
-        least = _SMALL_BATCH if small and size_left_open and writes else 1
+        compiled, dispatched = plan.params.compiled, plan.params.dispatched
+        least = _SMALL_BATCH if small and size_left_open and writes and not compiled else 1
 
         def load() -> Model:
             bound_spinning()
@@ -213,12 +257,13 @@ class Adapter(Generic[P]):
             params=self.decisive(plan),
             seeded=plan.params.seeded,
             batch_size=max(least, plan.params.batch_size),
-            grows=size_left_open and plan.device != "cpu",
-            small=small,
-            build=f"{weights >> 20} MiB",
+            grows=size_left_open and plan.device != "cpu" and not compiled,
+            small=small and not compiled and not dispatched,
+            build=f"{weights >> 20} MiB{' dispatched' if dispatched else ''}",
             provenance={"device": plan.device, **library_versions()},
             files=plan.files,
             scores_answers=self.scores_answers,
+            dispatched=dispatched,
         )
 
 
@@ -229,8 +274,11 @@ def make_plan(
 
     Raises SpecError naming a parameter that is unknown or wrong.
     """
+    _refuse_tensor_parallel(spec)
     params = parse_params(spec, kind, f"the {role} {checkpoint.what}")
     device = resolve_device(params.device)
+    if params.device == "auto":
+        device = context.devices.get(spec.text, device)
     dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
     options = file_options(spec)
 
@@ -240,6 +288,24 @@ def make_plan(
 
     files = CoveredFiles(checkpoint.path, context.hash_file, identify)
     return LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
+
+
+def _refuse_tensor_parallel(spec: ModelSpec) -> None:
+    """Raise SpecError for parameters of tensor parallelism.
+
+    transformers has one process for each device, all started by torchrun and all asked the same
+    thing at the same moment. Several pytest processes that ask one another's models are no run
+    whose results can be vouched for.
+    """
+    names = [name for name in spec.params if name in _TENSOR_PARALLEL]
+    if names:
+        msg = (
+            f"model spec {spec.text!r}: {names[0]} needs one process for each device, started by "
+            "torchrun, and a worker is one process. Give device_map=auto, which divides the layers "
+            "among the worker's devices, or gate a model server with tensor parallelism "
+            "(vllm serve --tensor-parallel-size) as openai:MODEL?base_url=URL&weights=FOLDER"
+        )
+        raise SpecError(msg)
 
 
 def _weights_bytes(checkpoint: Checkpoint) -> int:

@@ -304,12 +304,15 @@ class BindContext:
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
     force: whether a checkpoint is tried in a role that detection does not give it.
     servers: the servers that the run starts; None where a process starts its own, if any.
+    devices: by the text of a spec, the device that `auto` means for it where the process has
+        several; of other specs it is the first.
     """
 
     hash_file: Callable[[Path], str]
     threads: int | None = None
     force: bool = False
     servers: RunServers | None = None
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -347,6 +350,8 @@ class BoundRole:
     global_random: whether it may draw from the random generators of which a process has one: no
         other model that does is called at the same time. Adapters that know when they draw hold
         `GLOBAL_GENERATORS` themselves.
+    dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
+        loaded again where others are moved.
     """
 
     role: RoleName
@@ -369,6 +374,7 @@ class BoundRole:
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
     global_random: bool = False
+    dispatched: bool = False
 
     @property
     def short_fingerprint(self) -> str:

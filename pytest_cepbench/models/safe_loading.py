@@ -23,10 +23,17 @@ from pytest_cepbench.errors import (
     MissingDependencyError,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.device_maps import (
+    check_division,
+    map_options,
+    offloaded_weight,
+    own_offloaded_weights,
+)
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.torch_runtime import (
     check_device,
     is_out_of_memory,
+    own_memory,
     quiet,
     set_threads,
     to_torch_dtype,
@@ -80,7 +87,9 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
         if is_out_of_memory(error):
             msg = (
                 f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({_line(error)}). "
-                "Give dtype=bfloat16, --cep-residency=swap or a larger device"
+                "Give dtype=bfloat16 or --cep-residency=swap, divide it among devices with "
+                "device_map=auto (--cep-devices-per-worker) or leave parts in host memory with "
+                "offload=, or use a larger device"
             )
             raise DeviceMemoryError(msg) from error
         msg = (
@@ -109,6 +118,8 @@ def from_pretrained(
     }
     if params.attn_implementation is not None:
         options["attn_implementation"] = params.attn_implementation
+    divided = map_options(params.division, plan.device) if params.division.strategy else {}
+    options |= divided
     try:
         model, info = model_class.from_pretrained(checkpoint.path, **options)
     except RuntimeError as error:
@@ -126,6 +137,10 @@ def from_pretrained(
             "Save both again"
         )
         raise CheckpointError(msg) from error
+    if divided:
+        what = f"{checkpoint.path}: {checkpoint.what}"
+        check_division(model, params.division, plan.device, divided["offload_folder"], what)
+        return model.eval(), info
     return model.to(plan.device).eval(), info
 
 
@@ -227,6 +242,7 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     for module in parts.values():
         if hasattr(module, "named_parameters"):
             _copy_mapped(module)
+            own_offloaded_weights(module)
     check_values(checkpoint, parts)
 
 
@@ -238,13 +254,6 @@ def _copy_mapped(module: Any) -> None:
             own = own_memory(buffer)
             if own is not buffer:  # put in its place: it may be a view, and keep the file mapped
                 setattr(part, name, own)
-
-
-def own_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
-    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
-        return tensor
-    return tensor.clone()
 
 
 def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
@@ -260,15 +269,23 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     """
     import torch
 
-    tensors = list(_tensors(parts))
-    pairs = [torch.stack(torch.aminmax(tensor.detach())).float() for _, tensor, _ in tensors]
-    # Fetched together: one by one, each would wait for the accelerator.
-    extremes: list[list[float]] = torch.stack(pairs).tolist() if pairs else []
-    broken, empty = [], []
-    for (name, tensor, finite), (low, high) in zip(tensors, extremes, strict=True):
+    names: list[tuple[str, str, bool, bool]] = []  # name, precision, must be finite, is a matrix
+    pairs: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+    for number, (name, tensor, finite) in enumerate(_tensors(parts)):
         matrix = name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1
+        names.append((name, str(tensor.dtype).removeprefix("torch."), finite, matrix))
+        extremes = torch.stack(torch.aminmax(tensor.detach())).float()
+        pairs.setdefault(tensor.device, []).append((number, extremes))
+    # Fetched together: one by one, each would wait for its device.
+    fetched: dict[int, list[float]] = {}
+    for numbered in pairs.values():
+        numbers, tensors = zip(*numbered, strict=True)
+        fetched |= zip(numbers, torch.stack(tensors).tolist(), strict=True)
+    broken, empty = [], []
+    for number, (name, precision, finite, matrix) in enumerate(names):
+        low, high = fetched[number]
         if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
-            broken.append(f"{name} ({str(tensor.dtype).removeprefix('torch.')})")
+            broken.append(f"{name} ({precision})")
         elif low == high == 0 and matrix:
             empty.append(name)
     if broken:
@@ -287,13 +304,18 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
 
 
 def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more."""
+    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more.
+
+    Those that were offloaded are brought in one after the other.
+    """
     for part, module in parts.items():
         if not hasattr(module, "named_parameters"):
             continue
         prefix = f"{part}." if part else ""
         for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
-            for name, tensor in listed:
+            for name, shell in listed:
+                weight = offloaded_weight(module, name) if shell.is_meta else None
+                tensor = shell if weight is None else weight
                 # Lower precisions have no such reduction, and most of them no NaN.
                 wide = tensor.is_floating_point() and tensor.element_size() > 1
                 if wide and tensor.numel() and not tensor.is_meta:

@@ -6,12 +6,13 @@ Functions that run at binding do not import torch; only those for loaded models 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata, util
 from pathlib import Path
@@ -27,6 +28,8 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 IMAGE_BACKENDS = ("pil", "torchvision")
 """Backends of transformers' image processors; they differ by a grey level here and there."""
+
+_ACCELERATE = logging.getLogger("accelerate")
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
 _LIBRARIES = (
@@ -178,15 +181,15 @@ Python's own. Models that do so take turns where several threads call models."""
 
 
 @contextmanager
-def seeded(device: torch.device, seed: int) -> Iterator[None]:
+def seeded(devices: Iterable[torch.device], seed: int) -> Iterator[None]:
     """Let torch's global generators start from a seed, and leave the caller's state as it was.
 
-    device: that of the model; the state of others is left alone, saving it would start a context on
-    each. One thread at a time: seeding reaches the generators of all devices.
+    devices: those of the model; the state of others is left alone, saving it would start a context
+    on each. One thread at a time: seeding reaches the generators of all devices.
     """
     import torch
 
-    forked = [device] if device.type == "cuda" else []
+    forked = [device for device in devices if device.type == "cuda"]
     with GLOBAL_GENERATORS, torch.random.fork_rng(devices=forked):
         torch.manual_seed(seed)
         yield
@@ -242,6 +245,13 @@ class DeviceMemory:
 def device_memory(device: str) -> DeviceMemory | None:
     """The memory of a device; None where it does not tell. A model must be loaded there."""
     return DeviceMemory(device) if device.startswith("cuda") else None
+
+
+def own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
+        return tensor
+    return tensor.clone()
 
 
 def library_versions() -> dict[str, str]:
@@ -333,29 +343,36 @@ class _QuietLibraries:
         self._lock = threading.Lock()
         self._users = 0
         self._before: dict[str, tuple[int, bool]] = {}
+        self._accelerate = logging.NOTSET
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
         with self._lock:
             self._users += 1
+            if self._users == 1:
+                # transformers imports it only when a model is divided, and it tells of each.
+                self._accelerate = _ACCELERATE.level
+                _ACCELERATE.setLevel(logging.ERROR)
             for library in ("transformers", "diffusers"):
                 if library in sys.modules and library not in self._before:
-                    logging = _logging_of(library)
-                    bars = logging.is_progress_bar_enabled()
-                    self._before[library] = (logging.get_verbosity(), bars)
-                    logging.set_verbosity_error()
-                    logging.disable_progress_bar()
+                    settings = _logging_of(library)
+                    bars = settings.is_progress_bar_enabled()
+                    self._before[library] = (settings.get_verbosity(), bars)
+                    settings.set_verbosity_error()
+                    settings.disable_progress_bar()
         try:
             yield
         finally:
             with self._lock:
                 self._users -= 1
+                if not self._users:
+                    _ACCELERATE.setLevel(self._accelerate)
                 while not self._users and self._before:
                     library, (verbosity, bars) = self._before.popitem()
-                    logging = _logging_of(library)
-                    logging.set_verbosity(verbosity)
+                    settings = _logging_of(library)
+                    settings.set_verbosity(verbosity)
                     if bars:
-                        logging.enable_progress_bar()
+                        settings.enable_progress_bar()
 
 
 def _logging_of(library: str) -> Any:

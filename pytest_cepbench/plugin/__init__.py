@@ -140,7 +140,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is not None:
         with usage_errors():
-            controller.start(session.config.stash.get(_TAKEN, ()))
+            taken = session.config.stash.get(_TAKEN, ())
+            controller.start(taken, workers=bool(session.config.getoption("tx", None)))
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

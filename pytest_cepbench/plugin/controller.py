@@ -20,6 +20,7 @@ from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
+    device_lines,
     series_line,
     setup_lines,
     shown_location,
@@ -82,10 +83,11 @@ class Controller:
         """What the engineer asked for."""
         return self.context.settings
 
-    def start(self, taken: Sequence[str]) -> None:
+    def start(self, taken: Sequence[str], *, workers: bool = False) -> None:
         """Resolve what the user named, so that a wrong name or parameter stops the run here.
 
-        taken: short options that other plugins own. Raises CepError kinds.
+        taken: short options that other plugins own. workers: whether models work in processes of
+        xdist, which have devices of their own. Raises CepError kinds.
         """
         # A plain pytest run has no baselines, and imports nothing more.
         if self.settings.baselines.is_dir():
@@ -99,6 +101,8 @@ class Controller:
             self.header = [HeaderLine(line := series_line(file), line)]
         if self.settings.names_models:
             self.header = list(setup_lines(self.settings, self.evaluator(), taken))
+            if not workers:
+                self.header += device_lines(self.evaluator())
             self.lines = [line.full for line in self.header]
 
     def header_lines(self, *, verbose: bool) -> Iterator[str]:

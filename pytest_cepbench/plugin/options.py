@@ -220,6 +220,12 @@ OPTIONS = (
         "other",
     ),
     Option(
+        "devices-per-worker",
+        "workers",
+        "N|auto",
+        "Accelerators of each worker of -n: auto (default) gives as many as its models need",
+    ),
+    Option(
         "report",
         "reports",
         "FILE",

@@ -10,6 +10,7 @@ from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
+from pytest_cepbench.models.device_assignment import DeviceAssignment
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import bind
@@ -25,10 +26,10 @@ class ModelPool:
 
     runners: those bound so far, by role and spec.
     threads: CPU threads that a model may use.
-    swap: whether they take turns on a device.
+    residency: whether they take turns on a device; None: they stay there together.
     progress: counts every result.
     place: binds a role elsewhere than in this process.
-    begin: called once, before the first model is loaded.
+    devices: which of several devices each model of this process gets.
     agree: called with every model that is bound; raises where it must not be used.
     servers: the servers that the run starts.
     """
@@ -38,21 +39,22 @@ class ModelPool:
         store: Store,
         threads: int | None = None,
         *,
-        swap: bool = False,
+        residency: DeviceSwap | None = None,
         progress: Progress | None = None,
         place: Callable[[RoleAssignment], BoundRole] | None = None,
-        begin: Callable[[], None] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
         servers: RunServers | None = None,
+        devices: DeviceAssignment | None = None,
     ) -> None:
         self.store = store
-        self.residency = DeviceSwap(swap=swap, begin=begin)
+        self.residency = residency or DeviceSwap()
         self._progress = progress
         self.runners: dict[tuple[RoleName, ModelSpec], RoleRunner] = {}
         self._handles: dict[str, ModelHandle] = {}
         self._place = place or self._bind
         self._agree = agree
-        self.context = BindContext(self._hash_file, threads, servers=servers)
+        assigned = {} if devices is None else devices.devices
+        self.context = BindContext(self._hash_file, threads, servers=servers, devices=assigned)
 
     def runner(self, assignment: RoleAssignment) -> RoleRunner:
         """The runner of a role; raises what binding raises."""

@@ -41,11 +41,11 @@ from pytest_cepbench.models.api.endpoint import (
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
 from pytest_cepbench.models.editors.diffusers_editor import EditorParams
+from pytest_cepbench.models.encoders.encoder_calls import CompilableEncoderParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
-from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
 from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
@@ -82,7 +82,7 @@ _PARAMETERS = (
     UnifiedParams,
     InterleaverParams,
     TransformersEncoderParams,
-    EncoderParams,
+    CompilableEncoderParams,
     TimmEncoderParams,
     UnicomParams,
     InceptionParams,
@@ -133,7 +133,7 @@ _FOREIGN_OPTIONS = {
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
     "--create", "--message", "--fill",  # of git and gh
-    "--served-model-name", "--port", "--dtype", "--silent",
+    "--served-model-name", "--port", "--dtype", "--silent", "--tensor-parallel-size",
     "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples",
@@ -209,7 +209,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Unified models", 0, UnifiedParams),
         ("Interleavers", 0, InterleaverParams),
         ("Encoders", 0, TransformersEncoderParams),
-        ("Encoders", 1, EncoderParams),
+        ("Encoders", 1, CompilableEncoderParams),
         ("Encoders", 2, TimmEncoderParams),
         ("Encoders", 3, UnicomParams),
         ("Encoders", 4, InceptionParams),

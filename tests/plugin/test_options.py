@@ -44,6 +44,7 @@ VALUES = {
     "attribute": ("0", "3", "32"),
     "residency": ("swap", "all", "swap"),
     "overlap": ("off", "auto", "off"),
+    "devices-per-worker": ("1", "2", "4"),
     "helpers": ("0", "1", "2"),
     "engine": ("ray", "local", "ray"),
     "ray-address": ("one:6379", "two:6379", "auto"),

@@ -11,6 +11,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
     GenerationParams,
     check_prompting,
@@ -22,6 +23,7 @@ from pytest_cepbench.models.describers.generation import (
 from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 DEFAULT_MAX_NEW_TOKENS = 512
@@ -52,7 +54,11 @@ def _decisive(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
 def _load(plan: LoadPlan[DescriberParams]) -> TransformersDescriber:
     chat = has_chat_template(plan.checkpoint)
     loaded = load_describer(plan, _settings(plan), chat=chat)
-    return TransformersDescriber(plan.checkpoint, loaded, plan.params)
+    describer = TransformersDescriber(plan.checkpoint, loaded, plan.params)
+    if plan.params.compile:
+        with loading(plan):
+            describer.warm_up()
+    return describer
 
 
 class TransformersDescriber:
@@ -64,7 +70,12 @@ class TransformersDescriber:
         self._checkpoint = checkpoint
         self._loaded = loaded
         self._params = params
-        self._text_model = TextModel(checkpoint, loaded, sampled=params.do_sample)
+        self._text_model = TextModel(
+            checkpoint,
+            loaded,
+            sampled=params.do_sample,
+            compiled=params.batch_size if params.compile else None,
+        )
 
     @property
     def loaded(self) -> LoadedDescriber:
@@ -74,6 +85,11 @@ class TransformersDescriber:
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
         self._loaded.model.to(device)
+
+    def warm_up(self) -> None:
+        """Compile what describing runs; see `TextModel.warm_up`."""
+        blank = Image.new("RGB", WARM_UP_SIZE)
+        self._text_model.warm_up(blank, lambda some: self._inputs(some, "Describe the image."))
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]

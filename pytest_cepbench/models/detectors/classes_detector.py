@@ -32,6 +32,7 @@ from pytest_cepbench.models.detectors.transformers_detector import (
     keep,
     load_parts,
 )
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.torch_runtime import quiet
 
@@ -182,7 +183,7 @@ def _find_boxes(
     asked: Sequence[Asked],  # noqa: ARG001 - of `FindBoxes`; the library gives all classes
 ) -> Iterator[CandidateBoxes | Failure]:
     inputs = processor(images=list(images), return_tensors="pt")
-    output = model(**inputs.to(model.device, dtype=model.dtype))
+    output = model(**inputs.to(input_device(model), dtype=model.dtype))
     output.logits, output.pred_boxes = output.logits.float(), output.pred_boxes.float()
     # Looked at first: no NaN score is above a threshold, so it would pass for nothing found.
     finite = [
@@ -207,7 +208,7 @@ def _find_masks(
     asked: Sequence[Asked],
 ) -> Iterator[CandidateBoxes | Failure]:
     inputs = processor(images=list(images), return_tensors="pt")
-    inputs = inputs.to(model.device, dtype=model.dtype)
+    inputs = inputs.to(input_device(model), dtype=model.dtype)
     output = model(**inputs)
     # One by one: the masks of all images at their full size would be much to hold at once.
     for row, (image, wanted) in enumerate(zip(images, asked, strict=True)):

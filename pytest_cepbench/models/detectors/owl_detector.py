@@ -28,6 +28,7 @@ from pytest_cepbench.models.detectors.transformers_detector import (
     keep,
     load_parts,
 )
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.safe_loading import explained
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
@@ -97,7 +98,7 @@ class OwlDetector:
         with quiet(), torch.inference_mode():
             tokens, lengths = self._tokens(queries)
             pixels = self._processor(images=list(images), return_tensors="pt")
-            pixels = pixels.to(self._model.device, dtype=self._model.dtype)
+            pixels = pixels.to(input_device(self._model), dtype=self._model.dtype)
             output = self._model(**tokens, pixel_values=pixels["pixel_values"])
             logits, boxes = output.logits.float().cpu(), output.pred_boxes.float().cpu()
             detections = [
@@ -121,7 +122,7 @@ class OwlDetector:
             return_tensors="pt",
         )
         inputs = {name: tokens[name] for name in ("input_ids", "attention_mask")}
-        on_device = {name: value.to(self._model.device) for name, value in inputs.items()}
+        on_device = {name: value.to(input_device(self._model)) for name, value in inputs.items()}
         return on_device, [len(ids) for ids in whole]
 
     def _keep(

@@ -11,28 +11,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.encoders.vectors import (
-    EncoderParams,
-    reads_no_texts,
-    to_pixels,
-    to_vectors,
+from pytest_cepbench.models.encoders.encoder_calls import (
+    CompilableEncoderParams,
+    EncoderCalls,
+    warm_up,
 )
+from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_pixels
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, take_weights
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import to_torch_dtype
+
+if TYPE_CHECKING:
+    import torch
 
 _INTERPOLATIONS = ("bilinear", "bicubic")
 
 
 @dataclass(frozen=True)
-class TimmEncoderParams(EncoderParams):
-    """Parameters of a timm encoder's spec, with those of `CheckpointParams`.
+class TimmEncoderParams(CompilableEncoderParams):
+    """Parameters of a timm encoder's spec, with those of `CompilableEncoderParams`.
 
     crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; interpolation:
         bilinear or bicubic. None leaves the checkpoint's own.
@@ -55,6 +58,11 @@ class TimmEncoderParams(EncoderParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """The given settings of the image transform; the rest is the checkpoint's own."""
+        return {**self.transform, **super().decisive}
+
+    @property
+    def transform(self) -> dict[str, Any]:
+        """The given settings of the image transform."""
         settings = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -90,10 +98,12 @@ def _load(plan: LoadPlan[TimmEncoderParams]) -> TimmEncoder:
             pretrained=True,
             pretrained_cfg_overlay={"source": "", "file": str(_find_weights(plan))},
         )
-        transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
+        transform = create_transform(**resolve_model_data_config(model, args=plan.params.transform))
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     take_weights(plan.checkpoint, {"": model})
-    return TimmEncoder(plan, model, transform)
+    encoder = TimmEncoder(plan, model, transform)
+    warm_up(plan, encoder)
+    return encoder
 
 
 class TimmEncoder:
@@ -103,6 +113,8 @@ class TimmEncoder:
         self._plan = plan
         self._model = model
         self._transform = transform
+        self._calls = EncoderCalls(plan)
+        self._features = self._calls.prepare(self._features_of)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -110,12 +122,14 @@ class TimmEncoder:
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 features before the classifier, not normalised."""
-        import torch
+        return self._calls.vectors(
+            images, lambda some: self._features(to_pixels(self._plan, self._transform, some))
+        )
 
-        with quiet(), torch.inference_mode():
-            maps = self._model.forward_features(to_pixels(self._plan, self._transform, images))
-            features = self._model.forward_head(maps, pre_logits=True)
-            return to_vectors(self._plan.checkpoint, features)
+    def _features_of(self, pixels: torch.Tensor) -> torch.Tensor:
+        maps = self._model.forward_features(pixels)
+        features: torch.Tensor = self._model.forward_head(maps, pre_logits=True)
+        return features
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
         """Raises RoleError: timm models read no texts."""

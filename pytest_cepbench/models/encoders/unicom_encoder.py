@@ -30,8 +30,8 @@ from pytest_cepbench.models.encoders.vectors import file_provider, reads_no_text
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import FloatArray
-from pytest_cepbench.models.safe_loading import loading, own_memory
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.safe_loading import loading
+from pytest_cepbench.models.torch_runtime import own_memory, quiet, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch

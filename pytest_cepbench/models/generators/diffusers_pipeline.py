@@ -2,8 +2,7 @@
 
 Every image has a random generator of its own, on the CPU, so that it depends on its own inputs and
 seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
-pipeline's own default holds. Pipelines choose their attention implementation themselves: there is
-no parameter for it.
+pipeline's own default holds.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, check_at_least
+from pytest_cepbench.models.generators import pipeline_memory
+from pytest_cepbench.models.generators.pipeline_memory import PipelineMemoryParams
+from pytest_cepbench.models.load_plan import LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
@@ -29,8 +30,8 @@ from pytest_cepbench.models.torch_runtime import quiet, seeded, to_torch_dtype
 
 
 @dataclass(frozen=True)
-class PipelineParams(CheckpointParams):
-    """Parameters of every pipeline's spec, with those of `CheckpointParams`.
+class PipelineParams(PipelineMemoryParams):
+    """Parameters of every pipeline's spec, with those of `PipelineMemoryParams`.
 
     variant: weights variant, such as fp16.
     trust_remote_code: run the checkpoint's Python files.
@@ -84,7 +85,7 @@ class PipelineParams(CheckpointParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """The given parameters that can change an image."""
-        decisive: dict[str, Any] = dict(self.call)
+        decisive: dict[str, Any] = super().decisive | self.call
         if self.scheduler is not None:
             decisive["scheduler"] = self.scheduler
         if not self.safety_checker:
@@ -103,8 +104,9 @@ P = TypeVar("P", bound=PipelineParams)
 _UNSEEDABLE = "DPMSolverSDEScheduler"
 
 
-def check_safety_checker(plan: LoadPlan[P]) -> None:
-    """Raise SpecError where there is no safety checker to take out."""
+def check_pipeline(plan: LoadPlan[P]) -> None:
+    """Raise SpecError where there is no safety checker to take out, and as `check_memory`."""
+    pipeline_memory.check_memory(plan)
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
         msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"
@@ -133,6 +135,7 @@ def load_pipeline(
         "dtype": to_torch_dtype(plan.dtype),
         "use_safetensors": None if params.allow_pickle else True,
         "trust_remote_code": params.trust_remote_code,
+        **pipeline_memory.map_options(params),
     }
     if params.variant is not None:
         options["variant"] = params.variant
@@ -153,11 +156,14 @@ def load_pipeline(
             # SDXL watermarks where an optional package happens to be installed: not the model's
             # doing.
             pipeline.watermark = None
-        pipeline = pipeline.to(plan.device)
+        pipeline = pipeline_memory.place(plan, pipeline)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
+    with loading(plan):
+        pipeline_memory.offload(plan, pipeline)
+        pipeline_memory.adapt(plan, pipeline)
     return pipeline
 
 
@@ -247,9 +253,10 @@ def run_pipeline(
     if "negative_prompt" in call:
         # Some pipelines do not spread a single negative prompt over a batch.
         call["negative_prompt"] = [call["negative_prompt"]] * len(prompts)
+    devices = pipeline_memory.working_devices(pipeline)
     # A few schedulers draw from the global generator whatever they are given: for those at
     # least the batch is seeded. The caller's own random state is left as it was.
-    with seeded(pipeline.device, seeds[0]), quiet(), np.errstate(invalid="ignore"):
+    with seeded(devices, seeds[0]), quiet(), np.errstate(invalid="ignore"):
         result = pipeline(
             prompt=list(prompts),
             generator=[torch.Generator("cpu").manual_seed(seed) for seed in seeds],

@@ -26,6 +26,7 @@ from pytest_cepbench.models.describers.generation import (
 )
 from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.interleavers.answer_grammar import (
     Allowed,
@@ -295,7 +296,7 @@ class Emu3Interleaver:
         with quiet(), torch.inference_mode(), configured(self._model, config):
             inputs = self._text_model.chat_inputs(conversations)
             output = self._model.generate(
-                **inputs.to(self._model.device, self._model.dtype),
+                **inputs.to(input_device(self._model), self._model.dtype),
                 generation_config=config,
                 logits_processor=LogitsProcessorList([chooser]),
             )
@@ -325,7 +326,9 @@ class Emu3Interleaver:
         import torch
 
         # One by one: convolutions of a batch round otherwise than those of one.
-        pixels = self._vocabulary.grid.decode(torch.tensor([tokens], device=self._model.device))
+        pixels = self._vocabulary.grid.decode(
+            torch.tensor([tokens], device=input_device(self._model))
+        )
         return to_image(self._finish, pixels[0])
 
 

@@ -13,6 +13,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, ModelError
 from pytest_cepbench.models.describers.text_model import chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.protocols import FloatArray, Piece
@@ -76,7 +77,7 @@ class JudgeConversations:
             return_tensors="pt",
             processor_kwargs={"padding": True},
         )
-        return inputs.to(loaded.model.device, loaded.model.dtype)
+        return inputs.to(input_device(loaded.model), loaded.model.dtype)
 
     def likelihoods(
         self, conversations: Sequence[Conversation], scorer: Scorer, *, batched: bool, what: str

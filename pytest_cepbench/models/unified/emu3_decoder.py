@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.unified.image_decoder import TokenSampler, configured, only
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def make_grid(
     if min(height, width) < 1:
         msg = f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
         raise SpecError(msg)
-    ids = torch.tensor(tokens, device=loaded.model.device)
+    ids = torch.tensor(tokens, device=input_device(loaded.model))
     return Emu3Grid(loaded.model, ids, int(mapping.eol_token_id), height, width)
 
 
@@ -109,7 +110,7 @@ class Emu3Decoder:
         from transformers import LogitsProcessorList
 
         model, sampler, grid = self._model, TokenSampler(self._settings, seeds), self._grid
-        tokens = grid.tokens.to(model.device)
+        tokens = grid.tokens.to(input_device(model))
         inputs = self._inputs(prompts)
         unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
         start = inputs["input_ids"].shape[1]
@@ -143,4 +144,4 @@ class Emu3Decoder:
             return_tensors="pt",
         )
         names = ("input_ids", "attention_mask")
-        return {name: inputs[name].to(self._model.device) for name in names}
+        return {name: inputs[name].to(input_device(self._model)) for name in names}

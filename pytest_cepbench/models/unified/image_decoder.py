@@ -24,6 +24,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
+from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.torch_runtime import seeded
 
 if TYPE_CHECKING:
@@ -180,9 +181,9 @@ class PipelineDecoder:
         made = []
         for prompt, seed in zip(prompts, seeds, strict=True):
             inputs = self._processor(text=[prompt], generation_mode="image", return_tensors="pt")
-            with seeded(self._model.device, seed):
+            with seeded([input_device(self._model)], seed):
                 tokens = self._model.generate(
-                    **inputs.to(self._model.device), generation_mode="image", **self._call
+                    **inputs.to(input_device(self._model)), generation_mode="image", **self._call
                 )
             made.append(channels_first(self._model.decode_image_tokens(tokens)).float().cpu())
         return torch.cat(made)
@@ -224,7 +225,7 @@ class JanusDecoder:
         model, sampler = self._model, TokenSampler(self._settings, seeds)
         inputs = self._processor(
             text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
-        ).to(model.device)
+        ).to(input_device(model))
         scale = self._settings["guidance_scale"]
 
         def choose(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

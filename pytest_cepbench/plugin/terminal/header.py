@@ -91,6 +91,15 @@ def series_line(file: SeriesFile) -> str:
     )
 
 
+def device_lines(evaluator: Evaluator) -> Iterator[HeaderLine]:
+    """Which of several devices of this process each model got, where it was given one."""
+    devices = evaluator.devices.devices
+    if devices:
+        full = ", ".join(f"{spec} on {device}" for spec, device in devices.items())
+        short = ", ".join(f"{short_name(spec)} on {device}" for spec, device in devices.items())
+        yield HeaderLine(f"devices: {full}", f"devices: {short}")
+
+
 def _always(text: str) -> HeaderLine:
     return HeaderLine(text, text)
 

@@ -161,9 +161,9 @@ def _total_lines(
         return
     workers = max(1, len(leases.variables))
     yield f"{_loads(evaluator, busy)}{' on each worker' if workers > 1 else ''}"
-    if workers > 1:
+    if workers > 1 or leases.lines:
         yield (
-            f"{workers} workers{': ' if leases.lines else ' on the same cores'}"
+            f"{counted(workers, 'worker')}{': ' if leases.lines else ' on the same cores'}"
             f"{'; '.join(leases.lines)}"
         )
     unknown = {_name(need) for need in busy if need.seconds is None}

@@ -1,4 +1,6 @@
-"""Devices and cores of each worker: one accelerator, or a share of the processor's cores.
+"""Devices and cores of each worker: its accelerators, or a share of the processor's cores.
+
+A worker gets as many accelerators as its models need, or as `--cep-devices-per-worker` says.
 
 A lease is part of what xdist starts a worker with, so the worker that replaces a crashed one has
 the same. Numbers of workers are no numbers of devices: the replacement of gw2 is gw4.
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.models.system_limits import THREADS
 
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.model_spec import ModelSpec
 
 _SUITE = "suite.toml"
-
-_SPARE = 1.2  # of the weights: what a model works on lies beside them
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def plan_leases(config: pytest.Config, settings: RunSettings) -> Leases:
-    """What each of the workers that are about to start may use; nothing where none are."""
+    """What each of the workers that are about to start may use; nothing where none are.
+
+    Raises SpecError where there are fewer devices than a worker is to have.
+    """
     tx = config.getoption("tx", None)
     if config.option.collectonly or not tx or config.getoption("dist") == "no":
         return Leases()
@@ -107,26 +111,45 @@ def apply_leases(leases: Leases, specs: Sequence[Any]) -> None:
 def _lease_devices(
     specs: Sequence[Any], own: Sequence[dict[str, str]], settings: RunSettings
 ) -> Iterator[str]:
-    """One device for each worker, the freest first, in turn where there are more workers."""
+    """A group of devices for each worker, the freest first, in turn where there are more workers.
+
+    Raises SpecError where there are fewer devices than a worker is to have.
+    """
     from pytest_cepbench.models.system_limits import visible_devices
+    from pytest_cepbench.plugin.workers.device_groups import group_devices
 
     placed = _placed(settings)
-    pinned = next((text for text, device in placed.items() if device.startswith("cuda:")), None)
-    if pinned is not None:
-        yield f"workers share all devices, since {pinned} names its own"
+    pinned = [text for text, device in placed.items() if device.startswith("cuda:")]
+    if pinned and settings.devices_per_worker is None:
+        yield f"workers share all devices, since {pinned[0]} names its own"
         return
     if placed and set(placed.values()) == {"cpu"}:
         yield "workers share all devices, since every model named is on the cpu"
         return
-    devices = sorted(visible_devices(), key=lambda device: -(device.free or 0))
+    devices = visible_devices()
+    groups = group_devices(settings, _named(settings), devices)
+    for text in pinned:
+        _check_pinned(text, placed[text], groups.size)
     leased = []
     for index, (spec, variables) in enumerate(zip(specs, own, strict=True)):
-        if devices and spec.popen and not spec.via and devices[0].variable not in spec.env:
-            device = devices[index % len(devices)]
-            variables[device.variable] = device.token
-            leased.append(f"{spec.id or f'gw{index}'} on {device.name} ({device.token})")
+        if groups.members and spec.popen and not spec.via and devices[0].variable not in spec.env:
+            group = groups.members[index % len(groups.members)]
+            variables[devices[0].variable] = ",".join(device.token for device in group)
+            names = " and ".join(f"{device.name} ({device.token})" for device in group)
+            leased.append(f"{spec.id or f'gw{index}'} on {names}")
     if leased:
         yield ", ".join(leased)
+        yield from groups.lines
+
+
+def _check_pinned(text: str, device: str, size: int) -> None:
+    """Raise SpecError where a model names a device that workers do not have."""
+    if int(device.removeprefix("cuda:")) >= size:
+        msg = (
+            f"model spec {text!r}: {device} is not among the {size} device(s) of a worker, which "
+            "count from cuda:0. Give a larger --cep-devices-per-worker, or leave device out"
+        )
+        raise SpecError(msg)
 
 
 def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:
@@ -160,34 +183,29 @@ def _named(settings: RunSettings) -> list[ModelSpec]:
 def count_workers(settings: RunSettings) -> tuple[int, str]:
     """How many workers this machine has room for, and why, for people.
 
-    One for each visible device whose free memory holds the weights of the models that were named
-    and a fifth more; without a device one for each core, as far as they fit into free memory. At
-    least one. Raises CepError for a spec that is wrong.
+    One for each group of visible devices whose free memory holds the weights of the models that
+    were named and a fifth more; without a device one for each core, as far as they fit into free
+    memory. At least one. Raises CepError for a spec that is wrong, and as `group_devices`.
     """
     from pytest_cepbench.models.system_limits import visible_devices
+    from pytest_cepbench.plugin.workers.device_groups import gibibytes, group_devices
 
     devices = visible_devices()
-    if devices and set(_placed(settings).values()) != {"cpu"}:
-        need = _need(settings, "cuda")
-        free = [device for device in devices if device.free is None or device.free >= need]
-        fit = f"with {_gib(need)} free for the weights" if need else "visible"
-        return max(1, len(free)), f"{len(free)} of {len(devices)} devices {fit}"
+    on_devices = set(_placed(settings).values()) != {"cpu"}
+    if on_devices and (devices or settings.devices_per_worker is not None):
+        groups = group_devices(settings, _named(settings), devices)
+        fit = f"with {gibibytes(groups.need)} free for the weights" if groups.need else "visible"
+        of = f"{len(devices)} devices"
+        if groups.size > 1:
+            of = f"{len(groups.members)} groups of {groups.size} devices"
+        return max(1, groups.fitting), f"{groups.fitting} of {of} {fit}"
+    from pytest_cepbench.models.device_assignment import measure_footprints, needed_memory
     from pytest_cepbench.models.system_limits import free_memory, usable_cores
 
-    need, cores, memory = _need(settings, "cpu"), usable_cores(), free_memory()
+    cores, memory = usable_cores(), free_memory()
+    models = measure_footprints(_named(settings), "cpu")
+    need = needed_memory(models, swap=settings.residency == "swap")
     if not need or memory is None or memory // need >= cores:
         return cores, f"{cores} cores"
-    return max(1, memory // need), f"{_gib(memory)} free, {_gib(need)} each for the weights"
-
-
-def _need(settings: RunSettings, device: str) -> int:
-    """Bytes that the models of one worker need; 0 where nothing is known of any."""
-    from pytest_cepbench.models.registry import weights_bytes
-
-    sizes = [weights_bytes(spec, device) or 0 for spec in _named(settings)]
-    together = max(sizes, default=0) if settings.residency == "swap" else sum(sizes)
-    return int(_SPARE * together)
-
-
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"
+    why = f"{gibibytes(memory)} free, {gibibytes(need)} each for the weights"
+    return max(1, memory // need), why

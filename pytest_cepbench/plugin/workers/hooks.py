@@ -54,7 +54,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if controller is not None and config.getoption("tx", None):
         from pytest_cepbench.plugin.workers.device_leases import plan_leases
 
-        config.stash[_LEASES] = plan_leases(config, controller.settings)
+        with usage_errors():
+            config.stash[_LEASES] = plan_leases(config, controller.settings)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

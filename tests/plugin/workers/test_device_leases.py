@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.models.system_limits import THREADS, usable_cores
 from pytest_cepbench.plugin.run_settings import settings_of
@@ -155,6 +156,154 @@ def test_runs_without_models_are_left_alone(machine: Project) -> None:
     assert _planned(machine, "--tx", "2*popen", "tests") == Leases()
     for place in ([], ["suites"], ["suites/mine"]):
         assert _on(_planned(machine, "--tx", "2*popen", *place)) == ["GPU-bbbb", "GPU-aaaa"]
+
+
+@pytest.fixture
+def large_machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project on a machine with four devices."""
+    devices = [
+        (f"GPU-{name * 4}", H200, free) for name, free in zip("abcd", (40, 50, 60, 70), strict=True)
+    ]
+    install_smi(tmp_path, monkeypatch, devices)
+    return project
+
+
+def test_each_worker_gets_as_many_devices_as_it_is_said(large_machine: Project) -> None:
+    """The freest together; where workers are more than groups of devices, in turn."""
+    leases = _planned(large_machine, "--tx", "3*popen", MODEL, "--cep-devices-per-worker=2")
+    assert _on(leases) == ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa", "GPU-dddd,GPU-cccc"]
+    assert leases.lines[0].startswith(f"gw0 on {H200} (GPU-dddd) and {H200} (GPU-cccc), gw1 on ")
+    leases = _planned(large_machine, "--tx", "2*popen", MODEL, "--cep-devices-per-worker=3")
+    assert _on(leases) == ["GPU-dddd,GPU-cccc,GPU-bbbb"] * 2
+
+
+@pytest.mark.parametrize(
+    ("query", "gib", "more", "expected", "lines"),
+    [
+        ("", 50, [], ["GPU-dddd", "GPU-cccc"], []),
+        (
+            "",
+            40,
+            ["--generator={folder}?batch_size=2"],
+            ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"],
+            [
+                "2 devices for each worker: its models need 96.0 GiB, more than one has",
+                "on each worker {folder} on its cuda:0, {folder}?batch_size=2 on its cuda:1",
+            ],
+        ),
+        ("", 40, ["--generator={folder}", "--cep-residency=swap"], ["GPU-dddd", "GPU-cccc"], []),
+        ("", 40, ["--judge={folder}?device=cpu"], ["GPU-dddd", "GPU-cccc"], []),
+        ("", 40, ["--generator={folder}?offload=model"], ["GPU-dddd", "GPU-cccc"], []),
+        (
+            "?device_map=auto",
+            120,
+            [],
+            ["GPU-dddd,GPU-cccc,GPU-bbbb"] * 2,
+            [
+                "3 devices for each worker: its models need 144.0 GiB, more than one has",
+                "on each worker {folder}?device_map=auto on all of them",
+            ],
+        ),
+        ("", 120, [], ["GPU-dddd", "GPU-cccc"], []),
+        ("?device_map=auto", 400, [], ["GPU-dddd,GPU-cccc,GPU-bbbb,GPU-aaaa"] * 2, None),
+    ],
+    ids=[
+        "one-fits",
+        "two-models",
+        "in-turns",
+        "on-the-cpu",
+        "offloaded",
+        "divided",
+        "too-large",
+        "never-fits",
+    ],
+)
+def test_workers_get_as_many_devices_as_their_models_need(
+    large_machine: Project,
+    query: str,
+    gib: int,
+    more: list[str],
+    expected: list[str],
+    lines: list[str] | None,
+) -> None:
+    """The fewest with room for the weights and a fifth more. A model that is larger than a device
+    needs a map; more devices would lie idle beside it.
+    """
+    folder = _big(large_machine.path / "big", gib)
+    args = [argument.format(folder=folder) for argument in more]
+    leases = _planned(large_machine, "--tx", "2*popen", f"--describer={folder}{query}", *args)
+    assert _on(leases) == expected
+    if lines is not None:
+        assert list(leases.lines[1:]) == [line.format(folder=folder) for line in lines]
+
+
+def test_groups_of_devices_are_counted(large_machine: Project) -> None:
+    """`-n auto` is the number of groups with room, and says of how many."""
+    folder = _big(large_machine.path / "big", 40)
+    models = (f"--describer={folder}", f"--generator={folder}?batch_size=2")
+    assert count_workers(_settings(large_machine, *models)[1]) == (
+        1,
+        "1 of 2 groups of 2 devices with 96.0 GiB free for the weights",
+    )
+    settings = _settings(large_machine, MODEL, "--cep-devices-per-worker=2")[1]
+    assert count_workers(settings) == (2, "2 of 2 groups of 2 devices visible")
+
+
+@pytest.mark.parametrize(
+    ("count", "visible", "expected"),
+    [
+        ("5", None, "--cep-devices-per-worker 5: 4 devices are visible here"),
+        ("2", "1", "--cep-devices-per-worker 2: 1 device is visible here"),
+        ("1", "", "--cep-devices-per-worker 1: no device is visible here"),
+    ],
+)
+def test_too_few_devices_are_one_line(
+    large_machine: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    count: str,
+    visible: str | None,
+    expected: str,
+) -> None:
+    """A worker with fewer than were asked for would fail later, by the memory that it lacks."""
+    if visible is not None:
+        monkeypatch.setenv(CUDA, visible)
+    args = (MODEL, f"--cep-devices-per-worker={count}")
+    with pytest.raises(SpecError, match=expected):
+        _planned(large_machine, "--tx", "2*popen", *args)
+    with pytest.raises(SpecError, match=expected):
+        count_workers(_settings(large_machine, *args)[1])
+
+
+def test_a_worker_has_one_mig_instance(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA shows a process no second one, so that a lease of two would be a lease of one."""
+    install_smi(tmp_path, monkeypatch, [("GPU-aaaa", "H100", 80)], {"GPU-aaaa": ["3g.40gb"] * 2})
+    with pytest.raises(SpecError, match="a process can use one MIG instance only"):
+        _planned(project, "--tx", "popen", MODEL, "--cep-devices-per-worker=2")
+    leases = _planned(project, "--tx", "2*popen", "--describer=x?device_map=auto")
+    assert _on(leases) == ["MIG-aaaa-0", "MIG-aaaa-1"]
+
+
+def test_a_device_of_the_lease_can_be_named(large_machine: Project) -> None:
+    """cuda:1 is the second device of each worker's own."""
+    args = ("--describer=x?device=cuda:1", "--cep-devices-per-worker=2")
+    leases = _planned(large_machine, "--tx", "2*popen", *args)
+    assert _on(leases) == ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"]
+    args = ("--describer=x?device=cuda:2", "--cep-devices-per-worker=2")
+    with pytest.raises(SpecError, match=r"cuda:2 is not among the 2 device\(s\) of a worker"):
+        _planned(large_machine, "--tx", "2*popen", *args)
+
+
+@pytest.mark.slow
+def test_a_plan_and_a_usage_error_tell_of_the_devices(large_machine: Project, toy: Project) -> None:
+    """--cep-plan prints the leases; too few devices end the run before it begins, in one line."""
+    args = ("-n", "1", MODEL, "--cep-baselines=none", "--cep-devices-per-worker")
+    result = toy.run(*args, "2", "--cep-plan")
+    result.stdout.fnmatch_lines([f"1 worker: gw0 on {H200} (GPU-dddd) and {H200} (GPU-cccc)"])
+    result = toy.run(*args, "9")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --cep-devices-per-worker 9: 4 devices are visible here*"])
 
 
 def _big(folder: Path, gib: int) -> Path:

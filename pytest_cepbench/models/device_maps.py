@@ -1,0 +1,248 @@
+"""Models of transformers that are spread over devices, host memory and disk, by accelerate.
+
+Weights that lie elsewhere than where they work are brought in by accelerate's hooks, layer by
+layer. Here they are made independent of the checkpoint's files, and handed out to be checked: a
+parameter that was offloaded is an empty shell on the device `meta`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cepbench.errors import DeviceMemoryError, ModelError
+from pytest_cepbench.models.system_limits import free_memory
+from pytest_cepbench.models.torch_runtime import own_memory
+
+if TYPE_CHECKING:
+    import torch
+
+STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Values of `device_map`: how transformers divides a model among devices."""
+
+OFFLOADS = ("cpu", "disk")
+"""Values of `offload`: what may hold the parts that no device has room for."""
+
+_UNITS = {
+    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+
+_LIMIT = re.compile(
+    rf"(?P<place>cpu|[0-9]+):(?P<size>[0-9]+(\.[0-9]+)?)(?P<unit>{'|'.join(_UNITS)})"
+)
+
+_HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
+
+
+def parse_max_memory(text: str) -> dict[int | str, int]:
+    """Bytes by place, of a text such as `0:20GiB,1:20GiB,cpu:60GiB`.
+
+    Places are the numbers of devices, as torch counts those that the process sees, and cpu. Raises
+    ValueError for anything else.
+    """
+    limits: dict[int | str, int] = {}
+    for part in text.split(","):
+        match = _LIMIT.fullmatch(part.strip())
+        place = None if match is None else match["place"]
+        key: int | str | None = int(place) if place is not None and place != "cpu" else place
+        if match is None or key is None or key in limits:
+            msg = (
+                f"max_memory must name each device once with its limit, as in "
+                f"0:20GiB,1:20GiB,cpu:60GiB, got {part.strip()!r}"
+            )
+            raise ValueError(msg)
+        limits[key] = int(float(match["size"]) * _UNITS[match["unit"]])
+    return limits
+
+
+@dataclass(frozen=True)
+class DeviceMap:
+    """How a model is divided, as a spec asks for it; None leaves a setting to transformers.
+
+    strategy: one of `STRATEGIES`.
+    max_memory: as `parse_max_memory` reads it; places that it does not name hold nothing.
+    offload: one of `OFFLOADS`; "disk" allows host memory too.
+    folder: where the parts on disk are kept; None is the system's folder of temporary files.
+    """
+
+    strategy: str | None = None
+    max_memory: str | None = None
+    offload: str | None = None
+    folder: str | None = None
+
+    def check(self, device: str) -> None:
+        """Raise ValueError for settings that contradict one another.
+
+        device: the spec's own, before "auto" is resolved.
+        """
+        if self.strategy is None:
+            for name, value in (
+                ("max_memory", self.max_memory),
+                ("offload", self.offload),
+                ("offload_folder", self.folder),
+            ):
+                if value is not None:
+                    msg = f"{name} divides a model among devices: add device_map=auto"
+                    raise ValueError(msg)
+            return
+        if self.strategy not in STRATEGIES:
+            msg = f"device_map must be {', '.join(STRATEGIES)}, got {self.strategy!r}"
+            raise ValueError(msg)
+        if self.offload not in (None, *OFFLOADS):
+            msg = f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}"
+            raise ValueError(msg)
+        if self.folder is not None and self.offload != "disk":
+            msg = "offload_folder keeps the parts that lie on disk: add offload=disk"
+            raise ValueError(msg)
+        if ":" in device:
+            msg = (
+                f"device_map divides a model among all devices that the process sees: leave out "
+                f"device={device}"
+            )
+            raise ValueError(msg)
+        limits = {} if self.max_memory is None else parse_max_memory(self.max_memory)
+        numbers = [place for place in limits if place != "cpu"]
+        if device == "cpu" and numbers:
+            msg = f"max_memory names device {numbers[0]}, and device=cpu uses none"
+            raise ValueError(msg)
+
+    def limits(self, device: str) -> dict[int | str, int] | None:
+        """Most bytes of weights by place; None leaves it to transformers: what is free.
+
+        device: where the model works, `cuda` or `cpu`.
+        """
+        if self.max_memory is not None:
+            return parse_max_memory(self.max_memory)
+        memory = free_memory()
+        if device != "cpu" or memory is None:
+            return None
+        return {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
+
+
+def map_options(device_map: DeviceMap, device: str) -> dict[str, Any]:
+    """The options of from_pretrained with which transformers divides a model.
+
+    device: where it works. The folder for the parts on disk is made here; `check_division` has it
+    removed. Raises ModelError for limits of devices that are not there.
+    """
+    limits = device_map.limits(device)
+    if device == "cpu" and any(place != "cpu" for place in limits or {}):
+        msg = f"max_memory {device_map.max_memory!r} names a device, and the model runs on the cpu"
+        raise ModelError(msg)
+    return {
+        "device_map": device_map.strategy,
+        "max_memory": limits,
+        "offload_folder": tempfile.mkdtemp(prefix="cepbench-offload-", dir=device_map.folder),
+    }
+
+
+def check_division(model: Any, device_map: DeviceMap, device: str, folder: str, what: str) -> None:
+    """Raise DeviceMemoryError where parts lie in host memory or on disk that may not lie there.
+
+    Such a model works, many times slower than anyone expects who did not ask for it.
+
+    folder: for the parts on disk; it goes with the model. what: the model, for people.
+    """
+    allowed = set() if device_map.offload is None else {"cpu", device_map.offload}
+    if device == "cpu" or "cpu" in (device_map.limits(device) or {}):
+        allowed.add("cpu")
+    outside = ({str(place) for place in places(model)} & set(OFFLOADS)) - allowed
+    if not outside:
+        weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    place = "disk" if "disk" in outside else "cpu"
+    where = {"cpu": "in host memory", "disk": "on disk"}[place]
+    msg = (
+        f"{what} has no room on the devices that this process sees: parts of it would lie {where}. "
+        f"Give it more devices (--cep-devices-per-worker) or a smaller dtype, or allow it with "
+        f"offload={place}, which is many times slower"
+    )
+    raise DeviceMemoryError(msg)
+
+
+def places(model: Any) -> list[Any]:
+    """Where the parts of a transformers model lie: devices as torch names or numbers them, "cpu"
+    and "disk".
+    """
+    divided = getattr(model, "hf_device_map", None)
+    return list(divided.values()) if divided else [model.device]
+
+
+def input_device(model: Any) -> torch.device:
+    """Where the inputs of a transformers model go: of a divided one, the first of its devices."""
+    import torch
+
+    devices = [torch.device(place) for place in places(model) if str(place) not in OFFLOADS]
+    return min(devices, key=lambda device: device.index or 0, default=torch.device("cpu"))
+
+
+# -- offloaded weights -----------------------------------------------------------------------------
+
+
+def offloaded_weight(model: Any, name: str) -> torch.Tensor | None:
+    """The value of a parameter or buffer that was offloaded; None for one that was not.
+
+    name: as `named_parameters` and `named_buffers` give it.
+    """
+    steps = name.split(".")
+    for depth in reversed(range(len(steps))):
+        owner, rest = ".".join(steps[:depth]), ".".join(steps[depth:])
+        for weights in _weights_of(model.get_submodule(owner)):
+            try:
+                tensor: torch.Tensor = weights[rest]
+            except KeyError:
+                continue
+            return tensor
+    return None
+
+
+def own_offloaded_weights(model: Any) -> None:
+    """Make the offloaded weights of a model independent of the checkpoint's files.
+
+    Those in host memory may be a mapped file, and those on disk are read from the checkpoint itself
+    at every call: a trainer that writes there would change the model between two answers. Those on
+    disk are copied to the model's own folder.
+    """
+    sources: dict[int, Any] = {}
+    for module in model.modules():
+        for weights in _weights_of(module):
+            source = getattr(weights, "dataset", weights)
+            sources[id(source)] = source
+    for source in sources.values():
+        held = getattr(source, "state_dict", source)  # of a loader of both, or by itself
+        for name, tensor in held.items():
+            held[name] = own_memory(tensor)
+        if index := getattr(source, "index", None):
+            _copy_files(index, Path(source.save_folder))
+
+
+def _weights_of(module: Any) -> Iterator[Mapping[str, torch.Tensor]]:
+    """The weights that accelerate's hooks of a module bring to its device, by their names in it."""
+    hook = getattr(module, "_hf_hook", None)
+    for part in getattr(hook, "hooks", (hook,)):  # several in a row are one
+        weights = getattr(part, "weights_map", None)
+        if weights is not None and getattr(part, "offload", False):
+            yield weights
+
+
+def _copy_files(index: Mapping[str, dict[str, str]], folder: Path) -> None:
+    """Have an index of offloaded tensors name copies in a folder. Tied tensors share an entry."""
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    entries = {id(entry): entry for entry in index.values() if "safetensors_file" in entry}
+    for number, entry in enumerate(entries.values()):
+        name = entry["weight_name"]
+        with safe_open(entry["safetensors_file"], framework="pt", device="cpu") as file:
+            tensor = file.get_tensor(name)
+        copy = folder / f"{number}.safetensors"
+        save_file({name: tensor.contiguous()}, copy)
+        entry["safetensors_file"] = str(copy)
