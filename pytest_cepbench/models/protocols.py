@@ -324,6 +324,7 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
+    remarks: what was found where the spec does not say so, a line each, for the header.
     """
 
     role: RoleName
@@ -345,6 +346,7 @@ class BoundRole:
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def short_fingerprint(self) -> str:

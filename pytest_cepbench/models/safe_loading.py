@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +22,13 @@ from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
     MissingDependencyError,
+    error_line,
+    few_of,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.loose_state import read_state
+from pytest_cepbench.models.quantization import quantization_method
 from pytest_cepbench.models.torch_runtime import (
     check_device,
     is_out_of_memory,
@@ -71,20 +76,20 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
     except CepError:
         raise
     except ImportError as error:
-        msg = (
-            f"{checkpoint.path}: {checkpoint.what} needs a package that is missing: {_line(error)}"
-        )
+        line = error_line(error)
+        msg = f"{checkpoint.path}: {checkpoint.what} needs a package that is missing: {line}"
         raise MissingDependencyError(msg) from error
     except Exception as error:
         # A damaged or foreign checkpoint makes these libraries raise anything, KeyError included.
+        line = error_line(error)
         if is_out_of_memory(error):
             msg = (
-                f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({_line(error)}). "
+                f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({line}). "
                 "Give dtype=bfloat16, --cep-residency=swap or a larger device"
             )
             raise DeviceMemoryError(msg) from error
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} could not be loaded: {_line(error)}. Was it "
+            f"{checkpoint.path}: {checkpoint.what} could not be loaded: {line}. Was it "
             "written completely, and by a version that the installed libraries can read?"
         )
         raise CheckpointError(msg) from error
@@ -109,14 +114,17 @@ def from_pretrained(
     }
     if params.attn_implementation is not None:
         options["attn_implementation"] = params.attn_implementation
+    if quantization_method(checkpoint) is not None:
+        options["device_map"] = {"": plan.device}  # packed weights are put in their place at once
+    place = _source(checkpoint, options)
     try:
-        model, info = model_class.from_pretrained(checkpoint.path, **options)
+        model, info = model_class.from_pretrained(place, **options)
     except RuntimeError as error:
         if "ignore_mismatched_sizes" not in str(error):
             raise
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
-        _, info = model_class.from_pretrained(checkpoint.path, **options)
+        _, info = model_class.from_pretrained(place, **options)
         wrong = [
             f"{name} is {tuple(stored)}, expected {tuple(built)}"
             for name, stored, built in info["mismatched_keys"]
@@ -126,7 +134,33 @@ def from_pretrained(
             "Save both again"
         )
         raise CheckpointError(msg) from error
-    return model.to(plan.device).eval(), info
+    if place is None:
+        _read_generation_config(checkpoint, model)
+    if "device_map" not in options:
+        model = model.to(plan.device)
+    return model.eval(), info
+
+
+def _source(checkpoint: Checkpoint, options: dict[str, Any]) -> Path | None:
+    """The folder that a model is read from; None where its weights are added to the options."""
+    weights = checkpoint.weights_part
+    if weights is None:
+        return checkpoint.path
+    from transformers import AutoConfig
+
+    options["config"] = AutoConfig.from_pretrained(
+        checkpoint.path, trust_remote_code=options.get("trust_remote_code", False)
+    )
+    options["state_dict"] = read_state(weights)
+    return None
+
+
+def _read_generation_config(checkpoint: Checkpoint, model: Any) -> None:
+    """Give a model the generation settings of its folder, from which it was not read."""
+    if (checkpoint.path / "generation_config.json").is_file() and model.can_generate():
+        from transformers import GenerationConfig
+
+        model.generation_config = GenerationConfig.from_pretrained(checkpoint.path)
 
 
 @contextmanager
@@ -172,13 +206,6 @@ def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
         raise CheckpointError(_unused(checkpoint, few_of(names)))
 
 
-def few_of(names: Collection[str]) -> str:
-    """The first five of some names, for a message, and how many more there are."""
-    shown = sorted(names)
-    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
-    return ", ".join(shown[:5]) + more
-
-
 class _Watch(logging.Handler):
     """Keeps the log lines that speak of tensors made up or left over."""
 
@@ -208,11 +235,6 @@ def _unused(checkpoint: Checkpoint, what: str) -> str:
         f"would leave them out: {what}. An adapter that was not merged looks like this. Save the "
         "whole model again, or add allow_unused=true to its spec where they are not needed"
     )
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 400 else f"{text[:400]} ..."
 
 
 def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:

@@ -119,6 +119,13 @@ def component_names(index: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def is_weights(name: str) -> bool:
+    """Whether a file is one of weights, or the index of some."""
+    path = PurePosixPath(name)
+    index = ".safetensors.index" in path.name or ".bin.index" in path.name
+    return index or path.suffix in WEIGHT_SUFFIXES
+
+
 def _is_config(name: str) -> bool:
     path = PurePosixPath(name)
     if ".safetensors.index" in path.name or path.name.endswith(".bin.index.json"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.checkpoint import complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.checkpoints import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.model_spec import parse_spec
 from tests.models.files import LLAVA, write_checkpoint
 
