@@ -141,7 +141,8 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
 
     places = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=False)
     # An adapter that was trained with new tokens brings the tables of all of them.
-    tables = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=True)
+    has_tables = embedded_tokens(adapted.get_base_model()) is not None
+    tables = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=has_tables)
     renamed = _current_names(adapted, name, dict(tensors))
     shapes = {key: tuple(value.shape) for key, value in (places | tables).items()}
     wrong = [
@@ -197,10 +198,12 @@ def _scale(part: CheckpointPart, adapted: Any, name: str) -> None:
     factor = part.settings.get("factor", 1.0)
     if factor == 1:
         return
+    from peft.tuners.lora import LoraLayer
+
     _check_addable([part])
-    for module in adapted.modules():
-        if name in getattr(module, "scaling", ()):
-            module.scaling[name] *= factor
+    for layer in adapted.modules():
+        if isinstance(layer, LoraLayer) and name in layer.scaling:
+            layer.scaling[name] *= factor
 
 
 def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Tensor]) -> None:
