@@ -116,7 +116,9 @@ def from_pretrained(
         options["attn_implementation"] = params.attn_implementation
     if quantization_method(checkpoint) is not None:
         options["device_map"] = {"": plan.device}  # packed weights are put in their place at once
-    place = _source(checkpoint, options)
+    place: Path | None = checkpoint.path
+    if checkpoint.weights_part is not None:
+        place, model_class = None, _give_state(model_class, checkpoint, options)
     try:
         model, info = model_class.from_pretrained(place, **options)
     except RuntimeError as error:
@@ -141,18 +143,28 @@ def from_pretrained(
     return model.eval(), info
 
 
-def _source(checkpoint: Checkpoint, options: dict[str, Any]) -> Path | None:
-    """The folder that a model is read from; None where its weights are added to the options."""
-    weights = checkpoint.weights_part
-    if weights is None:
-        return checkpoint.path
+def _give_state(model_class: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    """Add configuration and weights that lie apart to the options; returns the class that reads
+    them, since the auto classes read folders only.
+    """
     from transformers import AutoConfig
 
-    options["config"] = AutoConfig.from_pretrained(
-        checkpoint.path, trust_remote_code=options.get("trust_remote_code", False)
-    )
-    options["state_dict"] = read_state(weights)
-    return None
+    if checkpoint.config.get("auto_map"):
+        msg = (
+            f"{checkpoint.place}: weights apart from their model are not read for a model with "
+            "code of its own: write it with save_pretrained in the training"
+        )
+        raise CheckpointError(msg)
+    weights = checkpoint.weights_part
+    assert weights is not None
+    config = AutoConfig.from_pretrained(checkpoint.path)
+    options |= {"config": config, "state_dict": read_state(weights)}
+    del options["use_safetensors"]
+    options.pop("trust_remote_code", None)
+    classes = getattr(model_class, "_model_mapping", {type(config): model_class})[type(config)]
+    named = checkpoint.config.get("architectures") or [""]
+    choices = classes if isinstance(classes, tuple | list) else [classes]
+    return next((choice for choice in choices if choice.__name__ == named[0]), choices[0])
 
 
 def _read_generation_config(checkpoint: Checkpoint, model: Any) -> None:
