@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +115,9 @@ def from_pretrained(
     if params.attn_implementation is not None:
         options["attn_implementation"] = params.attn_implementation
     if quantization_method(checkpoint) is not None:
-        options["device_map"] = {"": plan.device}  # packed weights are put in their place at once
+        # Packed weights are put in their place at once. Their scales are attributes of several
+        # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
+        options |= {"device_map": {"": plan.device}, "disable_mmap": True}
     place: Path | None = checkpoint.path
     if checkpoint.weights_part is not None:
         place, model_class = None, _give_state(model_class, checkpoint, options)
@@ -274,6 +276,15 @@ def _copy_mapped(module: Any) -> None:
                 setattr(part, name, own)
 
 
+def _inner_names(tensor: torch.Tensor) -> list[str]:
+    """The attributes that hold the tensors of which another one is made; empty for a plain one.
+
+    Quantized weights are such: whole numbers and their scales.
+    """
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    return [] if flatten is None else list(flatten()[0])
+
+
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
     if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
@@ -327,8 +338,20 @@ def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool
             continue
         prefix = f"{part}." if part else ""
         for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
-            for name, tensor in listed:
+            for name, tensor in _plain_tensors(listed):
                 # Lower precisions have no such reduction, and most of them no NaN.
                 wide = tensor.is_floating_point() and tensor.element_size() > 1
                 if wide and tensor.numel() and not tensor.is_meta:
                     yield prefix + name, tensor, finite
+
+
+def _plain_tensors(
+    listed: Iterable[tuple[str, torch.Tensor]],
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and tensors, in the place of one that is made of others these."""
+    for name, tensor in listed:
+        inner = _inner_names(tensor)
+        if inner:
+            yield from _plain_tensors((f"{name}.{part}", getattr(tensor, part)) for part in inner)
+        else:
+            yield name, tensor

@@ -6,6 +6,7 @@ Functions that run at binding do not import torch; only those for loaded models 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -260,18 +261,30 @@ def quiet() -> Iterator[None]:
         for library in ("transformers", "diffusers"):
             if library in sys.modules:
                 stack.enter_context(_quiet_library(library))
+        for library in ("bitsandbytes", "torchao"):
+            stack.enter_context(_quiet_logger(logging.getLogger(library)))
         yield
 
 
 @contextmanager
-def _quiet_library(library: str) -> Iterator[None]:
-    logging: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+def _quiet_logger(logger: logging.Logger) -> Iterator[None]:
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        logger.setLevel(level)
+
+
+@contextmanager
+def _quiet_library(library: str) -> Iterator[None]:
+    settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
+    verbosity, bars = settings.get_verbosity(), settings.is_progress_bar_enabled()
+    settings.set_verbosity_error()
+    settings.disable_progress_bar()
+    try:
+        yield
+    finally:
+        settings.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            settings.enable_progress_bar()
