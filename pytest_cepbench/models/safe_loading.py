@@ -26,6 +26,7 @@ from pytest_cepbench.errors import (
     few_of,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_names
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.loose_state import read_state
 from pytest_cepbench.models.quantization import quantization_method
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 # it.
 _DIFFUSERS = "diffusers.models.modeling_utils"
 _REPORTING_LOGGERS = ("transformers.modeling_utils", _DIFFUSERS)
+_OWN_SHARDS = "shard-*-model-*.safetensors"
+"""The files that transformers' save_pretrained writes where several processes save a model."""
+
 _MISSING_WORDS = "newly initialized"
 _UNUSED_WORDS = "were not used when initializing"
 
@@ -140,6 +144,10 @@ def from_pretrained(
         raise CheckpointError(msg) from error
     if place is None:
         _read_generation_config(checkpoint, model)
+    else:
+        # What its own shards hold and the model does not, transformers leaves out without a word.
+        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_names(shard)}
+        info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
     if "device_map" not in options:
         model = model.to(plan.device)
     return model.eval(), info

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="adapters need the [models] extra")
 pytest.importorskip("transformers", reason="adapters need the [models] extra")
 peft = pytest.importorskip("peft", reason="adapters need the [models] extra")
 
-from pytest_cepbench.errors import CheckpointError, SpecError  # noqa: E402
+from pytest_cepbench.errors import CheckpointError, IdentityError, SpecError  # noqa: E402
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer  # noqa: E402
 from tests.models.binding import bind_text  # noqa: E402
 from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
@@ -355,3 +355,44 @@ def test_merging_keeps_the_precision_that_is_asked_for(lora: Path, tmp_path: Pat
     assert own.keys() == stored.keys()
     assert {tensor.dtype for tensor in own.values()} == {torch.bfloat16}
     assert all(torch.equal(own[name], stored[name]) for name in own)
+
+
+def test_an_adapter_that_is_rewritten_is_noticed(copied: Path) -> None:
+    """Between the fingerprint and loading a trainer may have saved the next step there."""
+    bound = bind_text(str(copied), "describer")
+    assert bound.files is not None
+    assert bound.fingerprint
+    edit_tensors(copied / "adapter_model.safetensors", _scale_first)
+    with pytest.raises(
+        IdentityError, match=rf"{copied}: .*written again: adapter_model\.safetensors"
+    ):
+        bound.load()
+
+
+def test_an_unmerged_adapter_does_not_depend_on_its_file(copied: Path) -> None:
+    """A trainer may write the next step where the last one was loaded from."""
+    loaded: Any = bind_text(f"{copied}?{SETTINGS}&merge=false", "describer").load()
+    before = list(loaded.describe(pictures(), "describe the image", [0, 1, 2]))
+    weights = copied / "adapter_model.safetensors"
+    with weights.open("r+b") as stream:
+        stream.write(bytes(weights.stat().st_size))
+    assert list(loaded.describe(pictures(), "describe the image", [0, 1, 2])) == before
+
+
+def test_an_adapter_of_a_judge(tmp_path: Path) -> None:
+    """Verdicts and their probabilities are those of the merged judge."""
+    from pytest_cepbench.models.protocols import Battle, Judge
+    from tests.tiny.common import JUDGE_WORDS
+    from tests.tiny.describers import build_idefics3
+
+    base = build_idefics3(tmp_path / "base", words=JUDGE_WORDS)
+    adapter = build_lora(tmp_path / "adapter", base)
+    battle = Battle(["draw"], ["a circle"], ["a square", pictures()[0]])
+
+    def judge(folder: Path) -> Any:
+        model = bind_text(str(folder), "judge").load()
+        assert isinstance(model, Judge)
+        return model.judge([battle], [0])
+
+    own = judge(adapter)
+    assert own == judge(merge(tmp_path / "merged", adapter)) != judge(base)

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,6 @@ def expected(whole: Path) -> list[Any]:
 
 def save_shards(folder: Path, content: dict[str, Any]) -> Path:
     """What torch.distributed.checkpoint writes of a state, by one process."""
-    import warnings
-
     from torch.distributed.checkpoint import save
 
     with warnings.catch_warnings():
@@ -248,3 +247,26 @@ def test_generation_settings_come_with_the_configuration(
     plain: Any = bind_text(str(whole), "describer").load()
     own, other = loaded.loaded.generation_config, plain.loaded.generation_config
     assert own.to_dict() == other.to_dict()
+
+
+def test_shards_of_transformers_own_leave_nothing_over(
+    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
+) -> None:
+    """save_pretrained of several processes writes safetensors that lie in the model's folder."""
+    from torch.distributed.checkpoint import save
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+
+    def write(folder: Path, content: dict[str, Any]) -> Path:
+        shutil.copytree(whole, folder)
+        (folder / "model.safetensors").unlink()
+        writer = HuggingFaceStorageWriter(
+            path=str(folder), save_distributed=True, enable_consolidation=False
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            save(content, storage_writer=writer, no_dist=True)
+        return folder
+
+    assert describe(write(tmp_path / "sharded", state)) == expected
+    with pytest.raises(CheckpointError, match=r"would leave them out: adapter\.x"):
+        describe(write(tmp_path / "more", state | {"adapter.x": torch.ones(2)}))

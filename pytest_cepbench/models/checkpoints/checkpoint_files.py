@@ -230,6 +230,13 @@ def check_safetensors(path: Path) -> None:
         raise CheckpointError(msg)
 
 
+def tensor_names(path: Path) -> list[str]:
+    """The names of the tensors in a safetensors file."""
+    with open_regular(path) as stream:
+        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
+    return [name for name in header if name != "__metadata__"]
+
+
 def parse_header(stream: BinaryIO, length: int) -> Any:
     """The header of a safetensors file, behind its length. Raises ValueError where it is none."""
     if length > _MOST_HEADER:
