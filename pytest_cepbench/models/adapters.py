@@ -241,19 +241,21 @@ def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Ten
 
 
 def _misfit(folder: Path, adapted: Any, name: str, what: str) -> str:
-    base = adapted.get_base_model()
-    stored = read_adapter(folder)
+    base = type(adapted.get_base_model()).__name__
+    trained = _trained_on(read_adapter(folder))
     rank = getattr(adapted.peft_config[name], "r", None)
     of_rank = f" with r={rank}" if rank is not None else ""
-    return (
-        f"{folder}: the adapter does not fit {_trained_on(stored)}its base "
-        f"{type(base).__name__}{of_rank}: {what}. Give the base that it was trained on "
-        "(base=FOLDER), or save the adapter again"
-    )
+    remedy = "Give the base that it was trained on (base=FOLDER), or save the adapter again"
+    if trained and base not in trained:
+        remedy = (
+            "Merge it into the model that it was trained on (merge_and_unload), save that whole "
+            "and give its folder"
+        )
+    return f"{folder}: the adapter does not fit {trained}its base {base}{of_rank}: {what}. {remedy}"
 
 
 def _trained_on(stored: Mapping[str, Any]) -> str:
     """The class that an adapter was trained on, in brackets, where it says so."""
-    mapping = stored.get("auto_mapping") or {}
-    trained = mapping.get("base_model_class") if isinstance(mapping, dict) else None
-    return f"(trained on {trained}) " if trained else ""
+    mapping = stored.get("auto_mapping")
+    trained = str(mapping.get("base_model_class")) if isinstance(mapping, dict) else ""
+    return f"(trained on {trained}) " if trained.isidentifier() and trained != "None" else ""

@@ -7,7 +7,6 @@ stored. What it needs for that is known before torch is imported.
 from __future__ import annotations
 
 from importlib import util
-from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
@@ -51,9 +50,7 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
 
     Raises CheckpointError for a `quantization_config` that names none.
     """
-    if checkpoint.kind != "transformers":
-        return None
-    stated = _stated(checkpoint)
+    stated = checkpoint.quantization
     if not stated:
         return None
     method = stated.get("quant_method") if isinstance(stated, dict) else None
@@ -67,12 +64,6 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
         )
         raise CheckpointError(msg)
     return method
-
-
-def _stated(checkpoint: Checkpoint) -> Any:
-    text = checkpoint.config.get("text_config")
-    inner = text.get("quantization_config") if isinstance(text, dict) else None
-    return checkpoint.config.get("quantization_config") or inner
 
 
 def require_quantization(checkpoint: Checkpoint, device: str) -> None:

@@ -70,7 +70,13 @@ CONFIGS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("lora", "with head") else [pytest.mark.slow])
+        for name in CONFIGS
+    ],
+)
 def test_an_adapter_is_the_merged_model(name: str, base: Path, tmp_path: Path) -> None:
     """Merged in memory or at work beside the weights, it describes as the merged folder does."""
     config = CONFIGS[name](target_modules=["q_proj", "v_proj"])
@@ -83,6 +89,7 @@ def test_an_adapter_is_the_merged_model(name: str, base: Path, tmp_path: Path) -
     assert describe(adapter, "merge=false") == expected
 
 
+@pytest.mark.slow
 def test_a_trained_table_of_tied_embeddings_is_used(base: Path, tmp_path: Path) -> None:
     """What modules_to_save replaces is what the model reads with, as when it was trained."""
     config = peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"])
@@ -267,6 +274,7 @@ def test_parameters_of_adapters_that_cannot_be(
         bind_text(f"{base}?{query.format(lora=lora, base=base)}", "describer")
 
 
+@pytest.mark.slow
 def test_what_does_not_add_up_is_refused(base: Path, lora: Path, tmp_path: Path) -> None:
     """Trained heads of two adapters cannot both be in place, and DoRA's norms do not add."""
     for name in ("dora", "with head", "ia3"):
@@ -295,6 +303,28 @@ def test_an_adapter_of_a_dual_encoder(tmp_path: Path) -> None:
         assert not np.array_equal(own, plain)
 
 
+def test_an_adapter_of_a_vision_model_with_another_head(tmp_path: Path) -> None:
+    """The image processor beside it is used; one that was trained on a classifier is refused."""
+    from tests.tiny.encoders import build_vit
+
+    base = build_vit(tmp_path / "vit", pooler=True)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"])
+    adapter = build_adapter(tmp_path / "adapter", base, config, auto_class="AutoModel")
+    shutil.copy(base / "preprocessor_config.json", adapter)
+    bound = bind_text(str(adapter), "encoder")
+    assert f"processor read from {adapter}" in bound.remarks
+    assert isinstance(bound.load(), Encoder)
+
+    of_classifier = build_adapter(
+        tmp_path / "classifier", base, config, auto_class="AutoModelForImageClassification"
+    )
+    with pytest.raises(
+        CheckpointError, match=r"trained on ViTForImageClassification\) its base ViTModel.*Merge it"
+    ):
+        bind_text(str(of_classifier), "encoder").load()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("merged", ["true", "false"])
 def test_an_adapter_of_a_unified_model(tmp_path: Path, merged: str) -> None:
     """It describes, writes and draws with the adapter, in all of its roles with one load."""
@@ -379,6 +409,7 @@ def test_an_unmerged_adapter_does_not_depend_on_its_file(copied: Path) -> None:
     assert list(loaded.describe(pictures(), "describe the image", [0, 1, 2])) == before
 
 
+@pytest.mark.slow
 def test_an_adapter_of_a_judge(tmp_path: Path) -> None:
     """Verdicts and their probabilities are those of the merged judge."""
     from pytest_cepbench.models.protocols import Battle, Judge

@@ -56,7 +56,7 @@ def read_adapter(folder: Path) -> dict[str, Any]:
         raise CheckpointError(msg)
     config = read_json(folder / ADAPTER_CONFIG)
     kind = config.get("peft_type")
-    if not isinstance(kind, str):
+    if not isinstance(kind, str) or not kind.isidentifier():
         msg = f"{folder / ADAPTER_CONFIG}: no peft_type, so nothing says what kind of adapter it is"
         raise CheckpointError(msg)
     if kind.upper() in _NOT_APPLIED:

@@ -92,6 +92,15 @@ class Checkpoint:
         own = [*self.adapters, *filter(None, [self.weights_part])]
         return own[0].path if own else self.path
 
+    @property
+    def quantization(self) -> Any:
+        """What a transformers model's configuration says of quantized weights; None for others."""
+        if self.kind != "transformers":
+            return None
+        text = self.config.get("text_config")
+        inner = text.get("quantization_config") if isinstance(text, dict) else None
+        return self.config.get("quantization_config") or inner
+
     @contextmanager
     def preparation_folder(self) -> Iterator[Path]:
         """A folder from which a library reads processor and tokenizer, for as long as it does."""

@@ -20,13 +20,14 @@ from pytest_cepbench.models.checkpoints.adapter_files import (
     read_adapter,
 )
 from pytest_cepbench.models.checkpoints.checkpoint import INDEXES, Checkpoint, identify
-from pytest_cepbench.models.checkpoints.checkpoint_files import WEIGHT_SUFFIXES, is_weights
+from pytest_cepbench.models.checkpoints.checkpoint_files import is_weights
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import detect_roles
 from pytest_cepbench.models.checkpoints.location import Location, locate, snapshot
 from pytest_cepbench.models.checkpoints.loose_weights import (
     configuration_folders,
     find_loose_weights,
+    holds_whole_model,
 )
 from pytest_cepbench.models.checkpoints.preparation_files import (
     PROCESSOR_FILES,
@@ -78,8 +79,8 @@ def _is_readable(folder: Path) -> bool:
     if any((folder / name).is_file() for name in INDEXES if name != "config.json"):
         return True
     # A run's root often has the configuration that all of its checkpoints share.
-    weights = any(path.suffix in WEIGHT_SUFFIXES for path in folder.iterdir())
-    return (folder / "config.json").is_file() and (weights or not any(folder.glob("checkpoint-*")))
+    configured = (folder / "config.json").is_file()
+    return configured and (holds_whole_model(folder) or not any(folder.glob("checkpoint-*")))
 
 
 def _whole(location: Location) -> Checkpoint:
@@ -125,11 +126,14 @@ def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoin
     """The checkpoint that an adapter's folder, or the spec, names as its base."""
     config = read_adapter(folder)
     if options.base is not None:
-        location = locate(options.base, None, _CONFIGURATIONS, spec.text)
+        trained_on = str(config.get("base_model_name_or_path") or "")
+        revision = config.get("revision") if options.base == trained_on else None
+        if Path(options.base).expanduser().is_dir():
+            revision = None
+        location = locate(options.base, revision and str(revision), _CONFIGURATIONS, spec.text)
         base = _whole_base(spec, location, folder)
-        trained_on = config.get("base_model_name_or_path")
-        if trained_on and Path(str(trained_on)).name != Path(options.base).name:
-            remark = f"the adapter was trained on {trained_on}, and is applied to {options.base}"
+        if trained_on and Path(trained_on).name != Path(options.base).name:
+            remark = f"the adapter was trained on {trained_on!r}, and is applied to {options.base}"
             base = replace(base, remarks=(remark,))
         return base
     candidates, name = base_candidates(folder, config)
@@ -175,7 +179,7 @@ def _adapted(
             f"{base.path} is a {base.what} ({base.kind})"
         )
         raise CheckpointError(msg)
-    quantized = bool(base.config.get("quantization_config"))
+    quantized = bool(base.quantization)
     if quantized and options.merge:
         msg = (
             f"model spec {spec.text!r}: merge=true, and {base.path} is quantized: what is merged "
@@ -279,12 +283,12 @@ def _add_found_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> Checkp
     tokenizer: whether the spec leaves it open.
     """
     path = checkpoint.path
-    beside = [folder for folder in _beside(checkpoint) if folder != path and has_tokenizer(folder)]
-    if beside and tokenizer:
-        images = has_processor(beside[0])
-        name = "processor" if images else "tokenizer"
-        part = preparation_part(name, beside[0], images=images, texts=True)
-        return _and_part(checkpoint, part, f"{name} read from {beside[0]}")
+    for folder in _beside(checkpoint):
+        images, texts = has_processor(folder), tokenizer and has_tokenizer(folder)
+        if folder != path and (images or texts):
+            name = "processor" if images else "tokenizer"
+            part = preparation_part(name, folder, images=images, texts=texts)
+            return _and_part(checkpoint, part, f"{name} read from {folder}")
     if checkpoint.revision is not None:  # not all of its files may be here yet
         return checkpoint
     images = not has_processor(path)

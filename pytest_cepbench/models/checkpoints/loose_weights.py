@@ -28,7 +28,7 @@ _SAFE_INDEX = "model.safetensors.index.json"
 _OF_RANK = re.compile(r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin")
 _WHOLE_STATE = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
 _DEEPSPEED = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
-_CONFIGURATIONS = ("config.json", "model_index.json", "open_clip_config.json", "modules.json")
+_OTHER_KINDS = ("model_index.json", "open_clip_config.json", "modules.json")
 
 
 def find_loose_weights(folder: Path) -> CheckpointPart | None:
@@ -36,10 +36,9 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
 
     Raises CheckpointError for those that have to be consolidated first, with the command.
     """
-    configured = any((folder / name).is_file() for name in _CONFIGURATIONS)
-    names = sorted(path.name for path in folder.iterdir())
-    if configured and any(_is_weights_file(name) for name in names):
+    if any((folder / name).is_file() for name in _OTHER_KINDS) or holds_whole_model(folder):
         return None
+    names = sorted(path.name for path in folder.iterdir())
     for place in (folder, *(folder / name for name in names if _FSDP.fullmatch(name))):
         if (place / DCP_METADATA).is_file():
             return CheckpointPart("weights", place, _shards)
@@ -48,6 +47,12 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
     for name in names:
         _refuse_rank_files(folder, name)
     return None
+
+
+def holds_whole_model(folder: Path) -> bool:
+    """Whether a folder holds a model of transformers, configuration and weights."""
+    weights = any(_is_weights_file(path.name) for path in folder.iterdir())
+    return weights and (folder / "config.json").is_file()
 
 
 def _is_weights_file(name: str) -> bool:

@@ -63,7 +63,7 @@ def test_another_base_is_said(base: Path, tmp_path: Path) -> None:
     adapter = write_adapter(tmp_path / "adapter", "org/llava-7b")
     found: Checkpoint = inspect(adapter, f"?base={base}")
     assert found.remarks[0] == (
-        f"the adapter was trained on org/llava-7b, and is applied to {base}"
+        f"the adapter was trained on 'org/llava-7b', and is applied to {base}"
     )
     write_adapter(adapter, "/cluster/models/base")
     assert len(inspect(adapter, f"?base={base}").remarks) == 1
@@ -111,7 +111,7 @@ def test_adapters_that_are_not_whole_are_refused(base: Path, tmp_path: Path) -> 
         inspect(adapter)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"peft_type": 3}', "{}"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"peft_type": 3}', '{"peft_type": "A\\nB"}', "{}"])
 def test_a_configuration_that_is_none_is_named(base: Path, tmp_path: Path, text: str) -> None:
     """A configuration cut off in writing must be an error that names the file."""
     adapter = write_adapter(tmp_path / "adapter", str(base))
