@@ -104,7 +104,7 @@ class Checkpoint:
     @contextmanager
     def preparation_folder(self) -> Iterator[Path]:
         """A folder from which a library reads processor and tokenizer, for as long as it does."""
-        if not any(part.name in ("processor", "tokenizer") for part in self.parts):
+        if not self._prepared_elsewhere:
             yield self.path
             return
         with linked_folder(preparation_files(self.path, self.parts)) as folder:
@@ -118,7 +118,12 @@ class Checkpoint:
 
     def preparation_file(self, name: str) -> Path:
         """Where a file of the processor or the tokenizer lies; it need not be there."""
-        return preparation_files(self.path, self.parts).get(name, self.path / name)
+        files = preparation_files(self.path, self.parts) if self._prepared_elsewhere else {}
+        return files.get(name, self.path / name)
+
+    @property
+    def _prepared_elsewhere(self) -> bool:
+        return any(part.name in ("processor", "tokenizer") for part in self.parts)
 
     def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
         """Where the weights lie that loading reads, those of its parts among them."""

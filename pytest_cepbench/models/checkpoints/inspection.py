@@ -105,8 +105,8 @@ def _with_base(spec: ModelSpec, location: Location, options: SourceOptions) -> C
         raise SpecError(msg)
     if any(path.name.startswith("model") and is_weights(path.name) for path in folder.iterdir()):
         msg = (
-            f"{folder} holds the weights of a whole model and an adapter ({ADAPTER_CONFIG}), and "
-            "nothing says which is meant: give each a folder of its own"
+            f"{folder} holds the weights of a whole model and a PEFT adapter ({ADAPTER_CONFIG}), "
+            "and nothing says which is meant: give each a folder of its own"
         )
         raise CheckpointError(msg)
     location = _fetch_adapter(location)

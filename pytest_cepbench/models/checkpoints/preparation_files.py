@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_cepbench.models.checkpoints.checkpoint_files import list_files
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 
 _TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
@@ -72,7 +71,8 @@ class _Matching:
         self._patterns = tuple(patterns)
 
     def __call__(self, folder: Path) -> Sequence[str]:
-        return [name for name in list_files(folder) if _fits(name, self._patterns)]
+        paths = {path for pattern in self._patterns for path in folder.glob(pattern)}
+        return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Matching) and other._patterns == self._patterns
@@ -82,7 +82,7 @@ class _Matching:
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
-    # fnmatch's * goes across folders, and a tokenizer's files lie in the folder itself.
+    # fnmatch's * goes across folders, other than that of glob.
     return any(
         fnmatch.fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
         for pattern in patterns

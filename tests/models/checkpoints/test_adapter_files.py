@@ -129,7 +129,7 @@ def test_folders_that_are_both_are_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is an adapter itself"):
         inspect(adapter, f"?adapters={second}")
     write_adapter(base, str(base))
-    with pytest.raises(CheckpointError, match="a whole model and an adapter"):
+    with pytest.raises(CheckpointError, match="a whole model and a PEFT adapter"):
         inspect(base)
 
 
