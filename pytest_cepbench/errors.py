@@ -8,7 +8,7 @@ are handled before a user would see them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 class CepError(Exception):
@@ -229,3 +229,16 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
         f"unknown {what} {given!r}.{did_you_mean(given, names)} "
         f"Known: {', '.join(names) or '(none)'}."
     )
+
+
+def few_of(names: Collection[str]) -> str:
+    """The first five of some names, for a message, and how many more there are."""
+    shown = sorted(names)
+    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
+    return ", ".join(shown[:5]) + more
+
+
+def error_line(error: BaseException) -> str:
+    """What an error of a library says, in one line of limited length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 400 else f"{text[:400]} ..."

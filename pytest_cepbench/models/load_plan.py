@@ -15,10 +15,14 @@ from pytest_cepbench.models.checkpoints import (
     list_files,
     stored_precision,
 )
+from pytest_cepbench.models.checkpoints.checkpoint_files import WEIGHT_SUFFIXES
+from pytest_cepbench.models.checkpoints.loose_weights import SHARD_SUFFIX
+from pytest_cepbench.models.checkpoints.source_options import SourceOptions
 from pytest_cepbench.models.device_maps import DeviceMap
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.quantization import require_quantization
 from pytest_cepbench.models.torch_runtime import (
     IMAGE_BACKENDS,
     bound_spinning,
@@ -28,7 +32,7 @@ from pytest_cepbench.models.torch_runtime import (
     resolve_dtype,
 )
 
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+_WEIGHTS = (*WEIGHT_SUFFIXES, SHARD_SUFFIX)
 
 _SMALL_BYTES = 64 << 20
 """Weights up to here are read from the processor's caches, or nearly so: what takes time is the
@@ -113,9 +117,9 @@ class CheckpointParams(Placement):
 
 
 @dataclass(frozen=True)
-class TransformersParams(CheckpointParams):
+class TransformersParams(CheckpointParams, SourceOptions):
     """Parameters of every transformers checkpoint that reads images, with those of
-    `CheckpointParams`.
+    `CheckpointParams` and `SourceOptions`.
 
     attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves the library's choice.
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
@@ -231,10 +235,11 @@ class Adapter(Generic[P]):
         used or that no fingerprint can vouch for, MissingDependencyError where a library is not
         installed.
         """
-        require(*self.packages)
+        require(*self.packages, *(("peft",) if checkpoint.adapters else ()))
         plan = make_plan(role, self.params, spec, checkpoint, context)
         if plan.params.dispatched:
             require("accelerate")
+        require_quantization(checkpoint, plan.device)
         self.check(plan)
         weights = _weights_bytes(checkpoint)
         small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
@@ -264,6 +269,7 @@ class Adapter(Generic[P]):
             files=plan.files,
             scores_answers=self.scores_answers,
             dispatched=dispatched,
+            remarks=checkpoint.remarks,
         )
 
 
@@ -286,7 +292,7 @@ def make_plan(
         check_configuration(checkpoint)
         return fingerprint(checkpoint, hash_file, options)
 
-    files = CoveredFiles(checkpoint.path, context.hash_file, identify)
+    files = CoveredFiles(checkpoint.place, context.hash_file, identify)
     return LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
 
 
@@ -314,5 +320,7 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     0 for a file of weights by itself.
     """
     path = checkpoint.path
-    names = list_files(path) if path.is_dir() else []
-    return sum((path / name).stat().st_size for name in names if name.endswith(_WEIGHTS))
+    names = list_files(path) if path.is_dir() and checkpoint.weights_part is None else []
+    paths = [path / name for name in names]
+    paths += [path for part in checkpoint.parts if not part.component for _, path in part.paths()]
+    return sum(path.stat().st_size for path in paths if path.name.endswith(_WEIGHTS))

@@ -352,6 +352,7 @@ class BoundRole:
         `GLOBAL_GENERATORS` themselves.
     dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
         loaded again where others are moved.
+    remarks: what was found where the spec does not say so, a line each, for the header.
     """
 
     role: RoleName
@@ -375,6 +376,7 @@ class BoundRole:
     scores_answers: bool = False
     global_random: bool = False
     dispatched: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def short_fingerprint(self) -> str:

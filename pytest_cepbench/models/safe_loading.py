@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
     MissingDependencyError,
+    error_line,
+    few_of,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_names
 from pytest_cepbench.models.device_maps import (
     check_division,
     map_options,
@@ -30,10 +34,13 @@ from pytest_cepbench.models.device_maps import (
     own_offloaded_weights,
 )
 from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.loose_state import read_state
+from pytest_cepbench.models.quantization import quantization_method
 from pytest_cepbench.models.torch_runtime import (
     check_device,
     is_out_of_memory,
     own_memory,
+    plain_tensors,
     quiet,
     set_threads,
     to_torch_dtype,
@@ -46,6 +53,9 @@ if TYPE_CHECKING:
 # it.
 _DIFFUSERS = "diffusers.models.modeling_utils"
 _REPORTING_LOGGERS = ("transformers.modeling_utils", _DIFFUSERS)
+_OWN_SHARDS = "shard-*-model-*.safetensors"
+"""The files that transformers' save_pretrained writes where several processes save a model."""
+
 _MISSING_WORDS = "newly initialized"
 _UNUSED_WORDS = "were not used when initializing"
 
@@ -78,22 +88,22 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
     except CepError:
         raise
     except ImportError as error:
-        msg = (
-            f"{checkpoint.path}: {checkpoint.what} needs a package that is missing: {_line(error)}"
-        )
+        line = error_line(error)
+        msg = f"{checkpoint.path}: {checkpoint.what} needs a package that is missing: {line}"
         raise MissingDependencyError(msg) from error
     except Exception as error:
         # A damaged or foreign checkpoint makes these libraries raise anything, KeyError included.
+        line = error_line(error)
         if is_out_of_memory(error):
             msg = (
-                f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({_line(error)}). "
+                f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({line}). "
                 "Give dtype=bfloat16 or --cep-residency=swap, divide it among devices with "
                 "device_map=auto (--cep-devices-per-worker) or leave parts in host memory with "
                 "offload=, or use a larger device"
             )
             raise DeviceMemoryError(msg) from error
         msg = (
-            f"{checkpoint.path}: {checkpoint.what} could not be loaded: {_line(error)}. Was it "
+            f"{checkpoint.path}: {checkpoint.what} could not be loaded: {line}. Was it "
             "written completely, and by a version that the installed libraries can read?"
         )
         raise CheckpointError(msg) from error
@@ -118,16 +128,23 @@ def from_pretrained(
     }
     if params.attn_implementation is not None:
         options["attn_implementation"] = params.attn_implementation
+    if quantization_method(checkpoint) is not None:
+        # Packed weights are put in their place at once. Their scales are attributes of several
+        # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
+        options |= {"device_map": {"": plan.device}, "disable_mmap": True}
     divided = map_options(params.division, plan.device) if params.division.strategy else {}
     options |= divided
+    place: Path | None = checkpoint.path
+    if checkpoint.weights_part is not None:
+        place, model_class = None, _give_state(model_class, checkpoint, options)
     try:
-        model, info = model_class.from_pretrained(checkpoint.path, **options)
+        model, info = model_class.from_pretrained(place, **options)
     except RuntimeError as error:
         if "ignore_mismatched_sizes" not in str(error):
             raise
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
-        _, info = model_class.from_pretrained(checkpoint.path, **options)
+        _, info = model_class.from_pretrained(place, **options)
         wrong = [
             f"{name} is {tuple(stored)}, expected {tuple(built)}"
             for name, stored, built in info["mismatched_keys"]
@@ -137,11 +154,50 @@ def from_pretrained(
             "Save both again"
         )
         raise CheckpointError(msg) from error
+    if place is None:
+        _read_generation_config(checkpoint, model)
+    else:
+        # What its own shards hold and the model does not, transformers leaves out without a word.
+        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_names(shard)}
+        info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
     if divided:
         what = f"{checkpoint.path}: {checkpoint.what}"
         check_division(model, params.division, plan.device, divided["offload_folder"], what)
-        return model.eval(), info
-    return model.to(plan.device).eval(), info
+    elif "device_map" not in options:
+        model = model.to(plan.device)
+    return model.eval(), info
+
+
+def _give_state(model_class: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    """Add configuration and weights that lie apart to the options; returns the class that reads
+    them, since the auto classes read folders only.
+    """
+    from transformers import AutoConfig
+
+    if checkpoint.config.get("auto_map"):
+        msg = (
+            f"{checkpoint.place}: weights apart from their model are not read for a model with "
+            "code of its own: write it with save_pretrained in the training"
+        )
+        raise CheckpointError(msg)
+    weights = checkpoint.weights_part
+    assert weights is not None
+    config = AutoConfig.from_pretrained(checkpoint.path)
+    options |= {"config": config, "state_dict": read_state(weights)}
+    del options["use_safetensors"]
+    options.pop("trust_remote_code", None)
+    classes = getattr(model_class, "_model_mapping", {type(config): model_class})[type(config)]
+    named = checkpoint.config.get("architectures") or [""]
+    choices = classes if isinstance(classes, tuple | list) else [classes]
+    return next((choice for choice in choices if choice.__name__ == named[0]), choices[0])
+
+
+def _read_generation_config(checkpoint: Checkpoint, model: Any) -> None:
+    """Give a model the generation settings of its folder, from which it was not read."""
+    if (checkpoint.path / "generation_config.json").is_file() and model.can_generate():
+        from transformers import GenerationConfig
+
+        model.generation_config = GenerationConfig.from_pretrained(checkpoint.path)
 
 
 @contextmanager
@@ -187,13 +243,6 @@ def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
         raise CheckpointError(_unused(checkpoint, few_of(names)))
 
 
-def few_of(names: Collection[str]) -> str:
-    """The first five of some names, for a message, and how many more there are."""
-    shown = sorted(names)
-    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
-    return ", ".join(shown[:5]) + more
-
-
 class _Watch(logging.Handler):
     """Keeps the log lines that speak of tensors made up or left over."""
 
@@ -223,11 +272,6 @@ def _unused(checkpoint: Checkpoint, what: str) -> str:
         f"would leave them out: {what}. An adapter that was not merged looks like this. Save the "
         "whole model again, or add allow_unused=true to its spec where they are not needed"
     )
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 400 else f"{text[:400]} ..."
 
 
 def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
@@ -313,10 +357,17 @@ def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool
             continue
         prefix = f"{part}." if part else ""
         for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
-            for name, shell in listed:
-                weight = offloaded_weight(module, name) if shell.is_meta else None
-                tensor = shell if weight is None else weight
+            for name, tensor in plain_tensors(_brought_in(module, listed)):
                 # Lower precisions have no such reduction, and most of them no NaN.
                 wide = tensor.is_floating_point() and tensor.element_size() > 1
                 if wide and tensor.numel() and not tensor.is_meta:
                     yield prefix + name, tensor, finite
+
+
+def _brought_in(
+    module: Any, listed: Iterable[tuple[str, torch.Tensor]]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and tensors, with the value of an offloaded one in its place."""
+    for name, tensor in listed:
+        weight = offloaded_weight(module, name) if tensor.is_meta else None
+        yield name, tensor if weight is None else weight

@@ -29,7 +29,8 @@ DTYPES = ("float32", "float16", "bfloat16")
 IMAGE_BACKENDS = ("pil", "torchvision")
 """Backends of transformers' image processors; they differ by a grey level here and there."""
 
-_ACCELERATE = logging.getLogger("accelerate")
+_LOUD_LOGGERS = tuple(logging.getLogger(name) for name in ("accelerate", "bitsandbytes", "torchao"))
+"""Of libraries that transformers calls for models that are divided or quantized."""
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
 _LIBRARIES = (
@@ -249,9 +250,29 @@ def device_memory(device: str) -> DeviceMemory | None:
 
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
-    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
+    plain = plain_tensors([("", tensor)])
+    if tensor.device.type != "cpu" or all(t.untyped_storage().resizable() for _, t in plain):
         return tensor
     return tensor.clone()
+
+
+def plain_tensors(
+    listed: Iterable[tuple[str, torch.Tensor]],
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and tensors, with those in the place of one of which it is made.
+
+    Quantized weights are whole numbers and their scales, a DTensor is a shard and its mesh.
+    """
+    import torch
+
+    for name, tensor in listed:
+        flatten = getattr(tensor, "__tensor_flatten__", None)
+        inner = {} if flatten is None else {part: getattr(tensor, part) for part in flatten()[0]}
+        tensors = {part: held for part, held in inner.items() if isinstance(held, torch.Tensor)}
+        if tensors:
+            yield from plain_tensors((f"{name}.{part}", held) for part, held in tensors.items())
+        else:
+            yield name, tensor
 
 
 def library_versions() -> dict[str, str]:
@@ -343,16 +364,16 @@ class _QuietLibraries:
         self._lock = threading.Lock()
         self._users = 0
         self._before: dict[str, tuple[int, bool]] = {}
-        self._accelerate = logging.NOTSET
+        self._levels: list[int] = []
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                # transformers imports it only when a model is divided, and it tells of each.
-                self._accelerate = _ACCELERATE.level
-                _ACCELERATE.setLevel(logging.ERROR)
+                self._levels = [logger.level for logger in _LOUD_LOGGERS]
+                for logger in _LOUD_LOGGERS:
+                    logger.setLevel(logging.ERROR)
             for library in ("transformers", "diffusers"):
                 if library in sys.modules and library not in self._before:
                     settings = _logging_of(library)
@@ -366,7 +387,8 @@ class _QuietLibraries:
             with self._lock:
                 self._users -= 1
                 if not self._users:
-                    _ACCELERATE.setLevel(self._accelerate)
+                    for logger, level in zip(_LOUD_LOGGERS, self._levels, strict=True):
+                        logger.setLevel(level)
                 while not self._users and self._before:
                     library, (verbosity, bars) = self._before.popitem()
                     settings = _logging_of(library)

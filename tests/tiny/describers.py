@@ -37,9 +37,17 @@ TEXT: dict[str, Any] = {
 
 
 def build_llava(
-    path: Path, seed: int = 0, *, chat: bool = True, words: Sequence[str] = WORDS
+    path: Path,
+    seed: int = 0,
+    *,
+    chat: bool = True,
+    words: Sequence[str] = WORDS,
+    width: int = 32,
 ) -> Path:
-    """LlavaForConditionalGeneration: CLIP tower, Llama, chat template unless told otherwise."""
+    """LlavaForConditionalGeneration: CLIP tower, Llama, chat template unless told otherwise.
+
+    width: of all layers.
+    """
     import torch
     from transformers import (
         CLIPImageProcessorPil,
@@ -54,8 +62,8 @@ def build_llava(
     tokenizer = word_tokenizer((*SPECIAL, "<image>"), words, image_token="<image>")
     image_token = tokenizer.convert_tokens_to_ids("<image>")
     config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**_VISION),
-        text_config=LlamaConfig(vocab_size=len(tokenizer), **TEXT),
+        vision_config=CLIPVisionConfig(**{**_VISION, "hidden_size": width}),
+        text_config=LlamaConfig(vocab_size=len(tokenizer), **{**TEXT, "hidden_size": width}),
         image_token_id=image_token,
         image_seq_length=16,
     )

@@ -6,7 +6,6 @@ from pytest_cepbench.models.checkpoints.checkpoint import (
     complete_checkpoint,
     file_options,
     fingerprint,
-    inspect_checkpoint,
     stored_precision,
 )
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
@@ -15,6 +14,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     read_json,
 )
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
+from pytest_cepbench.models.checkpoints.inspection import inspect_checkpoint
 
 __all__ = [
     "Checkpoint",

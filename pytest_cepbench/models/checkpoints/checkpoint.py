@@ -1,27 +1,28 @@
-"""Checkpoints: where a spec's folder or hub id is, what it holds, its roles and its fingerprint.
+"""Checkpoints: what a folder holds, its roles, whether it is whole, and its fingerprint.
 
-Reads JSON and file headers only; no model library is imported. A hub id's files are fetched into
-huggingface_hub's cache; with HF_HUB_OFFLINE=1, or without a network, what the cache holds is used.
+Reads JSON and file headers only; no model library is imported.
 """
 
 from __future__ import annotations
 
 import glob
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.adapter_files import check_adapter, holds_adapter
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
     WEIGHT_SUFFIXES,
     FileOptions,
     check_weights,
     component_names,
+    is_weights,
     list_files,
     read_json,
     read_modules,
@@ -29,16 +30,21 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
+from pytest_cepbench.models.checkpoints.location import snapshot
+from pytest_cepbench.models.checkpoints.loose_weights import SHARD_SUFFIX, check_loose_weights
+from pytest_cepbench.models.checkpoints.preparation_files import (
+    brings_tokenizer,
+    linked_folder,
+    preparation_files,
+)
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.torch_runtime import require
 
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
 """The files that say what a checkpoint is, in order of precedence."""
 
-_INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
-
-_HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
+INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
+"""The files by which a folder is known as a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Checkpoint:
         modules.json for sentence-transformers; for a single file of weights the "dtype" that its
         model runs in on an accelerator, and the "code" (versions) that takes part in its answers.
     revision: the commit on the hub; None for a folder.
+    repository: the hub id; empty for a folder.
     parts: what loading reads beside the folder.
     remarks: what was found where the spec does not say so, a line each, for the header.
     """
@@ -67,11 +74,61 @@ class Checkpoint:
     because: str = ""
     parts: tuple[CheckpointPart, ...] = ()
     remarks: tuple[str, ...] = ()
+    repository: str = ""
+
+    @property
+    def adapters(self) -> list[CheckpointPart]:
+        """The PEFT adapters that are applied to it, in order."""
+        return [part for part in self.parts if part.name == "adapter"]
+
+    @property
+    def weights_part(self) -> CheckpointPart | None:
+        """The weights, where they lie without a model around them; None for those in its folder."""
+        return next((part for part in self.parts if part.name == "weights"), None)
+
+    @property
+    def place(self) -> Path:
+        """Where what was trained lies: an adapter's folder rather than its base's."""
+        own = [*self.adapters, *filter(None, [self.weights_part])]
+        return own[0].path if own else self.path
+
+    @property
+    def quantization(self) -> Any:
+        """What a transformers model's configuration says of quantized weights; None for others."""
+        if self.kind != "transformers":
+            return None
+        text = self.config.get("text_config")
+        inner = text.get("quantization_config") if isinstance(text, dict) else None
+        return self.config.get("quantization_config") or inner
+
+    @contextmanager
+    def preparation_folder(self) -> Iterator[Path]:
+        """A folder from which a library reads processor and tokenizer, for as long as it does."""
+        if not self._prepared_elsewhere:
+            yield self.path
+            return
+        with linked_folder(preparation_files(self.path, self.parts)) as folder:
+            yield folder
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """Where the tokenizer lies."""
+        brought = [part.path for part in self.parts if brings_tokenizer(part)]
+        return brought[-1] if brought else self.path
+
+    def preparation_file(self, name: str) -> Path:
+        """Where a file of the processor or the tokenizer lies; it need not be there."""
+        files = preparation_files(self.path, self.parts) if self._prepared_elsewhere else {}
+        return files.get(name, self.path / name)
+
+    @property
+    def _prepared_elsewhere(self) -> bool:
+        return any(part.name in ("processor", "tokenizer") for part in self.parts)
 
     def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
         """Where the weights lie that loading reads, those of its parts among them."""
         paths = [path for _, path in _read_files(self, options)]
-        return [path for path in paths if path.suffix in WEIGHT_SUFFIXES]
+        return [path for path in paths if path.suffix in (*WEIGHT_SUFFIXES, SHARD_SUFFIX)]
 
 
 def file_options(spec: ModelSpec) -> FileOptions:
@@ -84,31 +141,24 @@ def file_options(spec: ModelSpec) -> FileOptions:
     return parse_params(replace(spec, params=own), FileOptions, "a checkpoint")
 
 
-def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
-    """Say what a spec's folder or hub id holds, from its configuration alone.
-
-    Of a hub id only the configuration is fetched: a model that cannot play the role asked for costs
-    no download of weights; `complete_checkpoint` brings those. Raises CheckpointError when there is
-    no such folder or repository, or it holds no checkpoint.
-    """
-    folder, revision = _locate(spec)
-    kind, config = _identify(folder)
-    match = detect_roles(kind, config)
-    return Checkpoint(folder, kind, match.what, match.roles, config, revision, match.because)
-
-
 def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
-    """Fetch a hub checkpoint's files and check the weights of any.
+    """Fetch a hub checkpoint's files and check the weights of any, those of its parts too.
 
     Raises CheckpointError for weights that are missing, pickled only (unless the spec says
-    allow_pickle=true), cut off or incomplete, and for an adapter that needs weights from elsewhere.
+    allow_pickle=true), cut off or incomplete, and for an adapter inside the folder.
     """
     if checkpoint.revision is not None:
         _fetch_readable(spec, checkpoint, checkpoint.revision)
     modules = checkpoint.config["modules"] if _is_sentence(checkpoint) else []
     for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
-        if (folder / "adapter_config.json").is_file():
-            raise CheckpointError(_adapter(folder))
+        if holds_adapter(folder):
+            raise CheckpointError(_inner_adapter(folder))
+    for part in checkpoint.adapters:
+        check_adapter(part.path, allow_pickle=file_options(spec).allow_pickle)
+    weights = checkpoint.weights_part
+    if weights is not None:
+        check_loose_weights(weights)
+        return
     readable = _readable(spec, checkpoint, list_files(checkpoint.path))
     check_weights(checkpoint.path, readable, checkpoint.config, checkpoint.kind)
 
@@ -120,7 +170,7 @@ def check_configuration(checkpoint: Checkpoint) -> None:
     """
     if checkpoint.kind == "weights_file":
         return
-    kind, config = _identify(checkpoint.path)
+    kind, config = identify(checkpoint.path)
     if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
         msg = (
             f"{checkpoint.path}: its configuration is another one than a moment before: let no "
@@ -165,73 +215,24 @@ def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> Non
     from huggingface_hub import HfApi
 
     try:
-        names = HfApi().list_repo_files(spec.target, revision=commit)
+        names = HfApi().list_repo_files(checkpoint.repository, revision=commit)
     except OSError:  # no network, or the hub's own errors, which are OSErrors
         return
-    patterns = [glob.escape(name) for name in _readable(spec, checkpoint, names)]
-    _snapshot(spec.target, commit, patterns)
-
-
-def _snapshot(repository: str, revision: str | None, patterns: list[str]) -> Path:
-    """The cache folder of a repository's snapshot with the files that fit the patterns."""
-    require("huggingface_hub")
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))
-    # The hub's errors are OSErrors, those of the network are its HTTP client's, a bad id a
-    # ValueError.
-    except (OSError, HFValidationError) as error:
-        at = f" at revision {revision!r}" if revision else ""
-        offline = (
-            " HF_HUB_OFFLINE is set, so the hub was not asked." if constants.HF_HUB_OFFLINE else ""
-        )
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__
-        msg = (
-            f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "
-            f"id it is neither cached in {constants.HF_HUB_CACHE} nor could be fetched "
-            f"({reason}).{offline} Check the spelling, or give the path of a folder"
-        )
-        raise CheckpointError(msg) from error
-
-
-def _locate(spec: ModelSpec) -> tuple[Path, str | None]:
-    folder = Path(spec.target).expanduser()
-    revision = spec.params.get("revision") or None
-    if folder.is_dir():
-        if revision is not None:
-            msg = f"model spec {spec.text!r}: revision is for hub ids, and {folder} is a folder"
-            raise SpecError(msg)
-        return folder.resolve(), None
-    if folder.exists():
-        msg = (
-            f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
-            "Unicom's weights"
-        )
-        raise CheckpointError(msg)
-    if _HUB_ID.fullmatch(spec.target) is None:
-        hint = did_you_mean(folder.name, _folders_beside(folder))
-        msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
-        raise CheckpointError(msg)
-    snapshot = _snapshot(spec.target, revision, [*_INDEXES, "adapter_config.json"])
-    return snapshot, snapshot.name
-
-
-def _folders_beside(folder: Path) -> list[str]:
-    """Names of the folders where one was looked for; none where that cannot be read."""
-    try:
-        return [path.name for path in folder.parent.iterdir() if path.is_dir()]
-    except (OSError, ValueError):  # ValueError: a path with a NUL byte
-        return []
+    names = _readable(spec, checkpoint, names)
+    if checkpoint.weights_part is not None:
+        names = [name for name in names if not is_weights(name)]
+    snapshot(checkpoint.repository, commit, [glob.escape(name) for name in names])
 
 
 def _is_sentence(checkpoint: Checkpoint) -> bool:
     return checkpoint.kind == "sentence_transformers"
 
 
-def _identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
+def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
+    """The kind of the checkpoint that a folder is, and its configuration.
+
+    Raises CheckpointError where it is none.
+    """
     index = next((name for name in _CONFIGURATIONS if (folder / name).is_file()), None)
     listed = (folder / MODULES_FILE).is_file()
     if index is None and not listed:
@@ -263,22 +264,20 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
 
 
 def _no_checkpoint(folder: Path) -> str:
-    if (folder / "adapter_config.json").is_file():
-        return _adapter(folder)
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    inner = [n for n in names if any((folder / n / index).is_file() for index in _INDEXES)]
+    inner = [n for n in names if any((folder / n / index).is_file() for index in INDEXES)]
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
     return (
-        f"{folder}: no checkpoint. Expected one of {', '.join(_INDEXES)}; the folder holds "
+        f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
         f"{shown or 'nothing'}.{hint}"
     )
 
 
-def _adapter(folder: Path) -> str:
+def _inner_adapter(folder: Path) -> str:
     return (
-        f"{folder}: a PEFT adapter, whose base weights lie elsewhere, so no fingerprint can vouch "
-        "for what would be loaded. Merge it into its base (merge_and_unload) and save the whole "
+        f"{folder}: a PEFT adapter inside of a checkpoint, which its library would apply by itself "
+        "to weights that no fingerprint covers. Merge it (merge_and_unload) and save the whole "
         "model"
     )
 
@@ -318,7 +317,12 @@ def fingerprint(
     added = [part for part in checkpoint.parts if not part.component]
     if added:
         content["parts"] = [
-            [part.name, [[name, hash_file(path)] for name, path in part.paths()]] for part in added
+            [
+                part.name,
+                [[name, hash_file(path)] for name, path in part.paths()],
+                *([dict(part.settings)] if part.settings else []),
+            ]
+            for part in added
         ]
     return digest_json(content)
 
@@ -331,6 +335,8 @@ def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, 
     """
     names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
     names = readable_files(names, checkpoint.kind, checkpoint.config, options)
+    if checkpoint.weights_part is not None:
+        names = [name for name in names if not is_weights(name)]
     replaced = {part.component for part in checkpoint.parts if part.component}
     files = [
         (name, checkpoint.path / name) for name in names if name.partition("/")[0] not in replaced

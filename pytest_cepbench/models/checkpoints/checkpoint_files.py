@@ -119,6 +119,13 @@ def component_names(index: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def is_weights(name: str) -> bool:
+    """Whether a file is one of weights, or the index of some."""
+    path = PurePosixPath(name)
+    index = ".safetensors.index" in path.name or ".bin.index" in path.name
+    return index or path.suffix in WEIGHT_SUFFIXES
+
+
 def _is_config(name: str) -> bool:
     path = PurePosixPath(name)
     if ".safetensors.index" in path.name or path.name.endswith(".bin.index.json"):
@@ -221,6 +228,13 @@ def check_safetensors(path: Path) -> None:
     if 8 + length + end != size:
         msg = f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
         raise CheckpointError(msg)
+
+
+def tensor_names(path: Path) -> list[str]:
+    """The names of the tensors in a safetensors file."""
+    with open_regular(path) as stream:
+        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
+    return [name for name in header if name != "__metadata__"]
 
 
 def parse_header(stream: BinaryIO, length: int) -> Any:

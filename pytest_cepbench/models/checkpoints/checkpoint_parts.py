@@ -5,9 +5,10 @@ A part is read like the folder itself, so its files are fetched, checked and fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class CheckpointPart:
         sorted; [""] for a file by itself. Called again whenever the files are looked at.
     component: of a pipeline, whose folder it replaces; empty for what is added.
     revision: the commit on the hub; None for a folder.
+    settings: what else than its files decides what it does, as built-in types: part of the
+        fingerprint.
     """
 
     name: str
@@ -28,6 +31,7 @@ class CheckpointPart:
     files: Callable[[Path], Sequence[str]]
     component: str = ""
     revision: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def paths(self) -> list[tuple[str, Path]]:
         """Each file's name and where it lies."""

@@ -185,12 +185,13 @@ def check_prompting(plan: LoadPlan[P]) -> None:
 
 def has_chat_template(checkpoint: Checkpoint) -> bool:
     """True for a checkpoint with a chat template, in any of the files that transformers reads."""
-    folder = checkpoint.path
     if checkpoint.config.get("model_type") == "vision-encoder-decoder":
         return False  # its decoder is a plain language model that never sees the prompt
-    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+    templates = ("chat_template.jinja", "chat_template.json")
+    if any(checkpoint.preparation_file(name).is_file() for name in templates):
         return True
-    configs = (folder / name for name in ("processor_config.json", "tokenizer_config.json"))
+    names = ("processor_config.json", "tokenizer_config.json")
+    configs = [checkpoint.preparation_file(name) for name in names]
     return any(path.is_file() and bool(read_json(path).get("chat_template")) for path in configs)
 
 

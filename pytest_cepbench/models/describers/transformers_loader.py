@@ -6,9 +6,11 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import util
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
+from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
 from pytest_cepbench.models.safe_loading import (
     from_pretrained,
@@ -109,14 +111,19 @@ def _load_model(plan: LoadPlan[P]) -> Any:
     refuse_missing(plan.checkpoint, missing)
     if not params.allow_unused:
         refuse_unused(plan.checkpoint, info["unexpected_keys"])
-    return model
+    return apply_adapters(plan.checkpoint, model)
 
 
 def _load_processors(plan: LoadPlan[P], model: Any) -> tuple[Any, Any, Any]:
     """Processor (or None), image processor, tokenizer."""
+    with plan.checkpoint.preparation_folder() as folder:
+        return _read_processors(plan, model, folder)
+
+
+def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, Any, Any]:
+    """As `_load_processors`; path: the folder that holds their files."""
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
-    path = plan.checkpoint.path
     options = {"trust_remote_code": plan.params.trust_remote_code}
     if model.config.model_type == "vision-encoder-decoder":
         # These were saved as a tokenizer and an image processor, which no processor class joins.
@@ -148,7 +155,7 @@ def _no_processor(plan: LoadPlan[P], present: str) -> str:
 
 def _check_fit(plan: LoadPlan[P], model: Any, processor: Any, tokenizer: Any) -> None:
     """Raise CheckpointError where the tokenizer cannot be the one of the weights."""
-    path = plan.checkpoint.path
+    path = plan.checkpoint.tokenizer_folder
     check_vocabulary(path, type(tokenizer).__name__)
     check_image_token(path, processor, model.config)
     check_tokens(path, tokenizer, model, media_tokens(model.config))

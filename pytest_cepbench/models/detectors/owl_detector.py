@@ -39,10 +39,10 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
     from transformers import AutoTokenizer
 
     model, processor = load_parts(plan, "AutoModelForZeroShotObjectDetection")
-    with explained(plan.checkpoint), quiet():
-        tokenizer = AutoTokenizer.from_pretrained(plan.checkpoint.path)
+    with explained(plan.checkpoint), quiet(), plan.checkpoint.preparation_folder() as folder:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
         first = tokenizer("a")["input_ids"][0]
-    check_vocabulary(plan.checkpoint.path, type(tokenizer).__name__)
+    check_vocabulary(plan.checkpoint.tokenizer_folder, type(tokenizer).__name__)
     if tokenizer.pad_token_id is None or first == 0:
         wrong = "begins a text with id 0" if first == 0 else "has no pad token"
         msg = (

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
+from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.load_plan import LoadPlan, TransformersParams, check_at_least
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import (
@@ -103,11 +104,13 @@ def load_parts(
     import transformers
 
     with loading(plan):
-        processor = transformers.AutoImageProcessor.from_pretrained(
-            plan.checkpoint.path, backend=plan.params.backend
-        )
+        with plan.checkpoint.preparation_folder() as folder:
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                folder, backend=plan.params.backend
+            )
         model, info = from_pretrained(getattr(transformers, auto_class), plan)
-    refuse_missing(plan.checkpoint, info["missing_keys"])
+        refuse_missing(plan.checkpoint, info["missing_keys"])
+        model = apply_adapters(plan.checkpoint, model)
     take_weights(plan.checkpoint, {"": model})
     return model, processor
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.encoders.encoder_calls import EncoderCalls, compiled_key, warm_up
@@ -88,10 +89,12 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
     projects = name.endswith("VisionModelWithProjection") and hasattr(transformers, name)
     model_class = getattr(transformers, name) if projects else transformers.AutoModel
     with loading(plan):
-        processor = transformers.AutoImageProcessor.from_pretrained(
-            checkpoint.path, backend=params.backend, **code
-        )
+        with checkpoint.preparation_folder() as folder:
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                folder, backend=params.backend, **code
+            )
         model, info = from_pretrained(model_class, plan, **code)
+        model = apply_adapters(checkpoint, model)
         if getattr(model.config, "mask_ratio", 0):
             # Masked autoencoders hide a random share of the patches, in evaluation too.
             model.config.mask_ratio = 0.0
@@ -183,14 +186,14 @@ class TransformersEncoder:
             self._files.unchanged("the tokenizer was loaded"),
             explained(self._checkpoint),
             quiet(),
+            self._checkpoint.preparation_folder() as files,
         ):
             tokenizer = AutoTokenizer.from_pretrained(
-                self._checkpoint.path, trust_remote_code=self._params.trust_remote_code
+                files, trust_remote_code=self._params.trust_remote_code
             )
-        check_vocabulary(self._checkpoint.path, type(tokenizer).__name__)
-        check_tokens(
-            self._checkpoint.path, tokenizer, getattr(self._model, "text_model", self._model)
-        )
+        folder = self._checkpoint.tokenizer_folder
+        check_vocabulary(folder, type(tokenizer).__name__)
+        check_tokens(folder, tokenizer, getattr(self._model, "text_model", self._model))
         if tokenizer.pad_token_id is None:
             msg = f"{self._checkpoint.path}: the tokenizer has no pad token, so texts form no batch"
             raise CheckpointError(msg)

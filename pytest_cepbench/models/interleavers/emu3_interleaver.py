@@ -153,8 +153,8 @@ def _load(plan: LoadPlan[InterleaverParams]) -> Emu3Interleaver:
 
     loaded = load_describer(plan, {"do_sample": False, "max_new_tokens": 1}, chat=True)
     images = _image_settings(plan)
-    with quiet():
-        finish = AutoImageProcessor.from_pretrained(plan.checkpoint.path, backend="pil")
+    with quiet(), plan.checkpoint.preparation_folder() as folder:
+        finish = AutoImageProcessor.from_pretrained(folder, backend="pil")
     grid = make_grid(plan.checkpoint, loaded, images)
     vocabulary = read_vocabulary(plan.checkpoint, loaded, grid)
     settings = {"word": _text_settings(plan), "code": images}

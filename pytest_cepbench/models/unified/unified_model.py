@@ -158,10 +158,10 @@ def _load(
     loaded = describer.loaded
     # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
     loaded.generation_config.guidance_scale = None
-    with explained(checkpoint), quiet():
+    with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
-        finish = AutoImageProcessor.from_pretrained(checkpoint.path, backend="pil")
+        finish = AutoImageProcessor.from_pretrained(folder, backend="pil")
         decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
     params = parse_params(texts, WriterParams, checkpoint.what)
     own = writer_settings(checkpoint, params)

@@ -132,6 +132,8 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
             yield HeaderLine(f"{label}{spec}{full}", f"{label}{short_name(spec)}{short}")
         else:
             yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")
+        for remark in () if bound is None else bound.remarks:
+            yield _always(f"{name}: {remark}")
     model = choices.model_spec
     if model is not None and choices.role is None:
         known = detect(model).roles if SCHEMES[model.scheme].module else ()

@@ -35,16 +35,6 @@ def test_a_config_that_is_no_json_object_is_named(tmp_path: Path, text: str) -> 
         inspect(folder)
 
 
-def test_an_adapter_is_refused(tmp_path: Path) -> None:
-    """A PEFT adapter loads other weights from elsewhere, so it must be merged first."""
-    folder = write_checkpoint(tmp_path / "m", {}, index="adapter_config.json")
-    with pytest.raises(CheckpointError, match="merge_and_unload"):
-        inspect(folder)
-    write_checkpoint(folder, LLAVA)
-    with pytest.raises(CheckpointError, match="merge_and_unload"):
-        inspect(folder)
-
-
 def test_a_revision_of_a_folder_is_refused(tmp_path: Path) -> None:
     """A folder has no revisions: ignoring the parameter would gate other weights than asked for."""
     with pytest.raises(SpecError, match="revision is for hub ids"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.checkpoint import complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.checkpoints import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.model_spec import parse_spec
 from tests.models.files import LLAVA, write_checkpoint
 
@@ -46,6 +47,33 @@ class TestHub:
         assert checkpoint.revision == self.COMMIT
         assert checkpoint.path == cache / "models--org--model" / "snapshots" / self.COMMIT
         assert checkpoint.roles == ("describer", "writer")
+
+    def test_an_adapter_and_its_base_are_found_in_the_cache(
+        self, cache: Path, tmp_path: Path
+    ) -> None:
+        """A base by its hub id, at the revision that the adapter names or another branch's."""
+        self.fill(cache)
+        base = cache / "models--org--model" / "snapshots" / self.COMMIT
+        config = {"peft_type": "LORA", "base_model_name_or_path": "org/model", "revision": "v2"}
+        adapter = write_checkpoint(
+            tmp_path / "adapter", config, "adapter_model.safetensors", index="adapter_config.json"
+        )
+        for query in ("", "?base=org/model"):
+            spec = parse_spec(f"{adapter}{query}")
+            checkpoint = inspect_checkpoint(spec)
+            complete_checkpoint(spec, checkpoint)
+            assert checkpoint.path == base
+            assert (checkpoint.repository, checkpoint.revision) == ("org/model", self.COMMIT)
+        repository = cache / "models--org--adapter"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(self.COMMIT, encoding="utf-8")
+        cached = repository / "snapshots" / self.COMMIT
+        shutil.copytree(adapter, cached)
+        (part,) = inspect_checkpoint(parse_spec("org/adapter")).adapters
+        assert (part.path, part.revision) == (cached, self.COMMIT)
+        (cache / "models--org--model" / "refs" / "v2").unlink()
+        with pytest.raises(CheckpointError, match=r"'org/model' at revision 'v2' is neither"):
+            inspect_checkpoint(parse_spec(str(adapter)))
 
     def test_a_snapshot_without_weights_is_refused(self, cache: Path) -> None:
         """A cache filled in part must not bind."""

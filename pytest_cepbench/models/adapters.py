@@ -1,0 +1,261 @@
+"""PEFT adapters: put onto their base as PEFT does it, and refused where anything is left over.
+
+PEFT logs which tensors of a file it had no place for, and fills those that the file lacks with its
+own start values. Both would give the answers of another model, so here every tensor of the file has
+to have its place, and every place its tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cepbench.errors import CheckpointError, error_line, few_of
+from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart
+from pytest_cepbench.models.checkpoints.adapter_files import (
+    ADAPTER_CONFIG,
+    adapter_weights,
+    read_adapter,
+)
+from pytest_cepbench.models.tokenizer_checks import embedded_tokens
+
+if TYPE_CHECKING:
+    import torch
+
+_BASE = "base_model.model."
+"""Before the names of an adapter's tensors, as PEFT writes them."""
+
+
+def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
+    """A loaded base with the checkpoint's adapters: merged, or at work beside its weights.
+
+    The arithmetic is PEFT's: `merge_and_unload` in the precision that the base was loaded in, with
+    the adapter's own tensors in at least float32. Several adapters add up, each times its factor:
+    W + sum of factor * delta W, PEFT's combination "cat".
+
+    Raises CheckpointError naming the tensors that do not fit, are missing or have no place.
+    """
+    parts = checkpoint.adapters
+    if not parts:
+        return model
+    # Names that no layer has, and of which none begins another.
+    names = [f"adapter{index:03}" for index in range(len(parts))]
+    tensors = [_read_tensors(part.path) for part in parts]
+    if len(parts) > 1:
+        _check_addable(parts)
+    for part, state in zip(parts, tensors, strict=True):
+        _resize_embeddings(part.path, model, state)
+    adapted = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PEFT warns of what is checked here
+        for name, part, state in zip(names, parts, tensors, strict=True):
+            adapted = _add(part.path, model, adapted, name)
+            _fill(part.path, adapted, name, state)
+            _scale(part, adapted, name)
+        assert adapted is not None
+        if parts[0].settings.get("merge", True):
+            return adapted.merge_and_unload(adapter_names=names)
+        adapted.base_model.set_adapter(names)
+    # The layers of the adapter are in their places inside of the base, so that it can be used as
+    # what it is, and not by the wrapper's own methods.
+    return adapted.get_base_model().eval()
+
+
+def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of an adapter's file by their names, without running code."""
+    import torch
+    from safetensors.torch import load
+
+    path = adapter_weights(folder)
+    try:
+        # Read whole, not mapped: what is not merged would otherwise stay in the trainer's file.
+        if path.suffix == ".safetensors":
+            return dict(load(path.read_bytes()))
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # A damaged file makes these raise anything.
+        msg = f"{path}: could not be read as an adapter's weights: {error_line(error)}"
+        raise CheckpointError(msg) from error
+    if not isinstance(state, dict) or not all(hasattr(value, "shape") for value in state.values()):
+        msg = f"{path}: expected tensors by their names, as PEFT writes them"
+        raise CheckpointError(msg)
+    return state
+
+
+def _check_addable(parts: list[CheckpointPart]) -> None:
+    """Raise CheckpointError for adapters whose changes do not simply add up."""
+    for part in parts:
+        config = read_adapter(part.path)
+        trained = config.get("modules_to_save") or config.get("trainable_token_indices")
+        if str(config["peft_type"]).upper() != "LORA" or config.get("use_dora") or trained:
+            what = "DoRA" if config.get("use_dora") else str(config["peft_type"])
+            what = "modules_to_save" if trained else what
+            msg = (
+                f"{part.path}: several adapters are added up, which is right for LoRA alone; this "
+                f"one has {what}. Merge it into the base first"
+            )
+            raise CheckpointError(msg)
+
+
+def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
+    """The base with the layers of one more adapter, not yet filled; adapted: with those before."""
+    from peft import PEFT_TYPE_TO_CONFIG_MAPPING, PeftModel, PeftType
+
+    stored = read_adapter(folder)
+    try:
+        kind = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(str(stored["peft_type"]).upper())]
+    except (KeyError, ValueError) as error:
+        msg = f"{folder}: the installed PEFT knows no adapters of type {stored['peft_type']!r}"
+        raise CheckpointError(msg) from error
+    known = {field.name for field in dataclasses.fields(kind)}
+    unknown = [key for key, value in stored.items() if key not in known and value]
+    if unknown:
+        msg = (
+            f"{folder / ADAPTER_CONFIG}: the installed PEFT does not know {few_of(unknown)}, and "
+            f"would leave it out. It was written by PEFT {stored.get('peft_version', '?')}: "
+            "install that version or a later one"
+        )
+        raise CheckpointError(msg)
+    try:
+        config = kind.from_pretrained(str(folder))
+        config.inference_mode = True
+        if adapted is None:
+            return PeftModel(model, config, adapter_name=name)
+        adapted.add_adapter(name, config)
+    except Exception as error:
+        # PEFT checks a configuration as it goes, with errors of every type.
+        msg = (
+            f"{folder}: the adapter does not fit {_trained_on(stored)}its base "
+            f"{type(model).__name__}: {error_line(error)}"
+        )
+        raise CheckpointError(msg) from error
+    return adapted
+
+
+def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Put an adapter's tensors into its layers; raises CheckpointError unless all fit exactly."""
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+    places = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=False)
+    # An adapter that was trained with new tokens brings the tables of all of them.
+    has_tables = embedded_tokens(adapted.get_base_model()) is not None
+    tables = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=has_tables)
+    renamed = _current_names(adapted, name, dict(tensors))
+    shapes = {key: tuple(value.shape) for key, value in (places | tables).items()}
+    wrong = [
+        f"{key} is {tuple(value.shape)}, expected {shapes[key]}"
+        for key, value in renamed.items()
+        if key in shapes and tuple(value.shape) != shapes[key]
+    ]
+    if wrong:
+        raise CheckpointError(_misfit(folder, adapted, name, few_of(wrong)))
+    extra = renamed.keys() - shapes.keys()
+    if extra:
+        what = f"its base has no place for {few_of(extra)}"
+        raise CheckpointError(_misfit(folder, adapted, name, what))
+    missing = places.keys() - renamed.keys()
+    if missing:
+        msg = (
+            f"{folder}: {adapter_weights(folder).name} lacks tensors that {ADAPTER_CONFIG} "
+            f"announces for this base: {few_of(missing)}. Was it written completely, and on this "
+            "base?"
+        )
+        raise CheckpointError(msg)
+    try:
+        result = set_peft_model_state_dict(adapted, dict(tensors), adapter_name=name)
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise CheckpointError(_misfit(folder, adapted, name, error_line(error))) from error
+    if result.unexpected_keys:
+        what = f"its base has no place for {few_of(result.unexpected_keys)}"
+        raise CheckpointError(_misfit(folder, adapted, name, what))
+
+
+def _current_names(
+    adapted: Any, name: str, tensors: dict[str, torch.Tensor]
+) -> Mapping[str, torch.Tensor]:
+    """An adapter's tensors under the names that the base's modules have today.
+
+    Architectures were renamed inside of transformers; PEFT follows for files from before.
+    """
+    from peft.utils.transformers_weight_conversion import (
+        convert_peft_adapter_state_dict_for_transformers,
+    )
+
+    converted: Mapping[str, torch.Tensor] = convert_peft_adapter_state_dict_for_transformers(
+        model=adapted,
+        peft_config=adapted.peft_config[name],
+        adapter_state_dict=tensors,
+        adapter_name=name,
+    )
+    return converted
+
+
+def _scale(part: CheckpointPart, adapted: Any, name: str) -> None:
+    """Multiply what an adapter of LoRA adds by its factor."""
+    factor = part.settings.get("factor", 1.0)
+    if factor == 1:
+        return
+    from peft.tuners.lora import LoraLayer
+
+    _check_addable([part])
+    for layer in adapted.modules():
+        if isinstance(layer, LoraLayer) and name in layer.scaling:
+            layer.scaling[name] *= factor
+
+
+def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Give the base the rows of an adapter that was trained with new tokens.
+
+    Raises CheckpointError where the adapter's file has only one of two tables.
+    """
+    rows = embedded_tokens(model)
+    if rows is None:
+        return
+    tables = {"input": model.get_input_embeddings(), "output": model.get_output_embeddings()}
+    tables = {name: table for name, table in tables.items() if hasattr(table, "weight")}
+    modules = {module: name for name, module in model.named_modules()}
+    stored = {
+        name: tensors[key].shape[0]
+        for name, table in tables.items()
+        for key in (
+            f"{_BASE}{modules.get(table)}{end}" for end in (".weight", ".base_layer.weight")
+        )
+        if key in tensors
+    }
+    new = next((count for count in stored.values() if count != rows), None)
+    if new is None:
+        return
+    tied = len({id(table.weight) for table in tables.values()}) == 1
+    lacking = [name for name in tables if name not in stored]
+    if lacking and not tied:
+        msg = (
+            f"{folder}: the adapter was trained with {new} tokens and its base has {rows}, and "
+            f"the file has no {lacking[0]} embeddings, which would be random numbers. Save it "
+            "with save_embedding_layers=True"
+        )
+        raise CheckpointError(msg)
+    model.resize_token_embeddings(new, mean_resizing=False)
+
+
+def _misfit(folder: Path, adapted: Any, name: str, what: str) -> str:
+    base = type(adapted.get_base_model()).__name__
+    trained = _trained_on(read_adapter(folder))
+    rank = getattr(adapted.peft_config[name], "r", None)
+    of_rank = f" with r={rank}" if rank is not None else ""
+    remedy = "Give the base that it was trained on (base=FOLDER), or save the adapter again"
+    if trained and base not in trained:
+        remedy = (
+            "Merge it into the model that it was trained on (merge_and_unload), save that whole "
+            "and give its folder"
+        )
+    return f"{folder}: the adapter does not fit {trained}its base {base}{of_rank}: {what}. {remedy}"
+
+
+def _trained_on(stored: Mapping[str, Any]) -> str:
+    """The class that an adapter was trained on, in brackets, where it says so."""
+    mapping = stored.get("auto_mapping")
+    trained = str(mapping.get("base_model_class")) if isinstance(mapping, dict) else ""
+    return f"(trained on {trained}) " if trained.isidentifier() and trained != "None" else ""

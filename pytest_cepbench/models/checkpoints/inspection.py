@@ -1,0 +1,315 @@
+"""Inspecting a spec's folder or hub id: a whole model, an adapter of one, or weights alone.
+
+Puts together what the modules beside it find: where the parts of the checkpoint lie, and what is to
+be said of it. Only configurations are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.models.checkpoints.adapter_files import (
+    ADAPTER_CONFIG,
+    ADAPTER_FILES,
+    adapter_part,
+    base_candidates,
+    holds_adapter,
+    read_adapter,
+)
+from pytest_cepbench.models.checkpoints.checkpoint import INDEXES, Checkpoint, identify
+from pytest_cepbench.models.checkpoints.checkpoint_files import is_weights
+from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
+from pytest_cepbench.models.checkpoints.format_detection import detect_roles
+from pytest_cepbench.models.checkpoints.location import Location, locate, snapshot
+from pytest_cepbench.models.checkpoints.loose_weights import (
+    configuration_folders,
+    find_loose_weights,
+    holds_whole_model,
+)
+from pytest_cepbench.models.checkpoints.preparation_files import (
+    PROCESSOR_FILES,
+    TOKENIZER_FILES,
+    has_processor,
+    has_tokenizer,
+    preparation_part,
+)
+from pytest_cepbench.models.checkpoints.source_options import SourceOptions, source_options
+from pytest_cepbench.models.checkpoints.trainer_folders import find_checkpoint
+from pytest_cepbench.models.model_spec import ModelSpec
+
+_CONFIGURATIONS = (*INDEXES, ADAPTER_CONFIG)
+"""The files that are fetched of a hub id, to see what it is."""
+
+
+def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
+    """Say what a spec's folder or hub id holds, from its configuration alone.
+
+    Of a hub id only the configuration is fetched: a model that cannot play the role asked for costs
+    no download of weights; `complete_checkpoint` brings those. Raises CheckpointError when there is
+    no such folder or repository, or it holds no checkpoint, SpecError for parameters that it has no
+    use for.
+    """
+    options = source_options(spec)
+    location = locate(spec.target, spec.params.get("revision") or None, _CONFIGURATIONS, spec.text)
+    folder, remarks = find_checkpoint(location.folder, _is_readable)
+    location = replace(location, folder=folder)
+    if holds_adapter(folder):
+        checkpoint = _with_base(spec, location, options)
+    elif (weights := find_loose_weights(folder)) is not None:
+        checkpoint = _with_configuration(spec, folder, weights, options)
+    else:
+        checkpoint = _whole(location)
+        if options.base is not None:
+            msg = (
+                f"model spec {spec.text!r}: base is for adapters and for weights without a "
+                f"configuration, and {folder} is a whole model ({checkpoint.what})"
+            )
+            raise SpecError(msg)
+    checkpoint = replace(checkpoint, remarks=(*remarks, *checkpoint.remarks))
+    return _with_preparation(spec, _with_adapters(spec, checkpoint, options), options)
+
+
+def _is_readable(folder: Path) -> bool:
+    """Whether a folder is to be read as it is: a checkpoint, an adapter or a state of weights."""
+    if holds_adapter(folder) or find_loose_weights(folder) is not None:
+        return True
+    if any((folder / name).is_file() for name in INDEXES if name != "config.json"):
+        return True
+    # A run's root often has the configuration that all of its checkpoints share.
+    configured = (folder / "config.json").is_file()
+    return configured and (holds_whole_model(folder) or not any(folder.glob("checkpoint-*")))
+
+
+def _whole(location: Location) -> Checkpoint:
+    """A location as a checkpoint that has everything in it."""
+    folder = location.folder
+    kind, config = identify(folder)
+    match = detect_roles(kind, config)
+    return Checkpoint(
+        folder, kind, match.what, match.roles, config, location.revision, match.because,
+        repository=location.repository,
+    )  # fmt: skip
+
+
+def _with_base(spec: ModelSpec, location: Location, options: SourceOptions) -> Checkpoint:
+    """The base of an adapter, with the adapter as a part."""
+    folder = location.folder
+    if options.adapters is not None:
+        msg = (
+            f"model spec {spec.text!r}: {folder} is an adapter itself. Give the base "
+            "model, and all of its adapters in adapters="
+        )
+        raise SpecError(msg)
+    if any(path.name.startswith("model") and is_weights(path.name) for path in folder.iterdir()):
+        msg = (
+            f"{folder} holds the weights of a whole model and a PEFT adapter ({ADAPTER_CONFIG}), "
+            "and nothing says which is meant: give each a folder of its own"
+        )
+        raise CheckpointError(msg)
+    location = _fetch_adapter(location)
+    base = _base_of(spec, folder, options)
+    return _adapted(spec, base, [(location, 1.0)], options)
+
+
+def _fetch_adapter(location: Location) -> Location:
+    """An adapter's location with all of its files there: they are small."""
+    if location.revision is not None:
+        patterns = (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES)
+        snapshot(location.repository, location.revision, patterns)
+    return location
+
+
+def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoint:
+    """The checkpoint that an adapter's folder, or the spec, names as its base."""
+    config = read_adapter(folder)
+    if options.base is not None:
+        trained_on = str(config.get("base_model_name_or_path") or "")
+        revision = config.get("revision") if options.base == trained_on else None
+        if Path(options.base).expanduser().is_dir():
+            revision = None
+        location = locate(options.base, revision and str(revision), _CONFIGURATIONS, spec.text)
+        base = _whole_base(spec, location, folder)
+        if trained_on and Path(trained_on).name != Path(options.base).name:
+            remark = f"the adapter was trained on {trained_on!r}, and is applied to {options.base}"
+            base = replace(base, remarks=(remark,))
+        return base
+    candidates, name = base_candidates(folder, config)
+    here = next((path for path in candidates if path.is_dir()), None)
+    if here is not None:
+        return _whole_base(spec, Location(here.resolve()), folder)
+    revision = config.get("revision")
+    try:
+        location = locate(name, revision and str(revision), _CONFIGURATIONS, spec.text)
+    except CheckpointError as error:
+        at = f" at revision {revision!r}" if revision else ""
+        msg = (
+            f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on this "
+            "machine nor in the hub's cache. Say where it is: base=FOLDER in the model's spec"
+        )
+        raise CheckpointError(msg) from error
+    return _whole_base(spec, location, folder)
+
+
+def _whole_base(spec: ModelSpec, location: Location, adapter: Path) -> Checkpoint:
+    if holds_adapter(location.folder):
+        msg = (
+            f"{adapter}: its base {location.folder} is an adapter too. Merge that one into its own "
+            f"base and give the result as base=FOLDER (model spec {spec.text!r})"
+        )
+        raise CheckpointError(msg)
+    return _whole(location)
+
+
+def _adapted(
+    spec: ModelSpec,
+    base: Checkpoint,
+    adapters: Sequence[tuple[Location, float]],
+    options: SourceOptions,
+) -> Checkpoint:
+    """A base with adapters as its parts.
+
+    adapters: where each lies, and its factor.
+    """
+    if base.kind != "transformers":
+        msg = (
+            f"model spec {spec.text!r}: a PEFT adapter is applied to a model of transformers, and "
+            f"{base.path} is a {base.what} ({base.kind})"
+        )
+        raise CheckpointError(msg)
+    quantized = bool(base.quantization)
+    if quantized and options.merge:
+        msg = (
+            f"model spec {spec.text!r}: merge=true, and {base.path} is quantized: what is merged "
+            "would be rounded to its few bits. Leave it out, and the adapter works beside it"
+        )
+        raise SpecError(msg)
+    merge = not quantized if options.merge is None else options.merge
+    parts, remarks = list(base.parts), list(base.remarks)
+    for location, factor in adapters:
+        folder = location.folder
+        parts.append(adapter_part(folder, factor=factor, merge=merge, revision=location.revision))
+        kind = read_adapter(folder)["peft_type"]
+        times = "" if factor == 1 else f" times {factor:g}"
+        how = "merged into" if merge else "applied beside"
+        because = ", which is quantized" if quantized else ""
+        remarks.append(f"adapter {folder.name} ({kind}){times} {how} {base.path}{because}")
+    return replace(base, parts=tuple(parts), remarks=tuple(remarks))
+
+
+def _with_adapters(spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptions) -> Checkpoint:
+    """The checkpoint with those of `adapters`, applied together."""
+    if options.adapters is None:
+        if options.merge is not None and not checkpoint.adapters:
+            msg = f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
+            raise SpecError(msg)
+        return checkpoint
+    adapters = []
+    for name, factor in options.weighted:
+        location = locate(name, None, (ADAPTER_CONFIG,), spec.text)
+        folder, _ = find_checkpoint(location.folder, holds_adapter)
+        adapters.append((_fetch_adapter(replace(location, folder=folder)), factor))
+    return _adapted(spec, checkpoint, adapters, options)
+
+
+def _with_configuration(
+    spec: ModelSpec, folder: Path, weights: CheckpointPart, options: SourceOptions
+) -> Checkpoint:
+    """Weights without a model around them, with a configuration from where there is one."""
+    places = configuration_folders(folder, weights)
+    if options.base is not None and folder not in places:
+        location = locate(options.base, None, _CONFIGURATIONS, spec.text)
+    elif places:
+        location = Location(places[0])
+    else:
+        msg = (
+            f"{weights.path}: weights without a configuration, which is neither there nor in the "
+            "folders above. Name the model that was trained: base=FOLDER in the model's spec"
+        )
+        raise CheckpointError(msg)
+    model = _whole(location)
+    if model.kind != "transformers":
+        msg = (
+            f"{weights.path}: weights without a configuration are read for models of transformers, "
+            f"and {location.folder} is a {model.what} ({model.kind})"
+        )
+        raise CheckpointError(msg)
+    remark = f"weights read from {weights.path}"
+    if location.folder != folder:
+        remark += f", configuration from {location.folder}"
+    return replace(model, parts=(weights,), remarks=(remark,))
+
+
+def _with_preparation(
+    spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptions
+) -> Checkpoint:
+    """The checkpoint with a processor and a tokenizer that lie elsewhere."""
+    for name, target in (("processor", options.processor), ("tokenizer", options.tokenizer)):
+        if target is None:
+            continue
+        if checkpoint.kind != "transformers":
+            msg = (
+                f"model spec {spec.text!r}: {name} is for models of transformers, and "
+                f"{checkpoint.path} is a {checkpoint.what} ({checkpoint.kind})"
+            )
+            raise SpecError(msg)
+        checkpoint = _add_preparation(spec, checkpoint, name, target)
+    if options.processor is None and checkpoint.kind == "transformers":
+        checkpoint = _add_found_preparation(checkpoint, tokenizer=options.tokenizer is None)
+    return checkpoint
+
+
+def _add_preparation(spec: ModelSpec, checkpoint: Checkpoint, name: str, target: str) -> Checkpoint:
+    """With the processor or tokenizer of the folder or hub id that the spec names."""
+    images = name == "processor"
+    patterns = (*(PROCESSOR_FILES if images else ()), *TOKENIZER_FILES)
+    location = locate(target, None, patterns, spec.text)
+    folder = location.folder
+    if not (has_processor(folder) if images else has_tokenizer(folder)):
+        msg = f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
+        raise CheckpointError(msg)
+    part = preparation_part(name, folder, images=images, texts=True, revision=location.revision)
+    return replace(checkpoint, parts=(*checkpoint.parts, part))
+
+
+def _add_found_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> Checkpoint:
+    """With what lies beside an adapter or in the run's root, where it is not in its own folder.
+
+    Only what loading could not do without is looked for above: a model is never given another
+    processor than before.
+
+    tokenizer: whether the spec leaves it open.
+    """
+    path = checkpoint.path
+    for folder in _beside(checkpoint):
+        images, texts = has_processor(folder), tokenizer and has_tokenizer(folder)
+        if folder != path and (images or texts):
+            name = "processor" if images else "tokenizer"
+            part = preparation_part(name, folder, images=images, texts=texts)
+            return _and_part(checkpoint, part, f"{name} read from {folder}")
+    if checkpoint.revision is not None:  # not all of its files may be here yet
+        return checkpoint
+    images = not has_processor(path)
+    texts = tokenizer and not has_tokenizer(path) and (images or "describer" in checkpoint.roles)
+    if not (images or texts):
+        return checkpoint
+    above = path.parent
+    if not (has_processor(above) if images else has_tokenizer(above)):
+        return checkpoint  # loading says what is missing
+    name = "processor" if images else "tokenizer"
+    part = preparation_part(name, above, images=images, texts=texts)
+    return _and_part(checkpoint, part, f"{name} read from {above}")
+
+
+def _beside(checkpoint: Checkpoint) -> list[Path]:
+    """The folders in which trainers save a processor beside an adapter or a state of weights."""
+    weights = checkpoint.weights_part
+    states = [] if weights is None else [weights.path, weights.path.parent]
+    return [*(part.path for part in checkpoint.adapters), *states]
+
+
+def _and_part(checkpoint: Checkpoint, part: CheckpointPart, remark: str) -> Checkpoint:
+    parts, remarks = (*checkpoint.parts, part), (*checkpoint.remarks, remark)
+    return replace(checkpoint, parts=parts, remarks=remarks)

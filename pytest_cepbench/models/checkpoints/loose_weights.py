@@ -1,0 +1,139 @@
+"""Weights without a model around them, as distributed trainings save their state.
+
+FSDP writes shards of torch.distributed.checkpoint (DCP), accelerate's `save_state` safetensors
+without a configuration. Both are read together with a configuration from elsewhere. What only its
+own library reads is refused with the command that consolidates it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.checkpoint_files import WEIGHT_SUFFIXES
+from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
+
+DCP_METADATA = ".metadata"
+"""The file that says which tensors lie where in the shards beside it; a pickle."""
+
+SHARD_SUFFIX = ".distcp"
+
+_FSDP = re.compile(r"pytorch_model_fsdp_\d+")
+_SAFE = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+_PICKLED = re.compile(r"(pytorch_|open_clip_)?model.*\.(bin|pt|pth)")
+_SAFE_INDEX = "model.safetensors.index.json"
+_OF_RANK = re.compile(r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin")
+_WHOLE_STATE = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
+_DEEPSPEED = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
+_OTHER_KINDS = ("model_index.json", "open_clip_config.json", "modules.json")
+
+
+def find_loose_weights(folder: Path) -> CheckpointPart | None:
+    """The weights in a folder that holds no whole model, as the part "weights"; None without any.
+
+    Raises CheckpointError for those that have to be consolidated first, with the command.
+    """
+    if any((folder / name).is_file() for name in _OTHER_KINDS) or holds_whole_model(folder):
+        return None
+    names = sorted(path.name for path in folder.iterdir())
+    for place in (folder, *(folder / name for name in names if _FSDP.fullmatch(name))):
+        if (place / DCP_METADATA).is_file():
+            return CheckpointPart("weights", place, _shards)
+    if any(_SAFE.fullmatch(name) for name in names):
+        return CheckpointPart("weights", folder, _safetensors)
+    for name in names:
+        _refuse_rank_files(folder, name)
+    return None
+
+
+def holds_whole_model(folder: Path) -> bool:
+    """Whether a folder holds a model of transformers, configuration and weights."""
+    weights = any(_is_weights_file(path.name) for path in folder.iterdir())
+    return weights and (folder / "config.json").is_file()
+
+
+def _is_weights_file(name: str) -> bool:
+    if _OF_RANK.fullmatch(name) or _WHOLE_STATE.fullmatch(name):
+        return False
+    return name.endswith(".safetensors") or _PICKLED.fullmatch(name) is not None
+
+
+def _is_deepspeed(path: Path) -> bool:
+    if not path.is_dir():
+        return bool(_DEEPSPEED.fullmatch(path.name))
+    return path.name.startswith(("global_step", "pytorch_model")) and any(
+        _DEEPSPEED.fullmatch(inner.name) for inner in path.iterdir()
+    )
+
+
+def _shards(folder: Path) -> Sequence[str]:
+    names = (path.name for path in folder.iterdir() if path.is_file())
+    return sorted(
+        n for n in names if n == DCP_METADATA or n.endswith((SHARD_SUFFIX, ".safetensors"))
+    )
+
+
+def _safetensors(folder: Path) -> Sequence[str]:
+    names = (path.name for path in folder.iterdir() if path.is_file())
+    return sorted(name for name in names if _SAFE.fullmatch(name) or name == _SAFE_INDEX)
+
+
+def _refuse_rank_files(folder: Path, name: str) -> None:
+    """Raise CheckpointError where a name is that of a state that only its trainer's tools read."""
+    if _is_deepspeed(folder / name):
+        raise CheckpointError(_deepspeed(folder, name))
+    if _OF_RANK.fullmatch(name):
+        msg = (
+            f"{folder}: FSDP's local state ({name}), which only the same number of processes can "
+            "read: load it in the training and save again with StateDictType.SHARDED_STATE_DICT"
+        )
+        raise CheckpointError(msg)
+    if _WHOLE_STATE.fullmatch(name):
+        msg = (
+            f"{folder}: FSDP's whole state pickled without a model ({name}): load it in the "
+            "training and write the model with accelerator.save_model, or save with "
+            "StateDictType.SHARDED_STATE_DICT, whose shards are read as they are"
+        )
+        raise CheckpointError(msg)
+
+
+def _deepspeed(folder: Path, name: str) -> str:
+    """How DeepSpeed's state is consolidated, with the paths of this one.
+
+    folder: holds the file or folder of that name.
+    """
+    inside = _DEEPSPEED.fullmatch(name) is not None
+    root, tag = (folder.parent, folder.name) if inside else (folder, name)
+    script = root / "zero_to_fp32.py"
+    program = str(script) if script.is_file() else "-m deepspeed.utils.zero_to_fp32"
+    words = [*program.split(" ", 1)] if program.startswith("-m ") else [program]
+    out = root / "consolidated"
+    command = shlex.join(["python", *words, str(root), str(out), "--safe_serialization"])
+    return (
+        f"{folder}: DeepSpeed's state ({tag}/), pickled by rank. Consolidate it: {command} "
+        f"--tag {shlex.quote(tag)}, copy config.json and the processor into {out} and give that"
+    )
+
+
+def configuration_folders(folder: Path, part: CheckpointPart) -> list[Path]:
+    """Where the configuration of loose weights may lie, the likeliest first: with them or above."""
+    places = [part.path, folder, folder.parent, folder.parent.parent]
+    return [place for place in dict.fromkeys(places) if (place / "config.json").is_file()]
+
+
+def check_loose_weights(part: CheckpointPart) -> None:
+    """Raise CheckpointError where shards that belong to a state are missing or empty.
+
+    Which ones the state has is told by its metadata, which is read when it is loaded.
+    """
+    weights = [path for _, path in part.paths() if path.suffix in (*WEIGHT_SUFFIXES, SHARD_SUFFIX)]
+    if not weights:
+        msg = f"{part.path}: {DCP_METADATA} without the shards (.distcp) that it describes"
+        raise CheckpointError(msg)
+    empty = [path.name for path in weights if not path.stat().st_size]
+    if empty:
+        msg = f"{part.path}: empty shards ({', '.join(empty[:5])}): was it written completely?"
+        raise CheckpointError(msg)

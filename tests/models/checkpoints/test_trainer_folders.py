@@ -1,0 +1,203 @@
+"""Folders as trainers leave them: which one is the checkpoint, and what is said where none is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import fingerprint, inspect_checkpoint
+from pytest_cepbench.models.model_spec import parse_spec
+from tests.models.files import LLAVA, inspect, safetensors_bytes, write_checkpoint
+
+
+def write_processor(folder: Path) -> None:
+    """The files of a processor and a tokenizer, as far as inspection looks at them."""
+    for name in ("processor_config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_text("{}", encoding="utf-8")
+
+
+def write_run(folder: Path, *steps: int) -> Path:
+    """A run's folder with checkpoints and their trainer states."""
+    for step in steps:
+        checkpoint = write_checkpoint(folder / f"checkpoint-{step}", LLAVA)
+        (checkpoint / "optimizer.pt").write_bytes(b"state")
+        write_processor(checkpoint)
+    return folder
+
+
+def test_the_only_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
+    """The run's folder and its one checkpoint are the same model, and the header says which."""
+    run = write_run(tmp_path / "run", 500)
+    found = inspect(run)
+    assert found.path == run / "checkpoint-500"
+    assert found.remarks == (f"checkpoint read from {run / 'checkpoint-500'}",)
+    assert inspect(run / "checkpoint-500").remarks == ()
+
+
+def test_several_checkpoints_are_listed_with_the_newest(tmp_path: Path) -> None:
+    """Steps count as numbers, and the trainer's own choice is named too."""
+    run = write_run(tmp_path / "run", 500, 1000, 90)
+    state = {"best_model_checkpoint": str(run / "checkpoint-500")}
+    (run / "checkpoint-1000" / "trainer_state.json").write_text(json.dumps(state), "utf-8")
+    with pytest.raises(
+        CheckpointError,
+        match=r"3 checkpoints \(checkpoint-90, checkpoint-500, checkpoint-1000\).*newest is "
+        r".*checkpoint-1000, and the trainer calls checkpoint-500 the best",
+    ):
+        inspect(run)
+
+
+def test_latest_is_followed(tmp_path: Path) -> None:
+    """A link, or a text file with a name, says which of several is meant."""
+    run = write_run(tmp_path / "run", 500, 1000)
+    (run / "latest").symlink_to("checkpoint-500")
+    assert inspect(run).path == run / "checkpoint-500"
+    (run / "latest").unlink()
+    (run / "latest").write_text("checkpoint-1000\n", encoding="utf-8")
+    assert inspect(run).path == run / "checkpoint-1000"
+
+
+@pytest.mark.parametrize("text", ["", "..", "../elsewhere", "/tmp", "gone", "a\0b", "x" * 5000])
+def test_a_latest_that_names_no_folder_is_explained(tmp_path: Path, text: str) -> None:
+    """A file of that name may be anything, and must not lead out of the run."""
+    run = write_run(tmp_path / "run", 500)
+    (run / "latest").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckpointError, match="latest"):
+        inspect(run)
+
+
+def test_a_link_to_itself_ends(tmp_path: Path) -> None:
+    """A run that links to itself holds no checkpoint, and is not followed forever."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "latest").symlink_to(".")
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        inspect(run)
+
+
+def test_the_model_below_a_checkpoint_is_found(tmp_path: Path) -> None:
+    """Some trainers keep the model in a folder of its own beside the optimizer's state."""
+    step = tmp_path / "step_9"
+    write_processor(write_checkpoint(step / "model", LLAVA))
+    (step / "optimizer").mkdir()
+    assert inspect(step).path == step / "model"
+
+
+def test_the_configuration_of_a_runs_root_is_no_checkpoint(tmp_path: Path) -> None:
+    """Scripts write config.json into the root before they train."""
+    run = write_run(tmp_path / "run", 500)
+    write_checkpoint(run, LLAVA, None)
+    assert inspect(run).path == run / "checkpoint-500"
+    (run / "model.safetensors").write_bytes(safetensors_bytes())
+    assert inspect(run).path == run
+
+
+def test_a_processor_in_the_runs_root_is_found(tmp_path: Path) -> None:
+    """It is part of the fingerprint, and is taken only where the checkpoint has none."""
+    run = tmp_path / "run"
+    checkpoint = write_checkpoint(run / "checkpoint-500", LLAVA)
+    before = _fingerprint(checkpoint)
+    write_processor(run)
+    found = inspect(checkpoint)
+    assert found.remarks == (f"processor read from {run}",)
+    assert found.tokenizer_folder == run
+    assert _fingerprint(checkpoint) != before
+    changed = _fingerprint(checkpoint)
+    (run / "tokenizer.json").write_text('{"a": 1}', encoding="utf-8")
+    assert _fingerprint(checkpoint) != changed
+    write_processor(checkpoint)
+    assert inspect(checkpoint).remarks == ()
+
+
+def test_a_tokenizer_in_the_runs_root_is_found(tmp_path: Path) -> None:
+    """Beside an image processor of the checkpoint's own."""
+    run = tmp_path / "run"
+    checkpoint = write_checkpoint(run / "checkpoint-500", LLAVA)
+    (checkpoint / "preprocessor_config.json").write_text("{}", encoding="utf-8")
+    write_processor(run)
+    found = inspect(checkpoint)
+    assert found.remarks == (f"tokenizer read from {run}",)
+    assert found.preparation_file("tokenizer.json") == run / "tokenizer.json"
+    assert found.preparation_file("preprocessor_config.json").parent == checkpoint
+
+
+def test_a_processor_elsewhere_is_named(tmp_path: Path) -> None:
+    """processor= brings its tokenizer, tokenizer= takes the place of any other."""
+    checkpoint = write_checkpoint(tmp_path / "model", LLAVA)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_processor(tmp_path / name)
+    (tmp_path / "a" / "chat_template.jinja").write_text("a", encoding="utf-8")
+    one = inspect(checkpoint, f"?processor={tmp_path / 'a'}")
+    assert one.tokenizer_folder == tmp_path / "a"
+    both = inspect(checkpoint, f"?processor={tmp_path / 'a'}&tokenizer={tmp_path / 'b'}")
+    assert both.preparation_file("tokenizer.json") == tmp_path / "b" / "tokenizer.json"
+    assert both.preparation_file("processor_config.json").parent == tmp_path / "a"
+    assert both.preparation_file("chat_template.jinja").parent == tmp_path / "a"
+    with both.preparation_folder() as folder:
+        linked = {path.name for path in folder.iterdir()}
+    assert linked == {
+        "config.json", "processor_config.json", "tokenizer.json", "tokenizer_config.json",
+        "chat_template.jinja",
+    }  # fmt: skip
+    assert not folder.exists()
+    with pytest.raises(CheckpointError, match=r"processor=.*holds no processor"):
+        inspect(checkpoint, f"?processor={checkpoint}")
+
+
+def _fingerprint(folder: Path) -> str:
+    return fingerprint(
+        inspect_checkpoint(parse_spec(str(folder))), lambda path: path.read_bytes().hex()
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (
+            ["latest=global_step7", "global_step7/mp_rank_00_model_states.pt", "zero_to_fp32.py"],
+            r"python {run}/zero_to_fp32\.py {run} {run}/consolidated .* --tag global_step7",
+        ),
+        (
+            ["pytorch_model/zero_pp_rank_0_mp_rank_00_model_states.pt"],
+            r"python -m deepspeed\.utils\.zero_to_fp32 {run} {run}/consolidated --safe_serial",
+        ),
+        (["pytorch_model_fsdp_rank0.bin"], "FSDP's local state .*SHARDED_STATE_DICT"),
+        (["pytorch_model_fsdp.bin"], "FSDP's whole state .*save_model"),
+        (["pytorch_model_fsdp_0/.metadata"], "weights without a configuration.*base=FOLDER"),
+        (["model.safetensors"], "weights without a configuration.*base=FOLDER"),
+    ],
+)
+def test_states_say_what_to_do(tmp_path: Path, names: list[str], words: str) -> None:
+    """What only its own library reads is refused with the command that consolidates it."""
+    run = tmp_path / "a" / "run"
+    for written in names:
+        name, _, text = written.partition("=")
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(text, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=words.replace("{run}", str(run))):
+        inspect(run)
+
+
+def test_a_state_beside_a_whole_model_is_left_out(tmp_path: Path) -> None:
+    """Trainers write both: the whole model is read as it always was."""
+    folder = write_checkpoint(tmp_path / "checkpoint-500", LLAVA)
+    before = _fingerprint(folder)
+    (folder / "global_step500").mkdir()
+    (folder / "global_step500" / "mp_rank_00_model_states.pt").write_bytes(b"state")
+    (folder / "pytorch_model_fsdp_0").mkdir()
+    (folder / "pytorch_model_fsdp_0" / ".metadata").write_bytes(b"state")
+    (folder / "latest").write_text("global_step500", encoding="utf-8")
+    assert inspect(folder).parts == ()
+    assert _fingerprint(folder) == before
+
+
+def test_a_checkpoint_of_lightning_is_explained(tmp_path: Path) -> None:
+    """It is pickled with the code of its training, and has no configuration."""
+    file = tmp_path / "epoch=3-step=900.ckpt"
+    file.write_bytes(b"pickle")
+    with pytest.raises(CheckpointError, match=r"save_pretrained\(FOLDER\), then give FOLDER"):
+        inspect(file)

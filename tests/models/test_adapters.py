@@ -1,0 +1,429 @@
+"""PEFT adapters on their base: the answers are those of the model that PEFT merges and saves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="adapters need the [models] extra")
+pytest.importorskip("transformers", reason="adapters need the [models] extra")
+peft = pytest.importorskip("peft", reason="adapters need the [models] extra")
+
+from pytest_cepbench.errors import CheckpointError, IdentityError, SpecError  # noqa: E402
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer  # noqa: E402
+from tests.models.binding import bind_text  # noqa: E402
+from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
+from tests.tiny.common import pictures  # noqa: E402
+
+pytestmark = pytest.mark.models
+
+SETTINGS = "max_new_tokens=8"
+
+
+def describe(folder: Path, query: str = "") -> list[Any]:
+    """The descriptions of three pictures by a folder, as a user would give it."""
+    model = bind_text(f"{folder}?{SETTINGS}{query and '&'}{query}", "describer").load()
+    assert isinstance(model, Describer)
+    return list(model.describe(pictures(), "describe the image", [0, 1, 2]))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny LLaVA."""
+    from tests.tiny.describers import build_llava
+
+    return build_llava(tmp_path_factory.mktemp("bases") / "llava")
+
+
+@pytest.fixture(scope="module")
+def lora(tmp_path_factory: pytest.TempPathFactory, base: Path) -> Path:
+    """A LoRA of it; not to be changed."""
+    return build_lora(tmp_path_factory.mktemp("adapters") / "lora", base)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, lora: Path) -> Path:
+    """A copy of the LoRA that a test may damage."""
+    return Path(shutil.copytree(lora, tmp_path / "copied"))
+
+
+def _loha(**options: Any) -> Any:
+    return peft.LoHaConfig(r=4, alpha=8, **options)
+
+
+CONFIGS: dict[str, Callable[..., Any]] = {
+    "lora": lambda **options: peft.LoraConfig(r=4, lora_alpha=8, **options),
+    "rslora": lambda **options: peft.LoraConfig(r=4, use_rslora=True, **options),
+    "dora": lambda **options: peft.LoraConfig(r=4, use_dora=True, **options),
+    "with head": lambda **options: peft.LoraConfig(r=4, modules_to_save=["lm_head"], **options),
+    "with tokens": lambda **options: peft.LoraConfig(
+        r=4, trainable_token_indices={"embed_tokens": [5, 6]}, **options
+    ),
+    "ia3": lambda **options: peft.IA3Config(feedforward_modules=[], **options),
+    "loha": _loha,
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("lora", "with head") else [pytest.mark.slow])
+        for name in CONFIGS
+    ],
+)
+def test_an_adapter_is_the_merged_model(name: str, base: Path, tmp_path: Path) -> None:
+    """Merged in memory or at work beside the weights, it describes as the merged folder does."""
+    config = CONFIGS[name](target_modules=["q_proj", "v_proj"])
+    adapter = build_adapter(tmp_path / "adapter", base, config)
+
+    expected = describe(merge(tmp_path / "merged", adapter))
+
+    assert expected != describe(base)
+    assert describe(adapter) == expected
+    assert describe(adapter, "merge=false") == expected
+
+
+@pytest.mark.slow
+def test_a_trained_table_of_tied_embeddings_is_used(base: Path, tmp_path: Path) -> None:
+    """What modules_to_save replaces is what the model reads with, as when it was trained."""
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"])
+    adapter = build_adapter(tmp_path / "adapter", base, config)
+
+    assert describe(adapter) == describe(merge(tmp_path / "merged", adapter)) != describe(base)
+
+
+def test_new_tokens_bring_their_rows(base: Path, tmp_path: Path) -> None:
+    """An adapter that was trained with more tokens has all of both tables in its file."""
+    rows = 40
+    config = peft.LoraConfig(
+        r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]
+    )
+    adapter = build_adapter(
+        tmp_path / "adapter",
+        base,
+        config,
+        change=lambda model: model.resize_token_embeddings(rows, mean_resizing=False),
+    )
+
+    loaded: Any = bind_text(f"{adapter}?{SETTINGS}", "describer").load()
+
+    model = loaded.loaded.model
+    assert model.get_input_embeddings().weight.shape[0] == rows
+    assert model.get_output_embeddings().weight.shape[0] == rows
+    edit_tensors(
+        adapter / "adapter_model.safetensors", lambda t: t.pop("base_model.model.lm_head.weight")
+    )
+    with pytest.raises(CheckpointError, match="no output embeddings, which would be random"):
+        describe(adapter)
+
+
+def test_the_fingerprint_covers_base_and_adapter(
+    base: Path, lora: Path, copied: Path, tmp_path: Path
+) -> None:
+    """Another base, another adapter, another way to apply it: each is another model."""
+
+    def fingerprint(folder: Path, query: str = "") -> str:
+        return bind_text(f"{folder}?{query}", "describer").fingerprint
+
+    own = fingerprint(lora)
+    assert own == fingerprint(copied) == fingerprint(lora, f"base={base}")
+    assert own == fingerprint(base, f"adapters={lora}") == fingerprint(lora, "merge=true")
+    other = Path(shutil.copytree(base, tmp_path / "other"))
+    edit_tensors(other / "model.safetensors", lambda t: t["language_model.lm_head.weight"].add_(1))
+    edit_tensors(copied / "adapter_model.safetensors", _scale_first)
+    seen = [
+        own,
+        fingerprint(base),
+        fingerprint(copied),
+        fingerprint(lora, "merge=false"),
+        fingerprint(lora, f"base={other}"),
+        fingerprint(base, f"adapters={lora}&weights=0.5"),
+        fingerprint(base, f"adapters={lora},{copied}"),
+        fingerprint(base, f"adapters={copied},{lora}"),
+    ]
+    assert len(set(seen)) == len(seen)
+
+
+def _scale_first(tensors: dict[str, Any]) -> None:
+    tensors[min(tensors)] *= 2
+
+
+def test_pickled_adapters_load_when_allowed(lora: Path, copied: Path) -> None:
+    """allow_pickle=true must load what it allows, and describe as the safetensors did."""
+    from safetensors.torch import load_file
+
+    weights = copied / "adapter_model.safetensors"
+    torch.save(load_file(weights), copied / "adapter_model.bin")
+    weights.unlink()
+
+    with pytest.raises(CheckpointError, match="allow_pickle=true"):
+        describe(copied)
+    assert describe(copied, "allow_pickle=true") == describe(lora)
+
+
+FIRST = "base_model.model.model.language_model.layers.0.self_attn.q_proj.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda t: t.pop(FIRST), f"lacks tensors .*{FIRST}"),
+        (
+            lambda t: t.update({FIRST: torch.ones(8, 32)}),
+            rf"{FIRST} is \(8, 32\), expected \(4, 32\)",
+        ),
+        (
+            lambda t: t.update({FIRST.replace("q_proj", "gate_proj"): t[FIRST].clone()}),
+            "no place for .*layers.0.self_attn.gate_proj.lora_A.weight",
+        ),
+        (
+            lambda t: t.update({FIRST.replace("layers.0", "layers.7"): t[FIRST].clone()}),
+            "no place for .*layers.7.self_attn.q_proj.lora_A.weight",
+        ),
+        (lambda t: t[FIRST].fill_(float("nan")), "NaN or infinite values in .*q_proj"),
+    ],
+    ids=["missing", "other rank", "other module", "other depth", "nan"],
+)
+def test_tensors_that_do_not_fit_are_named(
+    copied: Path, damage: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    """PEFT would leave out or make up each of these with a line in its log."""
+    edit_tensors(copied / "adapter_model.safetensors", damage)
+    with pytest.raises(CheckpointError, match=words):
+        describe(copied)
+
+
+def test_a_base_of_another_size_is_named(lora: Path, tmp_path: Path) -> None:
+    """The base that the adapter was trained on may have been replaced by another one."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    from tests.tiny.describers import build_llava
+
+    other = build_llava(tmp_path / "other")
+    config = AutoConfig.from_pretrained(other)
+    config.text_config.num_key_value_heads = 4
+    AutoModelForImageTextToText.from_config(config).save_pretrained(other)
+    with pytest.raises(
+        CheckpointError, match=r"v_proj.lora_B.weight is \(16, 4\), expected \(32, 4\).*base=FOLDER"
+    ):
+        describe(lora, f"base={other}")
+
+
+def change_config(folder: Path, **values: Any) -> None:
+    """Change an adapter's configuration."""
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | values), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"target_modules": ["query"]}, "does not fit .*LlavaForConditionalGeneration.*query"),
+        ({"r": 8}, r"lora_A.weight is \(4, 32\), expected \(8, 32\)"),
+        ({"modules_to_save": ["lm_head"]}, "lacks tensors .*base_model.model.lm_head.weight"),
+        ({"use_tomorrows_method": True}, "does not know use_tomorrows_method"),
+        ({"peft_type": "TOMORROW"}, "knows no adapters of type 'TOMORROW'"),
+        ({"peft_type": "PREFIX_TUNING"}, "puts prompts before a text"),
+        ({"megatron_config": {"a": 1}}, "has a module imported by its name"),
+    ],
+)
+def test_a_configuration_of_another_adapter_is_explained(
+    copied: Path, values: dict[str, Any], words: str
+) -> None:
+    """The configuration says what is applied; one that is not the file's must not half apply."""
+    change_config(copied, **values)
+    with pytest.raises(CheckpointError, match=words):
+        describe(copied)
+
+
+def test_adapters_add_up_as_peft_concatenates_them(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Each times its factor, whatever their ranks."""
+    second = build_lora(tmp_path / "second", base, seed=8, r=2, target_modules=["k_proj", "v_proj"])
+    merged = merge(tmp_path / "m", lora, second, weights=[1.0, 0.5], combination_type="cat")
+
+    query = f"adapters={lora},{second}&weights=1,0.5"
+
+    expected = describe(merged)
+    assert describe(base, query) == expected
+    assert describe(base, f"{query}&merge=false") == expected
+    assert describe(base, f"adapters={lora},{second}") != expected
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("adapters={lora},{lora}&weights=1", "one number for each of the 2 adapters, got '1'"),
+        ("adapters={lora}&weights=nan", "finite numbers"),
+        ("weights=1", "weights are those of adapters"),
+        ("adapters={lora},", "folders or hub ids with commas"),
+        ("merge=false", "merge is for adapters"),
+        ("base={base}", "is a whole model"),
+    ],
+)
+def test_parameters_of_adapters_that_cannot_be(
+    base: Path, lora: Path, query: str, words: str
+) -> None:
+    """Each is one line that names the parameter."""
+    with pytest.raises(SpecError, match=words):
+        bind_text(f"{base}?{query.format(lora=lora, base=base)}", "describer")
+
+
+@pytest.mark.slow
+def test_what_does_not_add_up_is_refused(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Trained heads of two adapters cannot both be in place, and DoRA's norms do not add."""
+    for name in ("dora", "with head", "ia3"):
+        config = CONFIGS[name](target_modules=["q_proj"])
+        other = build_adapter(tmp_path / name, base, config)
+        with pytest.raises(CheckpointError, match="right for LoRA alone"):
+            describe(base, f"adapters={lora},{other}")
+
+
+def test_an_adapter_of_a_dual_encoder(tmp_path: Path) -> None:
+    """Vectors of images and texts are those of the merged folder, to the last bit."""
+    from tests.tiny.encoders import build_clip
+
+    base = build_clip(tmp_path / "clip")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
+    adapter = build_adapter(tmp_path / "adapter", base, config, auto_class="AutoModel")
+    merged = merge(tmp_path / "merged", adapter, auto_class="AutoModel")
+
+    def vectors(folder: Path) -> tuple[Any, Any]:
+        model = bind_text(str(folder), "encoder").load()
+        assert isinstance(model, Encoder)
+        return model.encode_images(pictures()), model.encode_texts(["a red circle"])
+
+    for own, expected, plain in zip(vectors(adapter), vectors(merged), vectors(base), strict=True):
+        np.testing.assert_array_equal(own, expected)
+        assert not np.array_equal(own, plain)
+
+
+def test_an_adapter_of_a_vision_model_with_another_head(tmp_path: Path) -> None:
+    """The image processor beside it is used; one that was trained on a classifier is refused."""
+    from tests.tiny.encoders import build_vit
+
+    base = build_vit(tmp_path / "vit", pooler=True)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj"])
+    adapter = build_adapter(tmp_path / "adapter", base, config, auto_class="AutoModel")
+    shutil.copy(base / "preprocessor_config.json", adapter)
+    bound = bind_text(str(adapter), "encoder")
+    assert f"processor read from {adapter}" in bound.remarks
+    assert isinstance(bound.load(), Encoder)
+
+    of_classifier = build_adapter(
+        tmp_path / "classifier", base, config, auto_class="AutoModelForImageClassification"
+    )
+    with pytest.raises(
+        CheckpointError, match=r"trained on ViTForImageClassification\) its base ViTModel.*Merge it"
+    ):
+        bind_text(str(of_classifier), "encoder").load()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("merged", ["true", "false"])
+def test_an_adapter_of_a_unified_model(tmp_path: Path, merged: str) -> None:
+    """It describes, writes and draws with the adapter, in all of its roles with one load."""
+    from tests.tiny.unified import build_janus
+
+    base = build_janus(tmp_path / "janus")
+    adapter = build_lora(tmp_path / "adapter", base)
+    whole = merge(tmp_path / "merged", adapter)
+
+    def play(text: str) -> list[Any]:
+        model = bind_text(f"{text}&{SETTINGS}", "generator").load()
+        assert isinstance(model, Describer)
+        assert isinstance(model, Generator)
+        assert isinstance(model, Writer)
+        (drawn,) = model.generate(["a red circle"], [3])
+        written = model.write([["what is shown ?", pictures()[0]]], "be brief", [0])
+        return [
+            *model.describe(pictures(), "describe", [0, 1, 2]),
+            *written,
+            np.asarray(drawn).tolist(),
+        ]
+
+    assert (
+        play(f"{adapter}?merge={merged}")
+        == play(f"{whole}?device=cpu")
+        != play(f"{base}?device=cpu")
+    )
+
+
+def test_a_tokenizer_beside_the_adapter_is_used(base: Path, copied: Path) -> None:
+    """Trainers save the one that they trained with there, and its chat template counts."""
+    from transformers import AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(base)
+    processor.tokenizer.chat_template = processor.chat_template.replace("assistant", "system")
+    before = bind_text(f"{copied}?{SETTINGS}", "describer")
+    processor.tokenizer.save_pretrained(copied)
+
+    bound = bind_text(f"{copied}?{SETTINGS}", "describer")
+
+    assert bound.fingerprint != before.fingerprint
+    assert any(f"tokenizer read from {copied}" in remark for remark in bound.remarks)
+    loaded: Any = bound.load()
+    assert "system : " in loaded.loaded.chat_template.split("add_generation_prompt")[1]
+
+
+def test_merging_keeps_the_precision_that_is_asked_for(lora: Path, tmp_path: Path) -> None:
+    """In bfloat16 the merged weights are those that PEFT merges in bfloat16."""
+    from safetensors.torch import load_file
+
+    merged = merge(tmp_path / "merged", lora, dtype="bfloat16")
+    stored = load_file(merged / "model.safetensors")
+
+    loaded: Any = bind_text(f"{lora}?dtype=bfloat16", "describer").load()
+    loaded.loaded.model.save_pretrained(tmp_path / "own")
+
+    own = load_file(tmp_path / "own" / "model.safetensors")
+    assert own.keys() == stored.keys()
+    assert {tensor.dtype for tensor in own.values()} == {torch.bfloat16}
+    assert all(torch.equal(own[name], stored[name]) for name in own)
+
+
+def test_an_adapter_that_is_rewritten_is_noticed(copied: Path) -> None:
+    """Between the fingerprint and loading a trainer may have saved the next step there."""
+    bound = bind_text(str(copied), "describer")
+    assert bound.files is not None
+    assert bound.fingerprint
+    edit_tensors(copied / "adapter_model.safetensors", _scale_first)
+    with pytest.raises(
+        IdentityError, match=rf"{copied}: .*written again: adapter_model\.safetensors"
+    ):
+        bound.load()
+
+
+def test_an_unmerged_adapter_does_not_depend_on_its_file(copied: Path) -> None:
+    """A trainer may write the next step where the last one was loaded from."""
+    loaded: Any = bind_text(f"{copied}?{SETTINGS}&merge=false", "describer").load()
+    before = list(loaded.describe(pictures(), "describe the image", [0, 1, 2]))
+    weights = copied / "adapter_model.safetensors"
+    with weights.open("r+b") as stream:
+        stream.write(bytes(weights.stat().st_size))
+    assert list(loaded.describe(pictures(), "describe the image", [0, 1, 2])) == before
+
+
+@pytest.mark.slow
+def test_an_adapter_of_a_judge(tmp_path: Path) -> None:
+    """Verdicts and their probabilities are those of the merged judge."""
+    from pytest_cepbench.models.protocols import Battle, Judge
+    from tests.tiny.common import JUDGE_WORDS
+    from tests.tiny.describers import build_idefics3
+
+    base = build_idefics3(tmp_path / "base", words=JUDGE_WORDS)
+    adapter = build_lora(tmp_path / "adapter", base)
+    battle = Battle(["draw"], ["a circle"], ["a square", pictures()[0]])
+
+    def judge(folder: Path) -> Any:
+        model = bind_text(str(folder), "judge").load()
+        assert isinstance(model, Judge)
+        return model.judge([battle], [0])
+
+    own = judge(adapter)
+    assert own == judge(merge(tmp_path / "merged", adapter)) != judge(base)

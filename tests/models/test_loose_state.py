@@ -1,0 +1,272 @@
+"""Shards and bare weights: read as torch's own converter does, and nothing in them is run."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="shards need the [models] extra")
+pytest.importorskip("transformers", reason="shards need the [models] extra")
+
+from pytest_cepbench.errors import CheckpointError  # noqa: E402
+from pytest_cepbench.models.protocols import Describer  # noqa: E402
+from tests.models.binding import bind_text  # noqa: E402
+from tests.tiny.common import pictures  # noqa: E402
+
+pytestmark = pytest.mark.models
+
+
+def describe(folder: Path, query: str = "") -> list[Any]:
+    """The descriptions of three pictures by a folder, as a user would give it."""
+    model = bind_text(f"{folder}?max_new_tokens=8{query and '&'}{query}", "describer").load()
+    assert isinstance(model, Describer)
+    return list(model.describe(pictures(), "describe the image", [0, 1, 2]))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny LLaVA, saved whole."""
+    from tests.tiny.describers import build_llava
+
+    return build_llava(tmp_path_factory.mktemp("whole") / "llava", seed=5)
+
+
+@pytest.fixture(scope="module")
+def state(whole: Path) -> dict[str, Any]:
+    """Its state dict, by the names that a training has."""
+    from transformers import AutoModelForImageTextToText
+
+    return dict(AutoModelForImageTextToText.from_pretrained(whole).state_dict())
+
+
+@pytest.fixture(scope="module")
+def expected(whole: Path) -> list[Any]:
+    """Its descriptions."""
+    return describe(whole)
+
+
+def save_shards(folder: Path, content: dict[str, Any]) -> Path:
+    """What torch.distributed.checkpoint writes of a state, by one process."""
+    from torch.distributed.checkpoint import save
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save(content, checkpoint_id=folder, no_dist=True)
+    return folder
+
+
+def as_run(folder: Path, whole: Path, content: dict[str, Any]) -> Path:
+    """A run of transformers' Trainer with FSDP: configuration and processor in its root."""
+    checkpoint = folder / "checkpoint-500"
+    save_shards(checkpoint / "pytorch_model_fsdp_0", content)
+    save_shards(checkpoint / "optimizer_0", {"optimizer": {"step": torch.ones(3)}})
+    shutil.copytree(whole, folder, dirs_exist_ok=True)
+    (folder / "model.safetensors").unlink()
+    return checkpoint
+
+
+def test_shards_of_a_run_describe_as_the_whole_model(
+    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
+) -> None:
+    """The run's root, its checkpoint and the shards themselves are the same model."""
+    checkpoint = as_run(tmp_path / "run", whole, {"model": state})
+
+    folders = [tmp_path / "run", checkpoint, checkpoint / "pytorch_model_fsdp_0"]
+    bound = [bind_text(str(folder), "describer") for folder in folders]
+
+    assert len({role.fingerprint for role in bound}) == 1
+    assert f"weights read from {checkpoint / 'pytorch_model_fsdp_0'}" in " ".join(bound[0].remarks)
+    assert describe(folders[0]) == expected
+
+
+LAYOUTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "flat": dict,
+    "module": lambda state: {f"module.{name}": tensor for name, tensor in state.items()},
+    "compiled": lambda state: {"model": {f"_orig_mod.{n}": t for n, t in state.items()}},
+    "with the rest of a training": lambda state: {
+        "model": state,
+        "optimizer": {"state": {name: torch.zeros(2) for name in state}, "lr": 0.1},
+        "train_state": {"step": 500},
+    },
+    "flat with an optimizer": lambda state: state | {"optimizer.state.lm_head": torch.zeros(2)},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_of_a_state_is_read(
+    layout: str, whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
+) -> None:
+    """Prefixes of wrappers are taken off, and what is no model is left out."""
+    folder = save_shards(tmp_path / "step-7", LAYOUTS[layout](state))
+    assert describe(folder, f"base={whole}") == expected
+
+
+def test_bare_safetensors_take_their_configuration_from_above(
+    whole: Path, expected: list[Any], tmp_path: Path
+) -> None:
+    """Accelerate's save_state writes the weights alone."""
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    inner = run / "epoch_3"
+    inner.mkdir()
+    shutil.move(run / "model.safetensors", inner)
+    (inner / "random_states_0.pkl").write_bytes(b"not read")
+    assert describe(inner) == expected
+    shutil.move(inner, tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match=r"weights without a configuration.*base=FOLDER"):
+        describe(tmp_path / "elsewhere")
+    assert describe(tmp_path / "elsewhere", f"base={whole}") == expected
+
+
+def test_a_state_of_another_model_is_refused(
+    whole: Path, state: dict[str, Any], tmp_path: Path
+) -> None:
+    """Missing, left-over and misshapen tensors are named, as those of a whole model are."""
+    some = dict(state)
+    head = some.pop("lm_head.weight")
+    lacking = save_shards(tmp_path / "lacking", {"model": some})
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight"):
+        describe(lacking, f"base={whole}")
+    more = save_shards(tmp_path / "more", {"model": state | {"adapter.x": torch.ones(2)}})
+    with pytest.raises(CheckpointError, match=r"adapter\.x"):
+        describe(more, f"base={whole}")
+    wide = save_shards(tmp_path / "wide", {"model": some | {"lm_head.weight": head[:, :8].clone()}})
+    with pytest.raises(CheckpointError, match=r"not of one model: lm_head\.weight"):
+        describe(wide, f"base={whole}")
+
+
+def test_shards_that_are_not_whole_are_refused(
+    whole: Path, state: dict[str, Any], tmp_path: Path
+) -> None:
+    """A killed save leaves shards cut off or away; torch would read what memory held before."""
+    folder = save_shards(tmp_path / "state", {"model": state})
+    shard = folder / "__0_0.distcp"
+    data = shard.read_bytes()
+    shard.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match="cut off before the end of model"):
+        describe(folder, f"base={whole}")
+    shard.rename(folder / "__1_0.distcp")
+    with pytest.raises(CheckpointError, match=r"the shard __0_0\.distcp is missing, which holds"):
+        describe(folder, f"base={whole}")
+    (folder / "__1_0.distcp").unlink()
+    with pytest.raises(CheckpointError, match="without the shards"):
+        bind_text(f"{folder}?base={whole}", "describer")
+
+
+def test_metadata_cannot_run_code(whole: Path, state: dict[str, Any], tmp_path: Path) -> None:
+    """Torch unpickles whatever lies there; here a foreign object is an error, and not called."""
+
+    class Program:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "ran",)
+
+    folder = save_shards(tmp_path / "state", {"model": state})
+    (folder / ".metadata").write_bytes(pickle.dumps(Program()))
+    with pytest.raises(CheckpointError, match=r"not unpickled.*accelerate merge-weights"):
+        describe(folder, f"base={whole}")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_metadata_cannot_lead_out_of_the_folder(
+    whole: Path, state: dict[str, Any], tmp_path: Path
+) -> None:
+    """A file elsewhere is covered by no fingerprint."""
+    folder = save_shards(tmp_path / "state", {"model": state})
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    for place in metadata.storage_data.values():
+        place.relative_path = f"../other/{place.relative_path}"
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(CheckpointError, match=r"would be read from \.\./other"):
+        describe(folder, f"base={whole}")
+
+
+def test_a_tensor_of_which_a_part_is_missing_is_refused(
+    whole: Path, state: dict[str, Any], tmp_path: Path
+) -> None:
+    """Torch leaves the rest as the memory was."""
+    folder = save_shards(tmp_path / "state", {"model": state})
+    metadata = pickle.loads((folder / ".metadata").read_bytes())
+    stored = metadata.state_dict_metadata["model.lm_head.weight"]
+    stored.size = torch.Size((stored.size[0] + 4, stored.size[1]))
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(CheckpointError, match=r"only a part of model\.lm_head\.weight"):
+        describe(folder, f"base={whole}")
+
+
+RANKS = """
+import sys
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch.distributed.checkpoint import save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+rank, folder, source, rendezvous = int(sys.argv[1]), *sys.argv[2:]
+dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+state = {n: distribute_tensor(t, mesh, [Shard(0)]) for n, t in load_file(source).items()}
+save({"model": state}, checkpoint_id=folder)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_shards_of_two_processes_are_put_together(
+    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
+) -> None:
+    """Each process writes its half of every tensor."""
+    from safetensors.torch import save_file
+
+    source = tmp_path / "state.safetensors"
+    save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, source)
+    folder = tmp_path / "shards"
+    command = [str(folder), str(source), str(tmp_path / "rendezvous")]
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", RANKS, str(rank), *command]) for rank in range(2)
+    ]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+
+    assert len(list(folder.glob("*.distcp"))) == 2
+    assert describe(folder, f"base={whole}") == expected
+
+
+def test_generation_settings_come_with_the_configuration(
+    whole: Path, state: dict[str, Any], tmp_path: Path
+) -> None:
+    """Weights that lie apart from their model stop at its tokens all the same."""
+    folder = save_shards(tmp_path / "state", {"model": state})
+    loaded: Any = bind_text(f"{folder}?base={whole}", "describer").load()
+    plain: Any = bind_text(str(whole), "describer").load()
+    own, other = loaded.loaded.generation_config, plain.loaded.generation_config
+    assert own.to_dict() == other.to_dict()
+
+
+def test_shards_of_transformers_own_leave_nothing_over(
+    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
+) -> None:
+    """save_pretrained of several processes writes safetensors that lie in the model's folder."""
+    from torch.distributed.checkpoint import save
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+
+    def write(folder: Path, content: dict[str, Any]) -> Path:
+        shutil.copytree(whole, folder)
+        (folder / "model.safetensors").unlink()
+        writer = HuggingFaceStorageWriter(
+            path=str(folder), save_distributed=True, enable_consolidation=False
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            save(content, storage_writer=writer, no_dist=True)
+        return folder
+
+    assert describe(write(tmp_path / "sharded", state)) == expected
+    with pytest.raises(CheckpointError, match=r"would leave them out: adapter\.x"):
+        describe(write(tmp_path / "more", state | {"adapter.x": torch.ones(2)}))
