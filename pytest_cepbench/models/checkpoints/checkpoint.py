@@ -22,6 +22,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     FileOptions,
     check_weights,
     component_names,
+    is_weights_file,
     list_files,
     read_json,
     read_modules,
@@ -29,6 +30,8 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
+from pytest_cepbench.models.checkpoints.pipeline_parts import check_parts, pipeline_parts
+from pytest_cepbench.models.checkpoints.pipeline_source import pipeline_source
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.torch_runtime import require
@@ -71,7 +74,7 @@ class Checkpoint:
     def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
         """Where the weights lie that loading reads, those of its parts among them."""
         paths = [path for _, path in _read_files(self, options)]
-        return [path for path in paths if path.suffix in WEIGHT_SUFFIXES]
+        return [path for path in paths if path.suffix in (*WEIGHT_SUFFIXES, ".gguf", ".ckpt")]
 
 
 def file_options(spec: ModelSpec) -> FileOptions:
@@ -91,10 +94,15 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     no download of weights; `complete_checkpoint` brings those. Raises CheckpointError when there is
     no such folder or repository, or it holds no checkpoint.
     """
-    folder, revision = _locate(spec)
+    source = pipeline_source(spec)
+    folder, revision = _locate(source.spec)
     kind, config = _identify(folder)
     match = detect_roles(kind, config)
-    return Checkpoint(folder, kind, match.what, match.roles, config, revision, match.because)
+    checkpoint = Checkpoint(folder, kind, match.what, match.roles, config, revision, match.because)
+    if kind != "diffusers":
+        return checkpoint
+    parts = pipeline_parts(source, folder, config, file_options(spec), _snapshot)
+    return replace(checkpoint, parts=parts, remarks=source.remarks)
 
 
 def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
@@ -109,8 +117,13 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
     for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
         if (folder / "adapter_config.json").is_file():
             raise CheckpointError(_adapter(folder))
-    readable = _readable(spec, checkpoint, list_files(checkpoint.path))
-    check_weights(checkpoint.path, readable, checkpoint.config, checkpoint.kind)
+    options = file_options(spec)
+    readable = _readable(checkpoint, list_files(checkpoint.path), options)
+    elsewhere = _replaced(checkpoint) | _supplied(checkpoint)
+    own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
+    check_weights(checkpoint.path, readable, own, checkpoint.kind)
+    if checkpoint.kind == "diffusers":
+        check_parts(checkpoint.parts, checkpoint.path, options)
 
 
 def check_configuration(checkpoint: Checkpoint) -> None:
@@ -153,8 +166,27 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return {}
 
 
-def _readable(spec: ModelSpec, checkpoint: Checkpoint, names: list[str]) -> list[str]:
-    return readable_files(names, checkpoint.kind, checkpoint.config, file_options(spec))
+def _readable(checkpoint: Checkpoint, names: list[str], options: FileOptions) -> list[str]:
+    """Those of the files in a checkpoint's own folder that loading reads.
+
+    They are none of a component that a part replaces, and no weights of one that a part brings.
+    """
+    replaced, supplied = _replaced(checkpoint), _supplied(checkpoint)
+    readable = readable_files(names, checkpoint.kind, checkpoint.config, options)
+    return [
+        name
+        for name in readable
+        if (component := name.partition("/")[0]) not in replaced
+        and not (component in supplied and is_weights_file(name))
+    ]
+
+
+def _replaced(checkpoint: Checkpoint) -> set[str]:
+    return {part.component for part in checkpoint.parts if part.component}
+
+
+def _supplied(checkpoint: Checkpoint) -> set[str]:
+    return {name for part in checkpoint.parts for name in part.supplies}
 
 
 def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
@@ -164,12 +196,13 @@ def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> Non
     """
     from huggingface_hub import HfApi
 
+    repository = pipeline_source(spec).spec.target
     try:
-        names = HfApi().list_repo_files(spec.target, revision=commit)
+        names = HfApi().list_repo_files(repository, revision=commit)
     except OSError:  # no network, or the hub's own errors, which are OSErrors
         return
-    patterns = [glob.escape(name) for name in _readable(spec, checkpoint, names)]
-    _snapshot(spec.target, commit, patterns)
+    readable = _readable(checkpoint, names, file_options(spec))
+    _snapshot(repository, commit, [glob.escape(name) for name in readable])
 
 
 def _snapshot(repository: str, revision: str | None, patterns: list[str]) -> Path:
@@ -330,11 +363,8 @@ def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, 
     a pipeline with the part and a copy that holds it are one model.
     """
     names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
-    names = readable_files(names, checkpoint.kind, checkpoint.config, options)
-    replaced = {part.component for part in checkpoint.parts if part.component}
-    files = [
-        (name, checkpoint.path / name) for name in names if name.partition("/")[0] not in replaced
-    ]
+    readable = _readable(checkpoint, names, options)
+    files = [(name, checkpoint.path / name) for name in readable]
     for part in checkpoint.parts:
         if part.component:
             files += [(f"{part.component}/{name}", path) for name, path in part.paths()]

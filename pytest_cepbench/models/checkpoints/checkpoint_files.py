@@ -126,6 +126,12 @@ def _is_config(name: str) -> bool:
     return path.suffix in _CONFIG_SUFFIXES and not _NOT_READ.fullmatch(path.name)
 
 
+def is_weights_file(name: str) -> bool:
+    """True for files of weights and their indexes."""
+    base = PurePosixPath(name).name
+    return ".safetensors" in base or ".bin.index" in base or base.endswith(WEIGHT_SUFFIXES)
+
+
 def _weights(names: list[str], kind: CheckpointKind, options: FileOptions) -> list[str]:
     safe = [name for name in names if ".safetensors" in PurePosixPath(name).name]
     safe = [name for name in safe if not PurePosixPath(name).name.startswith("consolidated")]

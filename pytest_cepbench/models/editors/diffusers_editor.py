@@ -21,7 +21,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.generators.diffusers_pipeline import (
     PipelineParams,
-    check_safety_checker,
+    check_parts,
     load_pipeline,
     run_pipeline,
 )
@@ -198,5 +198,5 @@ ADAPTER = Adapter(
     ("torch", "diffusers", "transformers"),
     EditorParams,
     _load,
-    check=check_safety_checker,
+    check=check_parts,
 )

@@ -10,7 +10,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.generators.diffusers_pipeline import (
     PipelineParams,
-    check_safety_checker,
+    check_parts,
     load_pipeline,
     prompt_lengths,
     run_pipeline,
@@ -101,5 +101,5 @@ ADAPTER = Adapter(
     ("torch", "diffusers", "transformers"),
     GeneratorParams,
     _load,
-    check=check_safety_checker,
+    check=check_parts,
 )

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,17 +21,25 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
+from pytest_cepbench.models.checkpoints.pipeline_source import PipelineOptions
+from pytest_cepbench.models.generators.lora import apply_loras
+from pytest_cepbench.models.generators.pipeline_assembly import assembled, load_component_files
 from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 
 
 @dataclass(frozen=True)
-class PipelineParams(CheckpointParams):
-    """Parameters of every pipeline's spec, with those of `CheckpointParams`.
+class PipelineParams(PipelineOptions, CheckpointParams):
+    """Parameters of every pipeline's spec, with those of `CheckpointParams` and `PipelineOptions`.
+
+    lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
+        1.
+    fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
 
     variant: weights variant, such as fp16.
     trust_remote_code: run the checkpoint's Python files.
@@ -53,6 +62,8 @@ class PipelineParams(CheckpointParams):
     """Parameters that are handed to the pipeline's call, where it has them."""
 
     batch_size: int = 4
+    lora_scale: str | None = None
+    fuse: bool = True
     variant: str | None = None
     trust_remote_code: bool = False
     allow_unused: bool = False
@@ -74,6 +85,20 @@ class PipelineParams(CheckpointParams):
             if value is not None and not math.isfinite(value):
                 msg = f"{name} must be a finite number, got {value}"
                 raise ValueError(msg)
+        if not all(map(math.isfinite, self.lora_scales)):
+            msg = f"lora_scale must be finite numbers, got {self.lora_scale!r}"
+            raise ValueError(msg)
+
+    @property
+    def lora_scales(self) -> list[float]:
+        """The strengths that were given. Raises ValueError for what is no number."""
+        if self.lora_scale is None:
+            return []
+        try:
+            return [float(scale) for scale in self.lora_scale.split(",")]
+        except ValueError:
+            msg = f"lora_scale must be numbers separated by commas, got {self.lora_scale!r}"
+            raise ValueError(msg) from None
 
     @property
     def call(self) -> dict[str, Any]:
@@ -89,6 +114,10 @@ class PipelineParams(CheckpointParams):
             decisive["scheduler"] = self.scheduler
         if not self.safety_checker:
             decisive["safety_checker"] = False
+        if self.lora_scale is not None:
+            decisive["lora_scale"] = self.lora_scales
+        if not self.fuse:
+            decisive["fuse"] = False
         return decisive
 
     @property
@@ -103,12 +132,33 @@ P = TypeVar("P", bound=PipelineParams)
 _UNSEEDABLE = "DPMSolverSDEScheduler"
 
 
-def check_safety_checker(plan: LoadPlan[P]) -> None:
-    """Raise SpecError where there is no safety checker to take out."""
+def check_parts(plan: LoadPlan[P]) -> None:
+    """Raise SpecError for parameters that speak of parts that are not there.
+
+    Those are a safety checker to take out, and LoRA weights to scale.
+    """
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
         msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"
         raise SpecError(msg)
+    loras = _loras(plan)
+    given = [name for name in ("lora_scale", "fuse") if name in plan.spec.params]
+    if given and not loras:
+        msg = f"model spec {plan.spec.text!r}: {' and '.join(given)} without LoRA weights (lora=)"
+        raise SpecError(msg)
+    scales = plan.params.lora_scales
+    if len(scales) > 1 and len(scales) != len(loras):
+        msg = (
+            f"model spec {plan.spec.text!r}: lora_scale has {len(scales)} numbers for "
+            f"{len(loras)} LoRA weights: give one for each, or one for all"
+        )
+        raise SpecError(msg)
+    if loras:
+        require("peft")
+
+
+def _loras(plan: LoadPlan[P]) -> list[Path]:
+    return [part.path for part in plan.checkpoint.parts if part.name == LORA]
 
 
 def load_pipeline(
@@ -144,8 +194,12 @@ def load_pipeline(
         for name in component_names(checkpoint.config):
             if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
                 check_vocabulary(checkpoint.path / name, class_name)
-        with no_random_weights(checkpoint, allow_unused=params.allow_unused):
-            pipeline = from_pretrained(diffusers, checkpoint, options)
+        with (
+            no_random_weights(checkpoint, allow_unused=params.allow_unused),
+            assembled(checkpoint) as whole,
+        ):
+            files = load_component_files(diffusers, checkpoint, options["dtype"])
+            pipeline = from_pretrained(diffusers, whole, {**options, **files})
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)
         _settle_scheduler(spec, pipeline, params.scheduler)
@@ -154,6 +208,10 @@ def load_pipeline(
             # doing.
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
+        if loras := _loras(plan):
+            scales = params.lora_scales or [1.0]
+            scales *= len(loras) if len(scales) == 1 else 1
+            apply_loras(pipeline, loras, scales, fuse=params.fuse)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
