@@ -32,6 +32,8 @@ from pytest_cepbench.models.safe_loading import loading, no_random_weights, take
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 
+_SPACINGS = ("leading", "trailing", "linspace")
+
 
 @dataclass(frozen=True)
 class PipelineParams(PipelineOptions, CheckpointParams):
@@ -46,6 +48,8 @@ class PipelineParams(PipelineOptions, CheckpointParams):
     allow_unused: leave out tensors that a part does not know, instead of refusing them.
     safety_checker: false takes the pipeline's safety checker out.
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
+    timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
+        the pipeline's setting.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
     Raises ValueError for a value outside its range.
     """
@@ -69,6 +73,7 @@ class PipelineParams(PipelineOptions, CheckpointParams):
     allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
+    timestep_spacing: str | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     height: int | None = None
@@ -85,6 +90,9 @@ class PipelineParams(PipelineOptions, CheckpointParams):
             if value is not None and not math.isfinite(value):
                 msg = f"{name} must be a finite number, got {value}"
                 raise ValueError(msg)
+        if self.timestep_spacing not in (None, *_SPACINGS):
+            msg = f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
+            raise ValueError(msg)
         if not all(map(math.isfinite, self.lora_scales)):
             msg = f"lora_scale must be finite numbers, got {self.lora_scale!r}"
             raise ValueError(msg)
@@ -112,6 +120,8 @@ class PipelineParams(PipelineOptions, CheckpointParams):
         decisive: dict[str, Any] = dict(self.call)
         if self.scheduler is not None:
             decisive["scheduler"] = self.scheduler
+        if self.timestep_spacing is not None:
+            decisive["timestep_spacing"] = self.timestep_spacing
         if not self.safety_checker:
             decisive["safety_checker"] = False
         if self.lora_scale is not None:
@@ -202,7 +212,7 @@ def load_pipeline(
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)
-        _settle_scheduler(spec, pipeline, params.scheduler)
+        _settle_scheduler(spec, pipeline, params)
         if getattr(pipeline, "watermark", None) is not None:
             # SDXL watermarks where an optional package happens to be installed: not the model's
             # doing.
@@ -253,25 +263,36 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
             raise SpecError(msg)
 
 
-def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
-    """Swap the scheduler where one is named. Raises SpecError for one that cannot serve here."""
+def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
+    """Swap the scheduler, or change how it spaces its steps, where the spec says so.
+
+    Raises SpecError for one that cannot serve here.
+    """
     own = getattr(pipeline, "scheduler", None)
     what = type(pipeline).__name__
-    if (name or type(own).__name__) == _UNSEEDABLE:
+    name = params.scheduler or type(own).__name__
+    if name == _UNSEEDABLE:
         msg = (
             f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
             "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
         raise SpecError(msg)
-    if name is not None:
-        known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
-        if own is None or name not in known:
-            names = known if own is not None else ()
-            fault = unknown_name(f"scheduler for {what}", name, names)
-            msg = f"model spec {spec.text!r}: {fault}"
+    if params.scheduler is None and params.timestep_spacing is None:
+        return
+    known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
+    if own is None or name not in known:
+        names = known if own is not None else ()
+        fault = unknown_name(f"scheduler for {what}", name, names)
+        msg = f"model spec {spec.text!r}: {fault}"
+        raise SpecError(msg)
+    changes = {}
+    if params.timestep_spacing is not None:
+        if "timestep_spacing" not in inspect.signature(known[name]).parameters:
+            msg = f"model spec {spec.text!r}: {name} takes no timestep_spacing"
             raise SpecError(msg)
-        pipeline.scheduler = known[name].from_config(own.config)
+        changes["timestep_spacing"] = params.timestep_spacing
+    pipeline.scheduler = known[name].from_config(own.config, **changes)
 
 
 def _order_channels_last(pipeline: Any) -> None:
