@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,13 +219,17 @@ def load_pipeline(
             # doing.
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
+        idle: list[Path] = []
         if loras := _loras(plan):
             scales = params.lora_scales or [1.0]
             scales *= len(loras) if len(scales) == 1 else 1
-            apply_loras(pipeline, loras, scales, fuse=params.fuse)
+            idle = apply_loras(pipeline, loras, scales, fuse=params.fuse)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
+    for path in idle:
+        msg = f"{path}: zero throughout, so that the LoRA changes nothing: has its training begun?"
+        warnings.warn(msg, stacklevel=2)
     take_weights(checkpoint, pipeline.components)
     return pipeline
 

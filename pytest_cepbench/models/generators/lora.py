@@ -22,8 +22,10 @@ State = Mapping[str, Any]
 
 def apply_loras(
     pipeline: Any, paths: Sequence[Path], scales: Sequence[float], *, fuse: bool
-) -> None:
-    """Apply files of LoRA weights to a pipeline, all at once.
+) -> list[Path]:
+    """Apply files of LoRA weights to a pipeline, all at once, and return those that are idle.
+
+    An idle one changes nothing: it is zero where a training begins.
 
     scales: the strength of each. fuse: add them to the pipeline's own weights, as in a pipeline
     that is saved with them; else they are computed beside these in every step.
@@ -33,18 +35,22 @@ def apply_loras(
         msg = f"{paths[0]}: a {type(pipeline).__name__} takes no LoRA weights in diffusers"
         raise CheckpointError(msg)
     names = [f"lora_{number}" for number in range(len(paths))]
-    holders: dict[str, list[str]] = {}
+    holders: dict[str, None] = {}
+    idle = []
     for name, path in zip(names, paths, strict=True):
-        for component in _load(pipeline, name, path):
-            holders.setdefault(component, []).append(name)
+        states = _load(pipeline, name, path)
+        holders |= dict.fromkeys(states)
+        if _is_idle(states):
+            idle.append(path)
     pipeline.set_adapters(names, list(scales))
     if fuse:
         pipeline.fuse_lora(components=list(holders), adapter_names=names)
         pipeline.unload_lora_weights()
+    return idle
 
 
-def _load(pipeline: Any, name: str, path: Path) -> list[str]:
-    """Load a file as the adapter of a name, and return the components that it is for."""
+def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
+    """Load a file as the adapter of a name, and return its tensors by component."""
     states, alphas = _convert(pipeline, path)
     for component, state in states.items():
         _check_places(path, component, getattr(pipeline, component), state)
@@ -57,7 +63,7 @@ def _load(pipeline: Any, name: str, path: Path) -> list[str]:
     for component, state in states.items():
         _check_loaded(path, component, getattr(pipeline, component), name, state)
     _check_alphas(path, [getattr(pipeline, component) for component in states], name, alphas)
-    return list(states)
+    return states
 
 
 def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[float]]:
@@ -193,3 +199,13 @@ def _check_alphas(path: Path, modules: Sequence[Any], name: str, alphas: Sequenc
         values = ", ".join(f"{value:g}" for value in sorted(lost))
         msg = f"{path}: diffusers did not take over the alpha {values} of {lost.total()} layers"
         raise CheckpointError(msg)
+
+
+def _is_idle(states: Mapping[str, State]) -> bool:
+    """True where all matrices that bring a layer back from the rank are zero."""
+    return not any(
+        tensor.any()
+        for state in states.values()
+        for name, tensor in state.items()
+        if _split(name)[1] == "lora_B"
+    )

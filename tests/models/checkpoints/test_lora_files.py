@@ -13,7 +13,7 @@ from tests.models.files import write_tensors
 LAYER = "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q"
 KOHYA = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
 
-FORMS = {
+FORMS: dict[str, dict[str, tuple[int, ...]]] = {
     "diffusers": {f"{LAYER}.lora.down.weight": (4, 8), f"{LAYER}.lora.up.weight": (8, 4)},
     "diffusers, older": {
         "unet.attn1.processor.to_q_lora.down.weight": (4, 8),
