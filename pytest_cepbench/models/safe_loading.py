@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 # Where transformers and diffusers log that tensors were missing or left over, and their words for
 # it.
-_DIFFUSERS = "diffusers.models.modeling_utils"
-_REPORTING_LOGGERS = ("transformers.modeling_utils", _DIFFUSERS)
+_DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
+_REPORTING_LOGGERS = ("transformers.modeling_utils", *_DIFFUSERS)
 _MISSING_WORDS = "newly initialized"
 _UNUSED_WORDS = "were not used when initializing"
 
@@ -191,7 +191,7 @@ class _Watch(logging.Handler):
         text = " ".join(record.getMessage().split())
         if _MISSING_WORDS in text:
             self.missing.append(text)
-        elif _UNUSED_WORDS in text and record.name == _DIFFUSERS:
+        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
             self.unused.append(text)
 
 
@@ -240,9 +240,19 @@ def _copy_mapped(module: Any) -> None:
                 setattr(part, name, own)
 
 
+def _inner_names(tensor: torch.Tensor) -> list[str]:
+    """The attributes that hold the tensors of which another one is made; empty for a plain one.
+
+    Quantized weights are such: whole numbers and their scales.
+    """
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    return [] if flatten is None else list(flatten()[0])
+
+
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy where its memory is not torch's own: mostly a mapped file."""
-    if tensor.device.type != "cpu" or tensor.untyped_storage().resizable():
+    plain = _plain_tensors([("", tensor)])
+    if tensor.device.type != "cpu" or all(t.untyped_storage().resizable() for _, t in plain):
         return tensor
     return tensor.clone()
 
@@ -293,8 +303,20 @@ def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool
             continue
         prefix = f"{part}." if part else ""
         for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
-            for name, tensor in listed:
+            for name, tensor in _plain_tensors(listed):
                 # Lower precisions have no such reduction, and most of them no NaN.
                 wide = tensor.is_floating_point() and tensor.element_size() > 1
                 if wide and tensor.numel() and not tensor.is_meta:
                     yield prefix + name, tensor, finite
+
+
+def _plain_tensors(
+    listed: Iterable[tuple[str, torch.Tensor]],
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and tensors, in the place of one that is made of others these."""
+    for name, tensor in listed:
+        inner = _inner_names(tensor)
+        if inner:
+            yield from _plain_tensors((f"{name}.{part}", getattr(tensor, part)) for part in inner)
+        else:
+            yield name, tensor

@@ -1,6 +1,6 @@
 """Single files of weights: what each holds, by the names of its tensors, and how it is given.
 
-Authors publish pipelines as one file in a layout of their own, and quantised transformers as GGUF.
+Authors publish pipelines as one file in a layout of their own, and quantized transformers as GGUF.
 diffusers reads both, with the configuration of a pipeline of the same family beside them.
 """
 

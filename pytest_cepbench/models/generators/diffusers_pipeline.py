@@ -24,6 +24,7 @@ from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_nam
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.checkpoints.pipeline_source import PipelineOptions
+from pytest_cepbench.models.generators.component_quantization import require_quantization
 from pytest_cepbench.models.generators.lora import apply_loras
 from pytest_cepbench.models.generators.pipeline_assembly import assembled, load_component_files
 from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, check_at_least
@@ -146,7 +147,9 @@ _UNSEEDABLE = "DPMSolverSDEScheduler"
 def check_parts(plan: LoadPlan[P]) -> None:
     """Raise SpecError for parameters that speak of parts that are not there.
 
-    Those are a safety checker to take out, and LoRA weights to scale.
+    Those are a safety checker to take out, and LoRA weights to scale. Raises
+    MissingDependencyError for a package that LoRA weights or quantized components need, and
+    CheckpointError for one that cannot run on the device.
     """
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
@@ -166,6 +169,7 @@ def check_parts(plan: LoadPlan[P]) -> None:
         raise SpecError(msg)
     if loras:
         require("peft")
+    require_quantization(plan.checkpoint, plan.device)
 
 
 def _loras(plan: LoadPlan[P]) -> list[Path]:

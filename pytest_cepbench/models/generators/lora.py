@@ -8,7 +8,7 @@ has to have a place of its shape, and has to be there afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ def apply_loras(
     idle = []
     for name, path in zip(names, paths, strict=True):
         states = _load(pipeline, name, path)
+        if fuse:
+            _refuse_quantized(pipeline, path, states)
         holders |= dict.fromkeys(states)
         if _is_idle(states):
             idle.append(path)
@@ -47,6 +49,17 @@ def apply_loras(
         pipeline.fuse_lora(components=list(holders), adapter_names=names)
         pipeline.unload_lora_weights()
     return idle
+
+
+def _refuse_quantized(pipeline: Any, path: Path, components: Iterable[str]) -> None:
+    """Raise CheckpointError where a LoRA would be rounded to the few bits of quantized weights."""
+    for name in components:
+        if getattr(getattr(pipeline, name), "hf_quantizer", None) is not None:
+            msg = (
+                f"{path}: its {name} is quantized, and rounded to so few bits the LoRA would be "
+                "another one: add fuse=false"
+            )
+            raise CheckpointError(msg)
 
 
 def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:

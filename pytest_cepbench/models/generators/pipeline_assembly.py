@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
 from pytest_cepbench.models.safe_loading import refuse_missing
+from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 
 @contextmanager
@@ -54,19 +55,21 @@ def load_component_files(diffusers: Any, checkpoint: Checkpoint, dtype: Any) -> 
 def _load_component_file(
     diffusers: Any, checkpoint: Checkpoint, part: CheckpointPart, dtype: Any
 ) -> Any:
-    library, class_name = checkpoint.config[part.name]
-    component_class: Any = getattr(importlib.import_module(library), class_name, None)
+    component_class = _class_of(checkpoint, part.name)
+    folder = checkpoint.path / part.name
     if not hasattr(component_class, "from_single_file"):
         msg = (
-            f"{part.path}: diffusers reads no {class_name} from a file of weights: give its "
-            "folder, with config.json"
+            f"{part.path}: diffusers reads no {component_class.__name__} from a file of weights: "
+            "give its folder, with config.json"
         )
         raise CheckpointError(msg)
-    options = {"config": str(checkpoint.path / part.name), "torch_dtype": dtype}
+    options = {"config": str(folder), "torch_dtype": dtype, "local_files_only": True}
     if part.path.suffix == ".gguf":
         options["quantization_config"] = diffusers.GGUFQuantizationConfig(compute_dtype=dtype)
-    component = component_class.from_single_file(str(part.path), local_files_only=True, **options)
-    _refuse_meta(replace(checkpoint, path=part.path, what=class_name), component)
+    with _fitting(part.path, folder):
+        component = component_class.from_single_file(str(part.path), **options)
+    what = f"{component_class.__name__} (as {folder} has it)"
+    _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
     return component
 
 
@@ -75,20 +78,59 @@ def load_single_file(
 ) -> Any:
     """The pipeline of a single file, with the configuration of the checkpoint's own folder.
 
-    options: as of from_pretrained; those that have a meaning here are passed on. Raises RoleError
-    for a pipeline that diffusers does not read from one file, CheckpointError where tensors lack.
+    Text encoders that the file lacks are those of the folder. options: as of from_pretrained; the
+    precision is passed on.
+    Raises RoleError for a pipeline that diffusers does not read from one file, CheckpointError for
+    a file of another family and where tensors lack.
     """
     name = checkpoint.config.get("_class_name")
     pipeline_class: Any = getattr(diffusers, name, None) if isinstance(name, str) else None
     if not hasattr(pipeline_class, "from_single_file"):
         msg = f"{file}: diffusers reads no {checkpoint.what} from a single file: give its folder"
         raise RoleError(msg)
-    pipeline = pipeline_class.from_single_file(
-        str(file), config=str(checkpoint.path), torch_dtype=options["dtype"], local_files_only=True
-    )
-    for component_name, component in pipeline.components.items():
-        _refuse_meta(replace(checkpoint, path=file, what=component_name), component)
+    dtype = options["dtype"]
+    supplied = {name for part in checkpoint.parts for name in part.supplies}
+    beside = {
+        name: _class_of(checkpoint, name).from_pretrained(
+            checkpoint.path / name, dtype=dtype, use_safetensors=options["use_safetensors"]
+        )
+        for name in component_names(checkpoint.config)
+        if name not in supplied and (checkpoint.path / name / "config.json").is_file()
+    }
+    with _fitting(file, checkpoint.path):
+        pipeline = pipeline_class.from_single_file(
+            str(file),
+            config=str(checkpoint.path),
+            torch_dtype=dtype,
+            local_files_only=True,
+            **beside,
+        )
+    for name, component in pipeline.components.items():
+        what = f"{name} (as {checkpoint.path} has it)"
+        _refuse_meta(replace(checkpoint, path=file, what=what), component)
     return pipeline
+
+
+def _class_of(checkpoint: Checkpoint, name: str) -> Any:
+    """The class of a component, which the pipeline's index names."""
+    library, class_name = checkpoint.config[name]
+    return getattr(importlib.import_module(library), class_name)
+
+
+@contextmanager
+def _fitting(file: Path, folder: Path) -> Iterator[None]:
+    """Explain what diffusers raises for a file that is not of a folder's configuration."""
+    try:
+        yield
+    except (LookupError, ValueError, RuntimeError, AttributeError, TypeError) as error:
+        if is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())[:300]
+        msg = (
+            f"{file}: not the weights that the configuration in {folder} is for ({reason}). Give a "
+            "pipeline of the same family"
+        )
+        raise CheckpointError(msg) from error
 
 
 def single_file(checkpoint: Checkpoint) -> Path | None:
