@@ -126,6 +126,8 @@ def _fitting(file: Path, folder: Path) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         reason = " ".join(str(error).split())[:300]
+        if "meta tensor" in reason:  # what is left without values where the file has none
+            reason = "tensors that it asks for are missing"
         msg = (
             f"{file}: not the weights that the configuration in {folder} is for ({reason}). Give a "
             "pipeline of the same family"

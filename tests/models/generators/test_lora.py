@@ -14,7 +14,7 @@ import pytest
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text
-from tests.models.generators.conftest import bind_generator, load
+from tests.models.generators.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 
@@ -27,13 +27,6 @@ pytestmark = pytest.mark.models
 DRAW = tiny.DRAW["stable-diffusion"]
 
 Pixels = npt.NDArray[np.float32]
-
-
-def draw(text: str) -> Pixels:
-    """The image of one text by the generator that a spec names."""
-    (image,) = load(text).generate(["two red circles"], [11])
-    assert isinstance(image, np.ndarray), image
-    return image
 
 
 def apart(first: Pixels, second: Pixels) -> float:

@@ -6,11 +6,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from tests.models.generators.conftest import bind_generator, load
+from tests.models.generators.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 
 pytest.importorskip("torch", reason="generators need the [models] extra")
@@ -19,13 +18,6 @@ pytest.importorskip("diffusers", reason="generators need the [models] extra")
 pytestmark = pytest.mark.models
 
 DRAW = tiny.DRAW["stable-diffusion"]
-
-
-def draw(text: str) -> npt.NDArray[np.float32]:
-    """The image of one text by the generator that a spec names."""
-    (image,) = load(text).generate(["two red circles"], [11])
-    assert isinstance(image, np.ndarray), image
-    return image
 
 
 @pytest.fixture(scope="module")
