@@ -26,7 +26,7 @@ from pytest_cepbench.models.torch_runtime import (
     resolve_dtype,
 )
 
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
 
 _SMALL_BYTES = 64 << 20
 """Weights up to here are read from the processor's caches, or nearly so: what takes time is the
@@ -249,4 +249,6 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     """
     path = checkpoint.path
     names = list_files(path) if path.is_dir() else []
-    return sum((path / name).stat().st_size for name in names if name.endswith(_WEIGHTS))
+    paths = [path / name for name in names]
+    paths += [path for part in checkpoint.parts if not part.component for _, path in part.paths()]
+    return sum(path.stat().st_size for path in paths if path.name.endswith(_WEIGHTS))

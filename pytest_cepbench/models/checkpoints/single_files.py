@@ -36,6 +36,13 @@ _FAMILIES = {
 """What the beginning of a tensor's name, after its component's, tells of the family: a published
 pipeline of that. The first that fits."""
 
+TEXT_ENCODERS = (
+    "cond_stage_model.transformer.", "conditioner.embedders.0.transformer.",
+    "text_encoders.clip_l.transformer.", "text_encoders.clip_g.transformer.",
+    "text_encoders.t5xxl.transformer.",
+)  # fmt: skip
+"""Before the names that transformers has for a text encoder's tensors."""
+
 _CLIP = ("cond_stage_model.", "conditioner.embedders.", "text_encoders.clip_")
 
 _T5 = ("text_encoders.t5xxl.",)

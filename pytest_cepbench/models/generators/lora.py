@@ -139,21 +139,16 @@ def _in_peft_form(component: Any, state: State) -> State:
 def _check_places(path: Path, component: str, module: Any, state: State) -> None:
     """Raise CheckpointError where a tensor's layer is not there or of another shape."""
     layers = dict(module.named_modules())
-    absent, misfits = [], []
     for name, tensor in state.items():
         layer_name, side = _split(name)
-        layer = layers.get(layer_name)
-        if layer is None:
-            absent.append(f"{component}.{name}")
-            continue
-        size = _sizes(layer)[side] if side is not None else None
-        axis = 1 if side == "lora_A" else 0
-        if size is not None and (tensor.shape[axis] != size):
-            misfits.append(f"{component}.{name} is {tuple(tensor.shape)}, its layer's side {size}")
-    if absent or misfits:
-        faults = few_of(absent or misfits)
-        kind = "for layers that are not there" if absent else "of other shapes than their layers"
-        msg = f"{path}: LoRA weights {kind}, so of another base than this pipeline: {faults}"
+        if layer_name not in layers:
+            fault = "is for a layer that is not there"
+        else:
+            size = _sizes(layers[layer_name])[side] if side is not None else None
+            if size is None or tensor.shape[1 if side == "lora_A" else 0] == size:
+                continue
+            fault = f"is {tuple(tensor.shape)}, where its layer has {size}"
+        msg = f"{path}: LoRA weights of another base than this pipeline: {component}.{name} {fault}"
         raise CheckpointError(msg)
 
 

@@ -13,8 +13,10 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
+from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
-from pytest_cepbench.models.safe_loading import refuse_missing
+from pytest_cepbench.models.checkpoints.single_files import TEXT_ENCODERS
+from pytest_cepbench.models.safe_loading import few_of, refuse_missing
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 
@@ -108,7 +110,38 @@ def load_single_file(
     for name, component in pipeline.components.items():
         what = f"{name} (as {checkpoint.path} has it)"
         _refuse_meta(replace(checkpoint, path=file, what=what), component)
+    _refuse_left_over_texts(checkpoint, file, pipeline)
     return pipeline
+
+
+def _refuse_left_over_texts(checkpoint: Checkpoint, file: Path, pipeline: Any) -> None:
+    """Raise CheckpointError where a file's text encoder has tensors that the loaded one lacks.
+
+    Of denoiser and autoencoder diffusers logs those; of text encoders it takes what it finds.
+    """
+    if file.suffix != ".safetensors":
+        return
+    encoders = [part for name, part in pipeline.components.items() if "text_encoder" in name]
+    known = {
+        name.removeprefix("text_model.")
+        for encoder in encoders
+        if encoder is not None
+        for name in encoder.state_dict()
+    } | {"embeddings.position_ids", "text_projection.weight", "logit_scale"}
+    left_over = [
+        name
+        for name in tensor_shapes(file)
+        for prefix in TEXT_ENCODERS
+        if name.startswith(prefix)
+        and name.removeprefix(prefix).removeprefix("text_model.") not in known
+    ]
+    if left_over:
+        msg = (
+            f"{file}: its text encoder has tensors that the configuration in {checkpoint.path} "
+            f"does not know and would leave out: {few_of(left_over)}. Give a pipeline of the same "
+            "family"
+        )
+        raise CheckpointError(msg)
 
 
 def _class_of(checkpoint: Checkpoint, name: str) -> Any:

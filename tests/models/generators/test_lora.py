@@ -173,7 +173,11 @@ def rename(lora: Path, file: Path, before: str, after: str) -> Path:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ("down_blocks.1.", "down_blocks.7.", r"layers that are not there.*unet\.down_blocks\.7\."),
+        (
+            "down_blocks.1.",
+            "down_blocks.7.",
+            r"unet\.down_blocks\.7\..* layer that is not there",
+        ),
         ("unet.", "transformer.", "is for a 'transformer', and a StableDiffusionPipeline takes"),
         ("unet.", "text_encoder_2.", "is for a 'text_encoder_2'"),
         ("unet.down", "down", "is for a 'down_blocks'"),
@@ -194,7 +198,7 @@ def test_a_lora_of_another_base_is_refused_by_tensor(
     folders: dict[str, Path], base: Path, lora: Path
 ) -> None:
     """Its layers are there and have other sizes: SDXL's LoRA on Stable Diffusion 1.5."""
-    with pytest.raises(CheckpointError, match=r"another base.*attn2\.to_k\.lora_A\.weight is"):
+    with pytest.raises(CheckpointError, match=r"another base.*to_k\.lora_A\.weight is \(4, 32\)"):
         bind_generator(f"{folders['sdxl']}?lora={lora}").load()
     with pytest.raises(CheckpointError, match="is for a 'unet', and a FluxPipeline"):
         bind_generator(f"{folders['flux']}?lora={lora}").load()

@@ -147,6 +147,20 @@ def test_a_tensor_too_few_or_too_many_is_an_error(
         bind_generator(f"{tmp_path}/pipeline.safetensors?config={base}").load()
 
 
+def test_a_text_encoder_that_is_deeper_than_its_configuration_is_refused(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """Diffusers would take the layers that the configuration has, without a word."""
+    import json
+
+    config = Path(shutil.copytree(base, tmp_path / "config"))
+    settings = config / "text_encoder" / "config.json"
+    shallow = {**json.loads(settings.read_text(encoding="utf-8")), "num_hidden_layers": 1}
+    settings.write_text(json.dumps(shallow), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"would leave out: .*layers\.1\."):
+        bind_generator(f"{files}/pipeline.safetensors?config={config}").load()
+
+
 @pytest.mark.slow
 def test_a_text_encoder_that_the_file_lacks_is_that_of_the_configuration(
     base: Path, files: Path, tmp_path: Path
