@@ -14,11 +14,16 @@ LORA_FILE = "pytorch_lora_weights.safetensors"
 
 
 def build_lora(
-    pipeline_folder: Path, folder: Path, *, text_encoder: bool = False, seed: int = 31
+    pipeline_folder: Path,
+    folder: Path,
+    *,
+    text_encoder: bool = False,
+    dora: bool = False,
+    seed: int = 31,
 ) -> Path:
     """A folder of LoRA weights for a pipeline's denoiser, as diffusers' training scripts write it.
 
-    text_encoder: whether there are some for the text encoder too.
+    text_encoder: whether there are some for the text encoder too. dora: with magnitudes.
     """
     import torch
     from diffusers import DiffusionPipeline
@@ -36,7 +41,8 @@ def build_lora(
     torch.manual_seed(seed)
     layers = {}
     for name, module in trained.items():
-        module.add_adapter(LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets[name]))
+        config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets[name], use_dora=dora)
+        module.add_adapter(config)
         for key, tensor in module.named_parameters():
             if ".lora_B." in key:  # zero when a training begins
                 torch.nn.init.normal_(tensor.data, std=0.1)

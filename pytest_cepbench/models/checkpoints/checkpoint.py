@@ -100,6 +100,12 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     match = detect_roles(kind, config)
     checkpoint = Checkpoint(folder, kind, match.what, match.roles, config, revision, match.because)
     if kind != "diffusers":
+        if source.spec.target != spec.target:
+            msg = (
+                f"{spec.target}: belongs to a pipeline of diffusers, and {folder} is a "
+                f"{match.what}: give a folder with model_index.json"
+            )
+            raise CheckpointError(msg)
         return checkpoint
     parts = pipeline_parts(source, folder, config, file_options(spec), _snapshot)
     return replace(checkpoint, parts=parts, remarks=source.remarks)

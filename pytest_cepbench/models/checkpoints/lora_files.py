@@ -50,9 +50,15 @@ def tensor_shapes(path: Path) -> Shapes:
 
 
 def is_lora(names: Iterable[str]) -> bool:
-    """True where tensors of these names are LoRA weights and nothing else."""
+    """True where tensors of these names are LoRA weights for a pipeline, and nothing else.
+
+    Those of a PEFT adapter begin with the model that it wraps.
+    """
     names = list(names)
-    return bool(names) and all("lora" in name or name.endswith(".alpha") for name in names)
+    return bool(names) and all(
+        ("lora" in name or name.endswith(".alpha")) and not name.startswith("base_model.")
+        for name in names
+    )
 
 
 def find_lora_file(folder: Path) -> Path | None:

@@ -63,6 +63,13 @@ def pipeline_parts(
     Raises CheckpointError for a place that holds nothing or something else, SpecError for a
     component that the pipeline does not have.
     """
+    base = source.spec.params.get("base")
+    if base and base != source.spec.target:
+        msg = (
+            f"model spec {source.spec.text!r}: base goes with LoRA weights or components on this "
+            f"machine. For LoRA weights on the hub write PIPELINE?lora={source.spec.target}"
+        )
+        raise SpecError(msg)
     places = dict(source.components)
     if source.component is not None:
         places[_component_of(source.component, index)] = str(source.component)

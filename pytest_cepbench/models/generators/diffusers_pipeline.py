@@ -44,7 +44,6 @@ class PipelineParams(PipelineOptions, CheckpointParams):
     lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
         1.
     fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
-
     variant: weights variant, such as fp16.
     trust_remote_code: run the checkpoint's Python files.
     allow_unused: leave out tensors that a part does not know, instead of refusing them.
@@ -223,11 +222,7 @@ def load_pipeline(
             # doing.
             pipeline.watermark = None
         pipeline = pipeline.to(plan.device)
-        idle: list[Path] = []
-        if loras := _loras(plan):
-            scales = params.lora_scales or [1.0]
-            scales *= len(loras) if len(scales) == 1 else 1
-            idle = apply_loras(pipeline, loras, scales, fuse=params.fuse)
+        idle = _apply_loras(plan, pipeline)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
@@ -236,6 +231,15 @@ def load_pipeline(
         warnings.warn(msg, stacklevel=2)
     take_weights(checkpoint, pipeline.components)
     return pipeline
+
+
+def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> list[Path]:
+    """Apply the plan's LoRA weights, and return those that change nothing."""
+    loras, scales = _loras(plan), plan.params.lora_scales or [1.0]
+    if not loras:
+        return []
+    each = scales * len(loras) if len(scales) == 1 else scales
+    return apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
 
 
 def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:

@@ -170,13 +170,11 @@ def _sizes(layer: Any) -> dict[str, int | None]:
 
 def _check_loaded(path: Path, component: str, module: Any, name: str, state: State) -> None:
     """Raise CheckpointError where a loaded component lacks tensors of the file, or has others."""
-    loaded = dict(_adapter_tensors(module, name))
-    lost = [
-        f"{component}.{key}"
-        for key, tensor in state.items()
-        if key not in loaded or loaded[key].shape != tensor.shape
-    ]
-    lost += [f"{component}.{key}" for key in loaded if key not in state]
+    loaded = {key: tensor.shape for key, tensor in _adapter_tensors(module, name)}
+    # DoRA's magnitudes are a layer of their own when loaded.
+    given = {key.removesuffix(".weight"): tensor.shape for key, tensor in state.items()}
+    lost = [f"{component}.{key}" for key in given.keys() ^ loaded.keys()]
+    lost += [f"{component}.{key}" for key in given.keys() & loaded if given[key] != loaded[key]]
     if lost:
         msg = (
             f"{path}: diffusers left out tensors of the LoRA, or made some up: {few_of(lost)}. "
@@ -186,12 +184,11 @@ def _check_loaded(path: Path, component: str, module: Any, name: str, state: Sta
 
 
 def _adapter_tensors(module: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The tensors of a loaded adapter, in peft's form without its name."""
+    """The tensors of a loaded adapter, in peft's form without its name and without ".weight"."""
     for key, tensor in module.named_parameters():
-        if f".{name}." in key and ".lora_" in key:
-            yield key.replace(f".{name}.", ".", 1), tensor
-        elif key.endswith(f".{name}") and ".lora_" in key:
-            yield key.removesuffix(f".{name}"), tensor
+        layer, mark, rest = f"{key}.".partition(f".{name}.")
+        if mark and ".lora_" in layer:
+            yield ".".join(filter(None, (layer, rest.rstrip(".").removesuffix("weight")))), tensor
 
 
 def _check_alphas(path: Path, modules: Sequence[Any], name: str, alphas: Sequence[float]) -> None:

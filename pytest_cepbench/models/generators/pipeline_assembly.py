@@ -80,8 +80,8 @@ def load_single_file(
 ) -> Any:
     """The pipeline of a single file, with the configuration of the checkpoint's own folder.
 
-    Text encoders that the file lacks are those of the folder. options: as of from_pretrained; the
-    precision is passed on.
+    Components that the file lacks, and those that the spec replaces, are read beside it. options:
+    as of from_pretrained; the precision and components that are loaded already are passed on.
     Raises RoleError for a pipeline that diffusers does not read from one file, CheckpointError for
     a file of another family and where tensors lack.
     """
@@ -91,12 +91,15 @@ def load_single_file(
         msg = f"{file}: diffusers reads no {checkpoint.what} from a single file: give its folder"
         raise RoleError(msg)
     dtype = options["dtype"]
+    names = component_names(checkpoint.config)
     supplied = {name for part in checkpoint.parts for name in part.supplies}
-    beside = {
+    supplied -= {part.component for part in checkpoint.parts}
+    beside = {name: options[name] for name in names if options.get(name) is not None}
+    beside |= {
         name: _class_of(checkpoint, name).from_pretrained(
             checkpoint.path / name, dtype=dtype, use_safetensors=options["use_safetensors"]
         )
-        for name in component_names(checkpoint.config)
+        for name in names
         if name not in supplied and (checkpoint.path / name / "config.json").is_file()
     }
     with _fitting(file, checkpoint.path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints.checkpoint import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.model_spec import parse_spec
 from tests.models.checkpoints.test_lora_files import FORMS
@@ -79,6 +79,8 @@ class TestHub:
         complete_checkpoint(spec, checkpoint)
         assert (checkpoint.path, checkpoint.revision) == (snapshot, self.COMMIT)
         assert [part.path for part in checkpoint.parts] == [lora]
+        with pytest.raises(SpecError, match=r"write PIPELINE\?lora=org/pipeline"):
+            inspect_checkpoint(parse_spec(f"org/pipeline?base={tmp_path}&revision=v2"))
 
     def test_a_snapshot_without_weights_is_refused(self, cache: Path) -> None:
         """A cache filled in part must not bind."""

@@ -21,6 +21,7 @@ from pytest_cepbench.models.checkpoints import (
 from pytest_cepbench.models.model_spec import parse_spec
 from tests.models.checkpoints.test_lora_files import FORMS
 from tests.models.files import (
+    LLAVA,
     STABLE_DIFFUSION,
     safetensors_bytes,
     write_checkpoint,
@@ -174,6 +175,7 @@ def test_a_lora_under_test_plays_the_roles_of_its_base(base: Path, lora: Path) -
         ("{base}?lora={lora},", "empty place in its list"),
         ("{base}?lora={base}/lora.bin", "read from safetensors"),
         ("{vae}?base={base}", r"it has no AutoencoderKL"),
+        ("{lora}?base={llava}", r"belongs to a pipeline .* is a LlavaForConditionalGeneration"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_with_what_to_type(
@@ -186,6 +188,7 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_type(
         "run": write_unet(tmp_path / "training" / "unet").parent,
         "wide": write_unet(tmp_path / "wide", cross_attention_dim=64),
         "empty": write_checkpoint(tmp_path / "empty", UNET, None),
+        "llava": write_checkpoint(tmp_path / "llava", LLAVA),
         "vae": write_checkpoint(tmp_path / "vae", {"_class_name": "AutoencoderKL"}),
     }
     (base / "lora.bin").write_bytes(b"pickle")

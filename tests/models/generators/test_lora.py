@@ -161,6 +161,15 @@ def test_an_editor_takes_a_lora(base: Path, lora: Path, merged: Path) -> None:
     assert apart(np.asarray(results[0]), np.asarray(results[1])) < 1e-4
 
 
+@pytest.mark.slow
+def test_dora_is_loaded_whole(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Its magnitudes, a third tensor of each layer, get to their places too."""
+    dora = loras.build_lora(base, tmp_path / "dora", dora=True)
+    fused, beside = (draw(f"{base}?lora={dora}&fuse={fuse}&{DRAW}") for fuse in ("true", "false"))
+    assert apart(fused, beside) < 1e-4
+    assert apart(fused, draw(f"{base}?lora={lora}&{DRAW}")) > 1e-4
+
+
 def rename(lora: Path, file: Path, before: str, after: str) -> Path:
     """The same weights with a piece of all their names replaced."""
     from safetensors.torch import load_file, save_file

@@ -147,6 +147,19 @@ def test_a_tensor_too_few_or_too_many_is_an_error(
         bind_generator(f"{tmp_path}/pipeline.safetensors?config={base}").load()
 
 
+@pytest.mark.slow
+def test_a_component_in_the_place_of_that_of_a_single_file_is_used(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """As a folder and as a file: the single file's own is left aside."""
+    other = tiny.build_stable_diffusion(tmp_path / "other", seed=77)
+    expected = draw(f"{base}?unet={other / 'unet'}&{DRAW}")
+    file = f"{files / 'pipeline.safetensors'}?config={base}&{DRAW}"
+    weights = other / "unet" / "diffusion_pytorch_model.safetensors"
+    for place in (other / "unet", weights):
+        assert np.array_equal(draw(f"{file}&unet={place}"), expected)
+
+
 def test_a_text_encoder_that_is_deeper_than_its_configuration_is_refused(
     base: Path, files: Path, tmp_path: Path
 ) -> None:
