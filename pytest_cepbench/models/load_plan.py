@@ -15,8 +15,7 @@ from pytest_cepbench.models.checkpoints import (
     list_files,
     stored_precision,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import WEIGHT_SUFFIXES
-from pytest_cepbench.models.checkpoints.loose_weights import SHARD_SUFFIX
+from pytest_cepbench.models.checkpoints.checkpoint import WEIGHT_FILES
 from pytest_cepbench.models.checkpoints.source_options import SourceOptions
 from pytest_cepbench.models.device_maps import DeviceMap
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
@@ -31,8 +30,6 @@ from pytest_cepbench.models.torch_runtime import (
     resolve_device,
     resolve_dtype,
 )
-
-_WEIGHTS = (*WEIGHT_SUFFIXES, SHARD_SUFFIX)
 
 _SMALL_BYTES = 64 << 20
 """Weights up to here are read from the processor's caches, or nearly so: what takes time is the
@@ -323,4 +320,4 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     names = list_files(path) if path.is_dir() and checkpoint.weights_part is None else []
     paths = [path / name for name in names]
     paths += [path for part in checkpoint.parts if not part.component for _, path in part.paths()]
-    return sum(path.stat().st_size for path in paths if path.name.endswith(_WEIGHTS))
+    return sum(path.stat().st_size for path in paths if path.name.endswith(WEIGHT_FILES))

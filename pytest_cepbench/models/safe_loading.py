@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 # Where transformers and diffusers log that tensors were missing or left over, and their words for
 # it.
-_DIFFUSERS = "diffusers.models.modeling_utils"
-_REPORTING_LOGGERS = ("transformers.modeling_utils", _DIFFUSERS)
+_DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
+_REPORTING_LOGGERS = ("transformers.modeling_utils", *_DIFFUSERS)
 _OWN_SHARDS = "shard-*-model-*.safetensors"
 """The files that transformers' save_pretrained writes where several processes save a model."""
 
@@ -255,7 +255,7 @@ class _Watch(logging.Handler):
         text = " ".join(record.getMessage().split())
         if _MISSING_WORDS in text:
             self.missing.append(text)
-        elif _UNUSED_WORDS in text and record.name == _DIFFUSERS:
+        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
             self.unused.append(text)
 
 

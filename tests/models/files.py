@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ def safetensors_bytes(values: bytes = b"\0\0\x80?") -> bytes:
     header = {"w": {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [0, len(values)]}}
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + values
+
+
+def write_tensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Path:
+    """A safetensors file with float32 zeros of these names and shapes."""
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(end))
+    return path
 
 
 def write_checkpoint(

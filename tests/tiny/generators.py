@@ -119,6 +119,91 @@ def build_pixart(folder: Path) -> Path:
     return folder
 
 
+def build_pixart_lcm(folder: Path) -> Path:
+    """A PixArtAlphaPipeline with the scheduler of a latent consistency model."""
+    from diffusers import LCMScheduler, PixArtAlphaPipeline, PixArtSigmaPipeline
+
+    sigma = PixArtSigmaPipeline.from_pretrained(build_pixart(folder.with_name("pixart-sigma")))
+    parts = {**sigma.components, "scheduler": LCMScheduler()}
+    PixArtAlphaPipeline(**parts).save_pretrained(folder)
+    return folder
+
+
+def build_lcm(folder: Path) -> Path:
+    """A LatentConsistencyModelPipeline: guidance is an input of the network."""
+    import torch
+    from diffusers import LatentConsistencyModelPipeline, LCMScheduler
+
+    torch.manual_seed(27)
+    tokenizer = clip_tokenizer(TEXT_LENGTH)
+    LatentConsistencyModelPipeline(
+        vae=_vae(),
+        text_encoder=_clip_text(tokenizer),
+        tokenizer=tokenizer,
+        unet=_unet(32, attention_head_dim=4, time_cond_proj_dim=16),
+        scheduler=LCMScheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_sana_sprint(folder: Path) -> Path:
+    """A SanaSprintPipeline: linear attention over a deep autoencoder's latents, reading Gemma 2."""
+    import torch
+    from diffusers import AutoencoderDC, SanaSprintPipeline, SanaTransformer2DModel, SCMScheduler
+    from transformers import Gemma2Config, Gemma2Model
+
+    torch.manual_seed(28)
+    tokenizer = t5_tokenizer()
+    gemma = Gemma2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=1,
+    )
+    widths = (8, 8)
+    SanaSprintPipeline(
+        tokenizer=tokenizer,
+        text_encoder=Gemma2Model(gemma),
+        vae=AutoencoderDC(
+            latent_channels=4,
+            attention_head_dim=2,
+            encoder_block_types="ResBlock",
+            decoder_block_types="ResBlock",
+            encoder_block_out_channels=widths,
+            decoder_block_out_channels=widths,
+            encoder_layers_per_block=(1, 1),
+            decoder_layers_per_block=(1, 1),
+            encoder_qkv_multiscales=((), ()),
+            decoder_qkv_multiscales=((), ()),
+        ),
+        transformer=SanaTransformer2DModel(
+            in_channels=4,
+            out_channels=4,
+            num_layers=1,
+            num_attention_heads=2,
+            attention_head_dim=8,
+            num_cross_attention_heads=2,
+            cross_attention_head_dim=8,
+            cross_attention_dim=16,
+            caption_channels=32,
+            sample_size=32,
+            guidance_embeds=True,
+            qk_norm="rms_norm_across_heads",
+        ),
+        scheduler=SCMScheduler(),
+    ).save_pretrained(folder)
+    return folder
+
+
 def build_sd3(folder: Path) -> Path:
     """A StableDiffusion3Pipeline: flow matching, two CLIP towers with projections, and T5."""
     import torch

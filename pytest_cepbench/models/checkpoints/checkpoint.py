@@ -32,6 +32,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
 from pytest_cepbench.models.checkpoints.location import snapshot
 from pytest_cepbench.models.checkpoints.loose_weights import SHARD_SUFFIX, check_loose_weights
+from pytest_cepbench.models.checkpoints.pipeline_parts import check_parts
 from pytest_cepbench.models.checkpoints.preparation_files import (
     brings_tokenizer,
     linked_folder,
@@ -39,6 +40,9 @@ from pytest_cepbench.models.checkpoints.preparation_files import (
 )
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
+
+WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt", ".gguf")
+"""How names of files of weights end that any loader reads."""
 
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
 """The files that say what a checkpoint is, in order of precedence."""
@@ -128,7 +132,7 @@ class Checkpoint:
     def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
         """Where the weights lie that loading reads, those of its parts among them."""
         paths = [path for _, path in _read_files(self, options)]
-        return [path for path in paths if path.suffix in (*WEIGHT_SUFFIXES, SHARD_SUFFIX)]
+        return [path for path in paths if path.suffix in WEIGHT_FILES]
 
 
 def file_options(spec: ModelSpec) -> FileOptions:
@@ -153,14 +157,19 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
     for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
         if holds_adapter(folder):
             raise CheckpointError(_inner_adapter(folder))
+    options = file_options(spec)
     for part in checkpoint.adapters:
-        check_adapter(part.path, allow_pickle=file_options(spec).allow_pickle)
+        check_adapter(part.path, allow_pickle=options.allow_pickle)
     weights = checkpoint.weights_part
     if weights is not None:
         check_loose_weights(weights)
         return
-    readable = _readable(spec, checkpoint, list_files(checkpoint.path))
-    check_weights(checkpoint.path, readable, checkpoint.config, checkpoint.kind)
+    readable = _readable(checkpoint, list_files(checkpoint.path), options)
+    elsewhere = _replaced(checkpoint) | _supplied(checkpoint)
+    own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
+    check_weights(checkpoint.path, readable, own, checkpoint.kind)
+    if checkpoint.kind == "diffusers":
+        check_parts(checkpoint.parts, checkpoint.path, options)
 
 
 def check_configuration(checkpoint: Checkpoint) -> None:
@@ -203,8 +212,28 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return {}
 
 
-def _readable(spec: ModelSpec, checkpoint: Checkpoint, names: list[str]) -> list[str]:
-    return readable_files(names, checkpoint.kind, checkpoint.config, file_options(spec))
+def _readable(checkpoint: Checkpoint, names: list[str], options: FileOptions) -> list[str]:
+    """Those of the files in a checkpoint's own folder that loading reads.
+
+    They are none of a component that a part replaces, and no weights that a part brings.
+    """
+    replaced, supplied = _replaced(checkpoint), _supplied(checkpoint)
+    readable = readable_files(names, checkpoint.kind, checkpoint.config, options)
+    return [
+        name
+        for name in readable
+        if (component := name.partition("/")[0]) not in replaced
+        and not (component in supplied and is_weights(name))
+        and not (checkpoint.weights_part is not None and is_weights(name))
+    ]
+
+
+def _replaced(checkpoint: Checkpoint) -> set[str]:
+    return {part.component for part in checkpoint.parts if part.component}
+
+
+def _supplied(checkpoint: Checkpoint) -> set[str]:
+    return {name for part in checkpoint.parts for name in part.supplies}
 
 
 def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
@@ -218,9 +247,7 @@ def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> Non
         names = HfApi().list_repo_files(checkpoint.repository, revision=commit)
     except OSError:  # no network, or the hub's own errors, which are OSErrors
         return
-    names = _readable(spec, checkpoint, names)
-    if checkpoint.weights_part is not None:
-        names = [name for name in names if not is_weights(name)]
+    names = _readable(checkpoint, names, file_options(spec))
     snapshot(checkpoint.repository, commit, [glob.escape(name) for name in names])
 
 
@@ -334,13 +361,8 @@ def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, 
     a pipeline with the part and a copy that holds it are one model.
     """
     names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
-    names = readable_files(names, checkpoint.kind, checkpoint.config, options)
-    if checkpoint.weights_part is not None:
-        names = [name for name in names if not is_weights(name)]
-    replaced = {part.component for part in checkpoint.parts if part.component}
-    files = [
-        (name, checkpoint.path / name) for name in names if name.partition("/")[0] not in replaced
-    ]
+    readable = _readable(checkpoint, names, options)
+    files = [(name, checkpoint.path / name) for name in readable]
     for part in checkpoint.parts:
         if part.component:
             files += [(f"{part.component}/{name}", path) for name, path in part.paths()]

@@ -21,6 +21,8 @@ class CheckpointPart:
     files: of the path: names of the files that loading reads, as posix paths relative to it,
         sorted; [""] for a file by itself. Called again whenever the files are looked at.
     component: of a pipeline, whose folder it replaces; empty for what is added.
+    supplies: of what is added: the components of a pipeline whose weights it brings, so that those
+        in their folders are not read.
     revision: the commit on the hub; None for a folder.
     settings: what else than its files decides what it does, as built-in types: part of the
         fingerprint.
@@ -30,6 +32,7 @@ class CheckpointPart:
     path: Path
     files: Callable[[Path], Sequence[str]]
     component: str = ""
+    supplies: tuple[str, ...] = ()
     revision: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 

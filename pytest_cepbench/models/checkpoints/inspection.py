@@ -19,7 +19,12 @@ from pytest_cepbench.models.checkpoints.adapter_files import (
     holds_adapter,
     read_adapter,
 )
-from pytest_cepbench.models.checkpoints.checkpoint import INDEXES, Checkpoint, identify
+from pytest_cepbench.models.checkpoints.checkpoint import (
+    INDEXES,
+    Checkpoint,
+    file_options,
+    identify,
+)
 from pytest_cepbench.models.checkpoints.checkpoint_files import is_weights
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import detect_roles
@@ -29,6 +34,8 @@ from pytest_cepbench.models.checkpoints.loose_weights import (
     find_loose_weights,
     holds_whole_model,
 )
+from pytest_cepbench.models.checkpoints.pipeline_parts import pipeline_parts
+from pytest_cepbench.models.checkpoints.pipeline_source import PipelineSource, pipeline_source
 from pytest_cepbench.models.checkpoints.preparation_files import (
     PROCESSOR_FILES,
     TOKENIZER_FILES,
@@ -52,17 +59,22 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     no such folder or repository, or it holds no checkpoint, SpecError for parameters that it has no
     use for.
     """
-    options = source_options(spec)
-    location = locate(spec.target, spec.params.get("revision") or None, _CONFIGURATIONS, spec.text)
+    options, source = source_options(spec), pipeline_source(spec)
+    target, revision = source.spec.target, spec.params.get("revision") or None
+    location = locate(target, revision, _CONFIGURATIONS, spec.text)
     folder, remarks = find_checkpoint(location.folder, _is_readable)
     location = replace(location, folder=folder)
-    if holds_adapter(folder):
+    if target != spec.target:
+        checkpoint = _pipeline(spec, location, source)
+    elif holds_adapter(folder):
         checkpoint = _with_base(spec, location, options)
     elif (weights := find_loose_weights(folder)) is not None:
         checkpoint = _with_configuration(spec, folder, weights, options)
     else:
         checkpoint = _whole(location)
-        if options.base is not None:
+        if checkpoint.kind == "diffusers":
+            checkpoint = _pipeline(spec, location, source)
+        elif options.base is not None:
             msg = (
                 f"model spec {spec.text!r}: base is for adapters and for weights without a "
                 f"configuration, and {folder} is a whole model ({checkpoint.what})"
@@ -92,6 +104,20 @@ def _whole(location: Location) -> Checkpoint:
         folder, kind, match.what, match.roles, config, location.revision, match.because,
         repository=location.repository,
     )  # fmt: skip
+
+
+def _pipeline(spec: ModelSpec, location: Location, source: PipelineSource) -> Checkpoint:
+    """A pipeline with what takes the place of its parts, and what is added to them."""
+    checkpoint = _whole(location)
+    if checkpoint.kind != "diffusers":
+        msg = (
+            f"{spec.target}: belongs to a pipeline of diffusers, and {location.folder} is a "
+            f"{checkpoint.what}: give a folder with model_index.json"
+        )
+        raise CheckpointError(msg)
+    config, files = checkpoint.config, file_options(spec)
+    parts = pipeline_parts(source, location.folder, config, files, snapshot)
+    return replace(checkpoint, parts=parts, remarks=source.remarks)
 
 
 def _with_base(spec: ModelSpec, location: Location, options: SourceOptions) -> Checkpoint:

@@ -44,7 +44,11 @@ def locate(target: str, revision: str | None, patterns: Sequence[str], text: str
             raise SpecError(msg)
         return Location(folder.resolve())
     if folder.exists():
-        raise CheckpointError(_is_file(folder))
+        msg = (
+            f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
+            "Unicom's weights"
+        )
+        raise CheckpointError(msg)
     if _HUB_ID.fullmatch(target) is None:
         hint = did_you_mean(folder.name, _folders_beside(folder))
         msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
@@ -79,19 +83,6 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
             f"({reason}).{offline} Check the spelling, or give the path of a folder"
         )
         raise CheckpointError(msg) from error
-
-
-def _is_file(path: Path) -> str:
-    if path.suffix == ".ckpt":
-        return (
-            f"{path} is a file of Lightning or of an original repository, pickled with its code, "
-            "and has no configuration: load it in the training's own code and write the model "
-            "inside with save_pretrained(FOLDER), then give FOLDER"
-        )
-    return (
-        f"{path} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
-        "Unicom's weights"
-    )
 
 
 def _folders_beside(folder: Path) -> list[str]:

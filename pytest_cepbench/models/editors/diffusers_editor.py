@@ -25,6 +25,7 @@ from pytest_cepbench.models.generators.diffusers_pipeline import (
     load_pipeline,
     run_pipeline,
 )
+from pytest_cepbench.models.generators.pipeline_assembly import load_single_file, single_file
 from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan, check_at_least
 from pytest_cepbench.models.protocols import ImageLike
@@ -96,6 +97,9 @@ def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, 
     """The image-to-image pipeline of the same components where there is one, else the pipeline that
     was saved.
     """
+    if (file := single_file(checkpoint)) is not None:
+        pipeline = load_single_file(diffusers, checkpoint, file, options)
+        return diffusers.AutoPipelineForImage2Image.from_pipe(pipeline)
     # Custom pipelines name [module, class], which the auto class cannot look up.
     if isinstance(checkpoint.config.get("_class_name"), str):
         try:

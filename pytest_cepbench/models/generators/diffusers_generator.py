@@ -17,6 +17,7 @@ from pytest_cepbench.models.generators.diffusers_pipeline import (
     prompt_lengths,
     run_pipeline,
 )
+from pytest_cepbench.models.generators.pipeline_assembly import load_single_file, single_file
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import loading
@@ -80,6 +81,8 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
 
 
 def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    if (file := single_file(checkpoint)) is not None:
+        return load_single_file(diffusers, checkpoint, file, options)
     # Custom pipelines name [module, class], which the auto class cannot look up.
     name = checkpoint.config.get("_class_name")
     if name in _TEXT_TO_IMAGE:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -19,25 +21,38 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
+from pytest_cepbench.models.checkpoints.pipeline_source import PipelineOptions
 from pytest_cepbench.models.generators import pipeline_memory
+from pytest_cepbench.models.generators.component_quantization import require_quantization
+from pytest_cepbench.models.generators.lora import apply_loras
+from pytest_cepbench.models.generators.pipeline_assembly import assembled, load_component_files
 from pytest_cepbench.models.generators.pipeline_memory import PipelineMemoryParams
 from pytest_cepbench.models.load_plan import LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, seeded, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import quiet, require, seeded, to_torch_dtype
+
+_SPACINGS = ("leading", "trailing", "linspace")
 
 
 @dataclass(frozen=True)
-class PipelineParams(PipelineMemoryParams):
-    """Parameters of every pipeline's spec, with those of `PipelineMemoryParams`.
+class PipelineParams(PipelineOptions, PipelineMemoryParams):
+    """Parameters of every pipeline's spec, with those of `PipelineMemoryParams` and
+    `PipelineOptions`.
 
+    lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
+        1.
+    fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
     variant: weights variant, such as fp16.
     trust_remote_code: run the checkpoint's Python files.
     allow_unused: leave out tensors that a part does not know, instead of refusing them.
     safety_checker: false takes the pipeline's safety checker out.
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
+    timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
+        the pipeline's setting.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
     Raises ValueError for a value outside its range.
     """
@@ -54,11 +69,14 @@ class PipelineParams(PipelineMemoryParams):
     """Parameters that are handed to the pipeline's call, where it has them."""
 
     batch_size: int = 4
+    lora_scale: str | None = None
+    fuse: bool = True
     variant: str | None = None
     trust_remote_code: bool = False
     allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
+    timestep_spacing: str | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     height: int | None = None
@@ -75,6 +93,23 @@ class PipelineParams(PipelineMemoryParams):
             if value is not None and not math.isfinite(value):
                 msg = f"{name} must be a finite number, got {value}"
                 raise ValueError(msg)
+        if self.timestep_spacing not in (None, *_SPACINGS):
+            msg = f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
+            raise ValueError(msg)
+        if not all(map(math.isfinite, self.lora_scales)):
+            msg = f"lora_scale must be finite numbers, got {self.lora_scale!r}"
+            raise ValueError(msg)
+
+    @property
+    def lora_scales(self) -> list[float]:
+        """The strengths that were given. Raises ValueError for what is no number."""
+        if self.lora_scale is None:
+            return []
+        try:
+            return [float(scale) for scale in self.lora_scale.split(",")]
+        except ValueError:
+            msg = f"lora_scale must be numbers separated by commas, got {self.lora_scale!r}"
+            raise ValueError(msg) from None
 
     @property
     def call(self) -> dict[str, Any]:
@@ -88,8 +123,14 @@ class PipelineParams(PipelineMemoryParams):
         decisive: dict[str, Any] = super().decisive | self.call
         if self.scheduler is not None:
             decisive["scheduler"] = self.scheduler
+        if self.timestep_spacing is not None:
+            decisive["timestep_spacing"] = self.timestep_spacing
         if not self.safety_checker:
             decisive["safety_checker"] = False
+        if self.lora_scale is not None:
+            decisive["lora_scale"] = self.lora_scales
+        if not self.fuse:
+            decisive["fuse"] = False
         return decisive
 
     @property
@@ -105,12 +146,36 @@ _UNSEEDABLE = "DPMSolverSDEScheduler"
 
 
 def check_pipeline(plan: LoadPlan[P]) -> None:
-    """Raise SpecError where there is no safety checker to take out, and as `check_memory`."""
+    """Raise SpecError for parameters that speak of parts or devices that are not there.
+
+    Those are a safety checker to take out, LoRA weights to scale, and as `check_memory`. Raises
+    MissingDependencyError for a package that LoRA weights or quantized components need, and
+    CheckpointError for one that cannot run on the device.
+    """
     pipeline_memory.check_memory(plan)
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
         msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"
         raise SpecError(msg)
+    loras = _loras(plan)
+    given = [name for name in ("lora_scale", "fuse") if name in plan.spec.params]
+    if given and not loras:
+        msg = f"model spec {plan.spec.text!r}: {' and '.join(given)} without LoRA weights (lora=)"
+        raise SpecError(msg)
+    scales = plan.params.lora_scales
+    if len(scales) > 1 and len(scales) != len(loras):
+        msg = (
+            f"model spec {plan.spec.text!r}: lora_scale has {len(scales)} numbers for "
+            f"{len(loras)} LoRA weights: give one for each, or one for all"
+        )
+        raise SpecError(msg)
+    if loras:
+        require("peft")
+    require_quantization(plan.checkpoint, plan.device)
+
+
+def _loras(plan: LoadPlan[P]) -> list[Path]:
+    return [part.path for part in plan.checkpoint.parts if part.name == LORA]
 
 
 def load_pipeline(
@@ -147,24 +212,41 @@ def load_pipeline(
         for name in component_names(checkpoint.config):
             if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
                 check_vocabulary(checkpoint.path / name, class_name)
-        with no_random_weights(checkpoint, allow_unused=params.allow_unused):
-            pipeline = from_pretrained(diffusers, checkpoint, options)
+        with (
+            no_random_weights(checkpoint, allow_unused=params.allow_unused),
+            assembled(checkpoint) as whole,
+        ):
+            files = load_component_files(diffusers, checkpoint, options["dtype"])
+            pipeline = from_pretrained(diffusers, whole, {**options, **files})
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)
-        _settle_scheduler(spec, pipeline, params.scheduler)
+        _settle_scheduler(spec, pipeline, params)
         if getattr(pipeline, "watermark", None) is not None:
             # SDXL watermarks where an optional package happens to be installed: not the model's
             # doing.
             pipeline.watermark = None
         pipeline = pipeline_memory.place(plan, pipeline)
+        idle = _apply_loras(plan, pipeline)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
+    for path in idle:
+        msg = f"{path}: zero throughout, so that the LoRA changes nothing: has its training begun?"
+        warnings.warn(msg, stacklevel=2)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
         pipeline_memory.offload(plan, pipeline)
         pipeline_memory.adapt(plan, pipeline)
     return pipeline
+
+
+def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> list[Path]:
+    """Apply the plan's LoRA weights, and return those that change nothing."""
+    loras, scales = _loras(plan), plan.params.lora_scales or [1.0]
+    if not loras:
+        return []
+    each = scales * len(loras) if len(scales) == 1 else scales
+    return apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
 
 
 def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
@@ -201,25 +283,36 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
             raise SpecError(msg)
 
 
-def _settle_scheduler(spec: ModelSpec, pipeline: Any, name: str | None) -> None:
-    """Swap the scheduler where one is named. Raises SpecError for one that cannot serve here."""
+def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
+    """Swap the scheduler, or change how it spaces its steps, where the spec says so.
+
+    Raises SpecError for one that cannot serve here.
+    """
     own = getattr(pipeline, "scheduler", None)
     what = type(pipeline).__name__
-    if (name or type(own).__name__) == _UNSEEDABLE:
+    name = params.scheduler or type(own).__name__
+    if name == _UNSEEDABLE:
         msg = (
             f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
             "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
         raise SpecError(msg)
-    if name is not None:
-        known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
-        if own is None or name not in known:
-            names = known if own is not None else ()
-            fault = unknown_name(f"scheduler for {what}", name, names)
-            msg = f"model spec {spec.text!r}: {fault}"
+    if params.scheduler is None and params.timestep_spacing is None:
+        return
+    known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
+    if own is None or name not in known:
+        names = known if own is not None else ()
+        fault = unknown_name(f"scheduler for {what}", name, names)
+        msg = f"model spec {spec.text!r}: {fault}"
+        raise SpecError(msg)
+    changes = {}
+    if params.timestep_spacing is not None:
+        if "timestep_spacing" not in inspect.signature(known[name]).parameters:
+            msg = f"model spec {spec.text!r}: {name} takes no timestep_spacing"
             raise SpecError(msg)
-        pipeline.scheduler = known[name].from_config(own.config)
+        changes["timestep_spacing"] = params.timestep_spacing
+    pipeline.scheduler = known[name].from_config(own.config, **changes)
 
 
 def _order_channels_last(pipeline: Any) -> None:

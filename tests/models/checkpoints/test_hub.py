@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.model_spec import parse_spec
-from tests.models.files import LLAVA, write_checkpoint
+from tests.models.checkpoints.test_lora_files import FORMS
+from tests.models.files import LLAVA, write_checkpoint, write_pipeline, write_tensors
 
 
 class TestHub:
@@ -74,6 +75,40 @@ class TestHub:
         (cache / "models--org--model" / "refs" / "v2").unlink()
         with pytest.raises(CheckpointError, match=r"'org/model' at revision 'v2' is neither"):
             inspect_checkpoint(parse_spec(str(adapter)))
+
+    @pytest.mark.parametrize("place", ["org/model", "org/model/fast.safetensors@v2"])
+    def test_lora_weights_come_from_the_cache(
+        self, cache: Path, tmp_path: Path, place: str
+    ) -> None:
+        """By the id alone, or with the file and the revision; another file is asked for."""
+        self.fill(cache)
+        snapshot = cache / "models--org--model" / "snapshots" / self.COMMIT
+        for name in ("pytorch_lora_weights.safetensors", "fast.safetensors"):
+            write_tensors(snapshot / name, FORMS["kohya"])
+        base = write_pipeline(tmp_path / "base")
+        (part,) = inspect_checkpoint(parse_spec(f"{base}?lora={place}")).parts
+        assert part.path.parent == snapshot
+        assert part.path.name == ("fast" if "fast" in place else "pytorch_lora_weights") + (
+            ".safetensors"
+        )
+        with pytest.raises(CheckpointError, match=r"no slow\.safetensors"):
+            inspect_checkpoint(parse_spec(f"{base}?lora=org/model/slow.safetensors"))
+
+    def test_a_base_can_be_a_hub_id(self, cache: Path, tmp_path: Path) -> None:
+        """Its revision is the spec's; the LoRA under test is a folder."""
+        snapshot = cache / "models--org--pipeline" / "snapshots" / self.COMMIT
+        write_pipeline(snapshot)
+        refs = snapshot.parents[1] / "refs"
+        refs.mkdir()
+        (refs / "v2").write_text(self.COMMIT, encoding="utf-8")
+        lora = write_tensors(tmp_path / "lora.safetensors", FORMS["kohya"])
+        spec = parse_spec(f"{lora}?base=org/pipeline&revision=v2")
+        checkpoint = inspect_checkpoint(spec)
+        complete_checkpoint(spec, checkpoint)
+        assert (checkpoint.path, checkpoint.revision) == (snapshot, self.COMMIT)
+        assert [part.path for part in checkpoint.parts] == [lora]
+        with pytest.raises(SpecError, match=r"write PIPELINE\?lora=org/pipeline"):
+            inspect_checkpoint(parse_spec(f"org/pipeline?base={tmp_path}&revision=v2"))
 
     def test_a_snapshot_without_weights_is_refused(self, cache: Path) -> None:
         """A cache filled in part must not bind."""

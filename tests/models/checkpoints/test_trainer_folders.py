@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import fingerprint, inspect_checkpoint
 from pytest_cepbench.models.model_spec import parse_spec
-from tests.models.files import LLAVA, inspect, safetensors_bytes, write_checkpoint
+from tests.models.files import LLAVA, inspect, safetensors_bytes, write_checkpoint, write_tensors
 
 
 def write_processor(folder: Path) -> None:
@@ -178,6 +178,8 @@ def test_states_say_what_to_do(tmp_path: Path, names: list[str], words: str) -> 
         name, _, text = written.partition("=")
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(text, encoding="utf-8")
+        if name.endswith(".safetensors"):
+            write_tensors(run / name, {"lm_head.weight": (2, 2)})
     with pytest.raises(CheckpointError, match=words.replace("{run}", str(run))):
         inspect(run)
 

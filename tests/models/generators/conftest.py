@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.models.protocols import BoundRole, Generator
@@ -30,6 +32,13 @@ def load(text: str) -> Generator:
     model = bind_generator(text).load()
     assert isinstance(model, Generator)
     return model
+
+
+def draw(text: str) -> npt.NDArray[np.float32]:
+    """The image of one text by the generator that a spec names."""
+    (image,) = load(text).generate(["two red circles"], [11])
+    assert isinstance(image, np.ndarray), image
+    return image
 
 
 @pytest.fixture(scope="session")

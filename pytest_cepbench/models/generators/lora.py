@@ -1,0 +1,215 @@
+"""LoRA weights applied to loaded pipelines, by diffusers and peft, without a tensor left out.
+
+diffusers brings the tensors of a file into its own form, loads those that it knows and logs the
+rest. A pipeline that took half of its LoRA draws well and is another model, so here every tensor
+has to have a place of its shape, and has to be there afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.errors import CheckpointError, few_of
+from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
+
+State = Mapping[str, Any]
+"""Tensors of one component by name, in peft's form: LAYER.lora_A.weight and LAYER.lora_B.weight."""
+
+
+def apply_loras(
+    pipeline: Any, paths: Sequence[Path], scales: Sequence[float], *, fuse: bool
+) -> list[Path]:
+    """Apply files of LoRA weights to a pipeline, all at once, and return those that are idle.
+
+    An idle one changes nothing: it is zero where a training begins.
+
+    scales: the strength of each. fuse: add them to the pipeline's own weights, as in a pipeline
+    that is saved with them; else they are computed beside these in every step.
+    Raises CheckpointError, naming tensors, for weights of another pipeline.
+    """
+    if not hasattr(pipeline, "load_lora_weights"):
+        msg = f"{paths[0]}: a {type(pipeline).__name__} takes no LoRA weights in diffusers"
+        raise CheckpointError(msg)
+    names = [f"lora_{number}" for number in range(len(paths))]
+    holders: dict[str, None] = {}
+    idle = []
+    for name, path in zip(names, paths, strict=True):
+        states = _load(pipeline, name, path)
+        if fuse:
+            _refuse_quantized(pipeline, path, states)
+        holders |= dict.fromkeys(states)
+        if _is_idle(states):
+            idle.append(path)
+    pipeline.set_adapters(names, list(scales))
+    if fuse:
+        pipeline.fuse_lora(components=list(holders), adapter_names=names)
+        pipeline.unload_lora_weights()
+    return idle
+
+
+def _refuse_quantized(pipeline: Any, path: Path, components: Iterable[str]) -> None:
+    """Raise CheckpointError where a LoRA would be rounded to the few bits of quantized weights."""
+    for name in components:
+        if getattr(getattr(pipeline, name), "hf_quantizer", None) is not None:
+            msg = (
+                f"{path}: its {name} is quantized, and rounded to so few bits the LoRA would be "
+                "another one: add fuse=false"
+            )
+            raise CheckpointError(msg)
+
+
+def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
+    """Load a file as the adapter of a name, and return its tensors by component."""
+    states, alphas = _convert(pipeline, path)
+    for component, state in states.items():
+        _check_places(path, component, getattr(pipeline, component), state)
+    try:
+        pipeline.load_lora_weights(str(path), adapter_name=name)
+    except (RuntimeError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:300]
+        msg = f"{path}: diffusers does not take these LoRA weights ({reason})"
+        raise CheckpointError(msg) from error
+    for component, state in states.items():
+        _check_loaded(path, component, getattr(pipeline, component), name, state)
+    _check_alphas(path, [getattr(pipeline, component) for component in states], name, alphas)
+    return states
+
+
+def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[float]]:
+    """The tensors of a file by component, as diffusers converts them, and the alphas beside them.
+
+    Raises CheckpointError where a tensor is of no component, and where the conversion lost some.
+    """
+    parts = type(pipeline)._lora_loadable_modules  # noqa: SLF001 - its only list
+    # Kohya's scripts number SDXL's blocks as the original code does: diffusers needs their count.
+    original = {"unet", "text_encoder_2"} <= set(parts)
+    sizes = {"unet_config": pipeline.unet.config} if original else {}
+    try:
+        converted = pipeline.lora_state_dict(str(path), **sizes)
+    except (RuntimeError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:300]
+        msg = f"{path}: diffusers cannot read these LoRA weights ({reason})"
+        raise CheckpointError(msg) from error
+    tensors, alphas = converted if isinstance(converted, tuple) else (converted, None)
+    stored = [name for name in tensor_shapes(path) if not name.endswith(".alpha")]
+    if len(tensors) < len(stored):
+        msg = (
+            f"{path}: diffusers would take {len(tensors)} of its {len(stored)} tensors: its names "
+            "are of several conventions, or of none that diffusers knows"
+        )
+        raise CheckpointError(msg)
+    components = [part for part in parts if getattr(pipeline, part, None) is not None]
+    states: dict[str, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        component, _, rest = name.partition(".")
+        if component not in components:
+            msg = (
+                f"{path}: {name} is for a {component!r}, and a {type(pipeline).__name__} takes "
+                f"LoRA weights for {' and '.join(components)} only: trained on another base?"
+            )
+            raise CheckpointError(msg)
+        states.setdefault(component, {})[rest] = tensor
+    peft = {
+        component: _in_peft_form(getattr(pipeline, component), state)
+        for component, state in states.items()
+    }
+    return peft, list((alphas or {}).values())
+
+
+def _in_peft_form(component: Any, state: State) -> State:
+    from diffusers import ModelMixin
+    from diffusers.utils.state_dict_utils import (
+        convert_state_dict_to_diffusers,
+        convert_state_dict_to_peft,
+        convert_unet_state_dict_to_peft,
+    )
+
+    if isinstance(component, ModelMixin):
+        return dict(convert_unet_state_dict_to_peft(dict(state)))
+    converted = convert_state_dict_to_peft(convert_state_dict_to_diffusers(dict(state)))
+    # Transformers' CLIPTextModel had one level more when older files were written.
+    prefix = "" if hasattr(component, "text_model") else "text_model."
+    return {name.removeprefix(prefix): tensor for name, tensor in converted.items()}
+
+
+def _check_places(path: Path, component: str, module: Any, state: State) -> None:
+    """Raise CheckpointError where a tensor's layer is not there or of another shape."""
+    layers = dict(module.named_modules())
+    for name, tensor in state.items():
+        layer_name, side = _split(name)
+        if layer_name not in layers:
+            fault = "is for a layer that is not there"
+        else:
+            size = _sizes(layers[layer_name])[side] if side is not None else None
+            if size is None or tensor.shape[1 if side == "lora_A" else 0] == size:
+                continue
+            fault = f"is {tuple(tensor.shape)}, where its layer has {size}"
+        msg = f"{path}: LoRA weights of another base than this pipeline: {component}.{name} {fault}"
+        raise CheckpointError(msg)
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    """The layer of a tensor in peft's form, and which of the two matrices it is, if one of them."""
+    for side in ("lora_A", "lora_B"):
+        layer, mark, rest = name.rpartition(f".{side}.")
+        if mark:
+            return layer, side if rest == "weight" else None
+    return name.partition(".lora_")[0], None
+
+
+def _sizes(layer: Any) -> dict[str, int | None]:
+    """The sides of a layer's weight to which the two matrices fit: its inputs, its outputs."""
+    inputs = getattr(layer, "in_features", getattr(layer, "in_channels", None))
+    outputs = getattr(layer, "out_features", getattr(layer, "out_channels", None))
+    return {"lora_A": inputs, "lora_B": outputs}
+
+
+def _check_loaded(path: Path, component: str, module: Any, name: str, state: State) -> None:
+    """Raise CheckpointError where a loaded component lacks tensors of the file, or has others."""
+    loaded = {key: tensor.shape for key, tensor in _adapter_tensors(module, name)}
+    # DoRA's magnitudes are a layer of their own when loaded.
+    given = {key.removesuffix(".weight"): tensor.shape for key, tensor in state.items()}
+    lost = [f"{component}.{key}" for key in given.keys() ^ loaded.keys()]
+    lost += [f"{component}.{key}" for key in given.keys() & loaded if given[key] != loaded[key]]
+    if lost:
+        msg = (
+            f"{path}: diffusers left out tensors of the LoRA, or made some up: {few_of(lost)}. "
+            "Save it again with one convention for all of its names"
+        )
+        raise CheckpointError(msg)
+
+
+def _adapter_tensors(module: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The tensors of a loaded adapter, in peft's form without its name and without ".weight"."""
+    for key, tensor in module.named_parameters():
+        layer, mark, rest = f"{key}.".partition(f".{name}.")
+        if mark and ".lora_" in layer:
+            yield ".".join(filter(None, (layer, rest.rstrip(".").removesuffix("weight")))), tensor
+
+
+def _check_alphas(path: Path, modules: Sequence[Any], name: str, alphas: Sequence[float]) -> None:
+    """Raise CheckpointError where an alpha, which scales its layer, did not get to the layer."""
+    loaded = Counter(
+        float(layer.lora_alpha[name])
+        for module in modules
+        for layer in module.modules()
+        if name in getattr(layer, "lora_alpha", {})
+    )
+    lost = Counter(float(alpha) for alpha in alphas) - loaded
+    if lost:
+        values = ", ".join(f"{value:g}" for value in sorted(lost))
+        msg = f"{path}: diffusers did not take over the alpha {values} of {lost.total()} layers"
+        raise CheckpointError(msg)
+
+
+def _is_idle(states: Mapping[str, State]) -> bool:
+    """True where all matrices that bring a layer back from the rank are zero."""
+    return not any(
+        tensor.any()
+        for state in states.values()
+        for name, tensor in state.items()
+        if _split(name)[1] == "lora_B"
+    )

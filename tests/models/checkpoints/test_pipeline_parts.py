@@ -1,0 +1,237 @@
+"""Pipelines put together from several places: what each spec names, and what its fingerprint is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import CepError, CheckpointError, SpecError
+from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
+    complete_checkpoint,
+    file_options,
+    fingerprint,
+    inspect_checkpoint,
+)
+from pytest_cepbench.models.model_spec import parse_spec
+from tests.models.checkpoints.test_lora_files import FORMS
+from tests.models.files import (
+    LLAVA,
+    STABLE_DIFFUSION,
+    safetensors_bytes,
+    write_checkpoint,
+    write_pipeline,
+    write_tensors,
+)
+
+UNET: dict[str, Any] = {"_class_name": "UNet2DConditionModel", "cross_attention_dim": 32}
+WEIGHTS = "diffusion_pytorch_model.safetensors"
+
+
+def checkpoint_of(text: str) -> Checkpoint:
+    """What a spec names, inspected and checked as binding does."""
+    spec = parse_spec(text)
+    checkpoint = inspect_checkpoint(spec)
+    complete_checkpoint(spec, checkpoint)
+    return checkpoint
+
+
+def fingerprint_of(text: str) -> str:
+    """The fingerprint of what a spec names."""
+    checkpoint, options = checkpoint_of(text), file_options(parse_spec(text))
+    return fingerprint(checkpoint, lambda path: sha256(path.read_bytes()).hexdigest(), options)
+
+
+def write_unet(folder: Path, value: bytes = b"\0\0\0@", **settings: Any) -> Path:
+    """A UNet's folder; value: its one weight."""
+    write_checkpoint(folder, {**UNET, **settings}, None)
+    (folder / WEIGHTS).write_bytes(safetensors_bytes(value))
+    return folder
+
+
+def write_base(folder: Path) -> Path:
+    """A pipeline whose UNet has a configuration of the kind that diffusers writes."""
+    write_pipeline(folder)
+    write_unet(folder / "unet", b"\0\0\x80?")
+    return folder
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A whole pipeline."""
+    return write_base(tmp_path / "base")
+
+
+@pytest.fixture
+def lora(tmp_path: Path) -> Path:
+    """A folder of LoRA weights with the trainer's own files beside them."""
+    folder = tmp_path / "run" / "checkpoint-8"
+    write_tensors(folder / "pytorch_lora_weights.safetensors", FORMS["diffusers"])
+    for name in ("optimizer.bin", "scheduler.bin", "random_states_0.pkl"):
+        (folder / name).write_bytes(b"state")
+    return folder
+
+
+def test_a_replaced_component_is_fingerprinted_as_a_copied_one(base: Path, tmp_path: Path) -> None:
+    """BASE?unet=FOLDER is the pipeline that holds that UNet: one model, one fingerprint."""
+    unet = write_unet(tmp_path / "run" / "unet")
+    copy = Path(shutil.copytree(base, tmp_path / "copy"))
+    shutil.rmtree(copy / "unet")
+    shutil.copytree(unet, copy / "unet")
+    assert fingerprint_of(f"{base}?unet={unet}") == fingerprint_of(str(copy))
+    assert fingerprint_of(f"{base}?unet={unet}") != fingerprint_of(str(base))
+
+
+def test_a_base_may_lack_the_component_that_is_replaced(base: Path, tmp_path: Path) -> None:
+    """Who trains a UNet need not keep the old one."""
+    unet = write_unet(tmp_path / "run" / "unet")
+    whole = fingerprint_of(f"{base}?unet={unet}")
+    shutil.rmtree(base / "unet")
+    assert fingerprint_of(f"{base}?unet={unet}") == whole
+    with pytest.raises(CheckpointError, match="'unet', and no such folder"):
+        checkpoint_of(str(base))
+
+
+def test_all_ways_to_name_a_component_are_one_model(base: Path, tmp_path: Path) -> None:
+    """By its own folder, by the training's, and the other way around with base."""
+    unet = write_unet(tmp_path / "run" / "unet")
+    specs = (
+        f"{base}?unet={unet}",
+        f"{base}?unet={unet.parent}",
+        f"{unet}?base={base}",
+        f"{unet.parent}?base={base}",
+    )
+    assert len({fingerprint_of(spec) for spec in specs}) == 1
+    assert {checkpoint_of(spec).roles for spec in specs} == {("generator", "editor")}
+
+
+def test_of_two_sets_of_weights_the_plain_ones_are_taken_and_the_other_is_named(
+    base: Path, tmp_path: Path
+) -> None:
+    """Beside unet/ many trainings keep the average in unet_ema/: the remark says how to gate it."""
+    run = tmp_path / "run"
+    write_unet(run / "unet")
+    averaged = write_unet(run / "unet_ema", b"\0\0@@", decay=0.999, optimization_step=8)
+    checkpoint = checkpoint_of(f"{run}?base={base}")
+    (part,) = checkpoint.parts
+    assert part.path.name == "unet"
+    assert any(f"unet={averaged}" in remark for remark in checkpoint.remarks)
+    assert fingerprint_of(f"{run}?base={base}&unet={averaged}") == fingerprint_of(
+        f"{base}?unet={averaged}"
+    )
+
+
+def test_where_only_the_average_is_there_it_is_taken_and_said(base: Path, tmp_path: Path) -> None:
+    """A folder with unet_ema/ alone can mean nothing else."""
+    averaged = write_unet(tmp_path / "run" / "unet_ema", decay=0.999)
+    checkpoint = checkpoint_of(f"{averaged.parent}?base={base}")
+    assert [part.path for part in checkpoint.parts] == [averaged]
+    assert "unet is unet_ema, the average of its weights" in " ".join(checkpoint.remarks)
+
+
+def test_lora_weights_are_part_of_the_fingerprint(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Their bytes and their order count, where they lie and the trainer's states do not."""
+    plain = fingerprint_of(f"{base}?lora={lora}")
+    assert plain == fingerprint_of(f"{lora}?base={base}")
+    assert plain == fingerprint_of(f"{base}?lora={lora / 'pytorch_lora_weights.safetensors'}")
+    renamed = write_tensors(tmp_path / "kept" / "step-8.safetensors", FORMS["diffusers"])
+    assert plain == fingerprint_of(f"{base}?lora={renamed}")
+    other = write_tensors(tmp_path / "other.safetensors", FORMS["kohya"])
+    both = fingerprint_of(f"{base}?lora={lora},{other}")
+    assert len({plain, both, fingerprint_of(f"{base}?lora={other},{lora}")}) == 3
+    assert plain != fingerprint_of(str(base))
+
+
+def test_a_lora_under_test_plays_the_roles_of_its_base(base: Path, lora: Path) -> None:
+    """`--model=LORA?base=BASE` needs no --cep-role."""
+    checkpoint = inspect_checkpoint(parse_spec(f"{lora}?base={base}"))
+    assert checkpoint.roles == ("generator", "editor")
+    assert checkpoint.what == "StableDiffusionPipeline"
+    assert str(lora) in checkpoint.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{lora}", r'LoRA weights.*"{lora}\?base=PIPELINE"'),
+        ("{lora}/pytorch_lora_weights.safetensors", r"safetensors\?base=PIPELINE"),
+        ("{base}/unet", r'single component.*"PIPELINE\?unet={base}/unet"'),
+        ("{run}", r'parts of a pipeline \(unet\).*"{run}\?base=PIPELINE"'),
+        ("{base}?base={base}", "whole pipeline, which needs no base"),
+        ("{base}?config={base}", "config goes with a file of weights"),
+        ("{base}?unet={base}/nothing", "nothing: not the unet .* no such folder or file"),
+        ("{base}?unet={base}/scheduler", "scheduler: not the unet .* no config.json"),
+        ("{base}?vae={run}/unet", "unknown component of StableDiffusionPipeline 'vae'"),
+        ("{base}?text_encoder={run}/unet", "a UNet2DConditionModel, and the text_encoder .* CLIP"),
+        ("{base}?unet={wide}", "cross_attention_dim is 64, the pipeline's 32"),
+        ("{base}?unet={empty}", "no weights. Expected safetensors"),
+        ("{base}?lora={base}", "no LoRA weights"),
+        ("{base}?lora={base}/nothing", "no LoRA weights: there is no such folder or file"),
+        ("{base}?lora={lora},", "empty place in its list"),
+        ("{base}?lora={base}/lora.bin", "read from safetensors"),
+        ("{vae}?base={base}", r"it has no AutoencoderKL"),
+        ("{lora}?base={llava}", r"belongs to a pipeline .* is a LlavaForConditionalGeneration"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_with_what_to_type(
+    base: Path, lora: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    """Each is a mistake that the libraries would pass over, or explain by a traceback."""
+    places = {
+        "base": base,
+        "lora": lora,
+        "run": write_unet(tmp_path / "training" / "unet").parent,
+        "wide": write_unet(tmp_path / "wide", cross_attention_dim=64),
+        "empty": write_checkpoint(tmp_path / "empty", UNET, None),
+        "llava": write_checkpoint(tmp_path / "llava", LLAVA),
+        "vae": write_checkpoint(tmp_path / "vae", {"_class_name": "AutoencoderKL"}),
+    }
+    (base / "lora.bin").write_bytes(b"pickle")
+    with pytest.raises(CepError, match=words.format(**places)) as caught:
+        checkpoint_of(text.format(**places))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_component_that_is_cut_off_is_refused(base: Path, tmp_path: Path) -> None:
+    """A trainer that is still writing leaves a file shorter than its header says."""
+    unet = write_unet(tmp_path / "unet")
+    (unet / WEIGHTS).write_bytes(safetensors_bytes()[:-2])
+    with pytest.raises(CheckpointError, match="copied only in part"):
+        checkpoint_of(f"{base}?unet={unet}")
+
+
+def test_base_and_config_are_not_given_together(base: Path, lora: Path) -> None:
+    """One is for parts, the other for a whole pipeline in one file."""
+    with pytest.raises(SpecError, match="base is for LoRA weights"):
+        checkpoint_of(f"{lora}?base={base}&config={base}")
+
+
+def test_a_component_of_a_class_that_occurs_twice_is_named_by_its_folder(tmp_path: Path) -> None:
+    """Two transformers of one class: the folder's own name tells which, else the user has to."""
+    index = {key: value for key, value in STABLE_DIFFUSION.items() if key != "unet"}
+    kind = ["diffusers", "WanTransformer3DModel"]
+    base = write_pipeline(tmp_path / "base", {**index, "transformer": kind, "transformer_2": kind})
+    config = {"_class_name": "WanTransformer3DModel"}
+    for name in ("transformer", "transformer_2"):
+        write_checkpoint(base / name, config, WEIGHTS)
+    trained = write_checkpoint(tmp_path / "transformer_2", config, WEIGHTS)
+    (part,) = checkpoint_of(f"{trained}?base={base}").parts
+    assert part.component == "transformer_2"
+
+
+def test_a_fingerprint_follows_every_file_of_a_component(base: Path, tmp_path: Path) -> None:
+    """Configuration and weights of the component's own folder, and not the base's old ones."""
+    unet = write_unet(tmp_path / "unet")
+    seen = {fingerprint_of(f"{base}?unet={unet}")}
+    (base / "unet" / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
+    assert fingerprint_of(f"{base}?unet={unet}") in seen
+    (unet / "config.json").write_text(json.dumps({**UNET, "layers": 2}), encoding="utf-8")
+    seen.add(fingerprint_of(f"{base}?unet={unet}"))
+    (unet / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
+    seen.add(fingerprint_of(f"{base}?unet={unet}"))
+    assert len(seen) == 3

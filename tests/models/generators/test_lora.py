@@ -1,0 +1,310 @@
+"""LoRA weights on tiny pipelines, saved by diffusers and peft, loaded as a user's would be."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.torch_runtime import quiet
+from tests.models.binding import bind_text
+from tests.models.generators.conftest import bind_generator, draw
+from tests.tiny import generators as tiny
+from tests.tiny import loras
+
+pytest.importorskip("torch", reason="generators need the [models] extra")
+pytest.importorskip("diffusers", reason="generators need the [models] extra")
+pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
+
+pytestmark = pytest.mark.models
+
+DRAW = tiny.DRAW["stable-diffusion"]
+
+Pixels = npt.NDArray[np.float32]
+
+
+def apart(first: Pixels, second: Pixels) -> float:
+    """The largest difference of a pixel, of a range of 1."""
+    return float(np.abs(first - second).max())
+
+
+@pytest.fixture(scope="session")
+def base(folders: dict[str, Path]) -> Path:
+    """A tiny Stable Diffusion."""
+    return folders["stable-diffusion"]
+
+
+@pytest.fixture(scope="session")
+def lora(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LoRA weights for its UNet."""
+    return loras.build_lora(base, tmp_path_factory.mktemp("lora") / "checkpoint-8")
+
+
+@pytest.fixture(scope="session")
+def merged(base: Path, lora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pipeline with the LoRA added to its weights, by the definition of LoRA."""
+    return loras.merge_by_hand(base, lora, tmp_path_factory.mktemp("merged") / "pipeline")
+
+
+@pytest.mark.slow
+def test_a_lora_draws_what_the_merged_pipeline_draws(base: Path, lora: Path, merged: Path) -> None:
+    """Fused or beside the weights, named from the base or from the LoRA: the same image."""
+    expected = draw(f"{merged}?{DRAW}")
+    assert apart(draw(f"{base}?{DRAW}"), expected) > 0.02
+    for spec in (
+        f"{base}?lora={lora}&{DRAW}",
+        f"{base}?lora={lora}&fuse=false&{DRAW}",
+        f"{lora}?base={base}&{DRAW}",
+    ):
+        assert apart(draw(spec), expected) < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("convert", [loras.to_kohya, loras.to_peft])
+def test_every_convention_gives_the_same_image(
+    base: Path, lora: Path, merged: Path, tmp_path: Path, convert: Callable[[Path, Path], Path]
+) -> None:
+    """Names and alphas of kohya's scripts and of peft arrive as those of diffusers do."""
+    file = convert(lora, tmp_path / "lora.safetensors")
+    assert apart(draw(f"{base}?lora={file}&{DRAW}"), draw(f"{merged}?{DRAW}")) < 1e-4
+
+
+@pytest.mark.slow
+def test_the_scale_is_the_strength_of_the_lora(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Half of it is a pipeline with half of it merged; the scale is part of the key."""
+    half = loras.merge_by_hand(base, lora, tmp_path / "half", scale=0.5)
+    spec = f"{base}?lora={lora}&lora_scale=0.5&{DRAW}"
+    assert apart(draw(spec), draw(f"{half}?{DRAW}")) < 1e-4
+    assert bind_generator(spec).params["lora_scale"] == [0.5]
+    assert "lora_scale" not in bind_generator(f"{base}?lora={lora}").params
+    assert bind_generator(f"{base}?lora={lora}&fuse=false").params["fuse"] is False
+
+
+@pytest.mark.slow
+def test_several_loras_add_up(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Two at scales of their own: the second is merged into what has the first."""
+    second = loras.build_lora(base, tmp_path / "second", seed=32)
+    once = loras.merge_by_hand(base, lora, tmp_path / "once")
+    both = loras.merge_by_hand(once, second, tmp_path / "both", scale=-0.5)
+    spec = f"{base}?lora={lora},{second}&lora_scale=1,-0.5&{DRAW}"
+    expected = draw(f"{both}?{DRAW}")
+    assert apart(draw(spec), expected) < 1e-4
+    assert apart(draw(f"{spec}&fuse=false"), expected) < 1e-4
+
+
+@pytest.mark.slow
+def test_loras_of_different_parts_work_together(base: Path, lora: Path, tmp_path: Path) -> None:
+    """One for the UNet alone, one for the text encoder too: each scales where it is."""
+    texts = loras.build_lora(base, tmp_path / "texts", text_encoder=True, seed=33)
+    fused = draw(f"{base}?lora={lora},{texts}&lora_scale=1,0.5&{DRAW}")
+    assert apart(fused, draw(f"{base}?lora={texts},{lora}&lora_scale=0.5,1&{DRAW}")) < 1e-4
+    beside = draw(f"{base}?lora={lora},{texts}&lora_scale=1,0.5&fuse=false&{DRAW}")
+    assert apart(fused, beside) < 1e-4
+    assert apart(fused, draw(f"{base}?lora={lora},{lora}&lora_scale=1,0.5&{DRAW}")) > 1e-3
+
+
+def draw_with_diffusers(folder: Path, lora: Path) -> Pixels:
+    """The same image by the calls of diffusers' own documentation."""
+    import torch
+    from diffusers import DiffusionPipeline
+
+    with quiet():
+        pipeline = DiffusionPipeline.from_pretrained(folder)
+        pipeline.load_lora_weights(lora)
+        denoiser = "unet" if hasattr(pipeline, "unet") else "transformer"
+        pipeline.fuse_lora(components=["text_encoder", denoiser])
+        length = {"max_sequence_length": 16} if denoiser == "transformer" else {}
+        (image,) = pipeline(
+            ["two red circles"],
+            generator=[torch.Generator().manual_seed(11)],
+            num_inference_steps=2,
+            height=64,
+            width=64,
+            output_type="np",
+            **length,
+        ).images
+    assert isinstance(image, np.ndarray)
+    return image
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sdxl", "flux"])
+def test_transformers_and_text_encoders_take_loras_too(
+    folders: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    """A LoRA for denoiser and text encoder draws as the pipeline that was trained with it does."""
+    lora = loras.build_lora(folders[name], tmp_path / "lora", text_encoder=True)
+    drawn = draw(f"{folders[name]}?lora={lora}&{tiny.DRAW[name]}")
+    image = draw_with_diffusers(folders[name], lora)
+    assert apart(drawn, image) < 1e-4
+    assert apart(drawn, draw(f"{folders[name]}?{tiny.DRAW[name]}")) > 1e-3
+
+
+@pytest.mark.slow
+def test_an_editor_takes_a_lora(base: Path, lora: Path, merged: Path) -> None:
+    """The twin of the same components redraws an image with it."""
+    from PIL import Image
+
+    from pytest_cepbench.models.protocols import Editor
+
+    results: list[Any] = []
+    for spec in (f"{base}?lora={lora}&", f"{merged}?"):
+        model = bind_text(f"{spec}num_inference_steps=4&strength=0.5", "editor").load()
+        assert isinstance(model, Editor)
+        results += model.edit([Image.new("RGB", (48, 48), "red")], ["a blue square"], [1])
+    assert apart(np.asarray(results[0]), np.asarray(results[1])) < 1e-4
+
+
+@pytest.mark.slow
+def test_dora_is_loaded_whole(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Its magnitudes, a third tensor of each layer, get to their places too."""
+    dora = loras.build_lora(base, tmp_path / "dora", dora=True)
+    fused, beside = (draw(f"{base}?lora={dora}&fuse={fuse}&{DRAW}") for fuse in ("true", "false"))
+    assert apart(fused, beside) < 1e-4
+    assert apart(fused, draw(f"{base}?lora={lora}&{DRAW}")) > 1e-4
+
+
+def rename(lora: Path, file: Path, before: str, after: str) -> Path:
+    """The same weights with a piece of all their names replaced."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(lora / loras.LORA_FILE)
+    save_file({name.replace(before, after): t for name, t in tensors.items()}, file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            "down_blocks.1.",
+            "down_blocks.7.",
+            r"unet\.down_blocks\.7\..* layer that is not there",
+        ),
+        ("unet.", "transformer.", "is for a 'transformer', and a StableDiffusionPipeline takes"),
+        ("unet.", "text_encoder_2.", "is for a 'text_encoder_2'"),
+        ("unet.down", "down", "is for a 'down_blocks'"),
+    ],
+)
+def test_a_tensor_without_a_place_is_an_error_and_not_left_out(
+    base: Path, lora: Path, tmp_path: Path, before: str, after: str, words: str
+) -> None:
+    """Diffusers would draw with the rest of the LoRA, or without it, and log a line."""
+    file = rename(lora, tmp_path / "lora.safetensors", before, after)
+    bound = bind_generator(f"{base}?lora={file}")
+    with pytest.raises(CheckpointError, match=words) as caught:
+        bound.load()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_lora_of_another_base_is_refused_by_tensor(
+    folders: dict[str, Path], base: Path, lora: Path
+) -> None:
+    """Its layers are there and have other sizes: SDXL's LoRA on Stable Diffusion 1.5."""
+    with pytest.raises(CheckpointError, match=r"another base.*to_k\.lora_A\.weight is \(4, 32\)"):
+        bind_generator(f"{folders['sdxl']}?lora={lora}").load()
+    with pytest.raises(CheckpointError, match="is for a 'unet', and a FluxPipeline"):
+        bind_generator(f"{folders['flux']}?lora={lora}").load()
+
+
+def test_names_of_two_conventions_in_one_file_are_refused(
+    base: Path, lora: Path, tmp_path: Path
+) -> None:
+    """Diffusers looks at the first name and drops what is written otherwise."""
+    file = rename(lora, tmp_path / "lora.safetensors", "attn1.to_k.lora.down", "attn1.to_k.lora_A")
+    file = rename_in(file, "attn1.to_k.lora.up", "attn1.to_k.lora_B")
+    with pytest.raises(CheckpointError, match=r"left out tensors of the LoRA.*one convention"):
+        bind_generator(f"{base}?lora={file}").load()
+
+
+def rename_in(file: Path, before: str, after: str) -> Path:
+    """A file with a piece of its tensors' names replaced, in place."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    save_file({name.replace(before, after): t for name, t in tensors.items()}, file)
+    return file
+
+
+def test_a_rank_that_its_metadata_denies_is_refused_by_tensor(
+    base: Path, lora: Path, tmp_path: Path
+) -> None:
+    """The configuration that the trainer saved says another rank than the tensors have."""
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    file = tmp_path / loras.LORA_FILE
+    with safe_open(lora / loras.LORA_FILE, "pt") as stored:
+        metadata = stored.metadata()
+    key = "lora_adapter_metadata"
+    metadata[key] = metadata[key].replace('"unet.r": 4', '"unet.r": 8')
+    save_file(load_file(lora / loras.LORA_FILE), file, metadata=metadata)
+    with pytest.raises(CheckpointError, match=r"size mismatch.*lora_A") as caught:
+        bind_generator(f"{base}?lora={file}").load()
+    assert str(file) in str(caught.value)
+
+
+def test_a_lora_with_nan_is_refused_by_name(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Added to the weights, it spoils the layer that it is for."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(lora / loras.LORA_FILE)
+    name = next(name for name in tensors if name.endswith("up.weight"))
+    tensors[name] = torch.full_like(tensors[name], torch.nan)
+    save_file(tensors, tmp_path / loras.LORA_FILE)
+    for query in ("", "&fuse=false"):
+        with pytest.raises(CheckpointError, match=r"NaN or infinite values in unet\."):
+            bind_generator(f"{base}?lora={tmp_path}{query}").load()
+
+
+def test_a_lora_that_changes_nothing_is_warned_of(base: Path, lora: Path, tmp_path: Path) -> None:
+    """Before a training begins, every second matrix is zero: the gate would see the base."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(lora / loras.LORA_FILE)
+    empty = {n: torch.zeros_like(t) if "up" in n else t for n, t in tensors.items()}
+    save_file(empty, tmp_path / loras.LORA_FILE)
+    with pytest.warns(UserWarning, match="changes nothing"):
+        bind_generator(f"{base}?lora={tmp_path}").load()
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("lora_scale=1", "lora_scale without LoRA weights"),
+        ("fuse=false", "fuse without LoRA weights"),
+        ("lora={lora}&lora_scale=1,2", "2 numbers for 1 LoRA weights"),
+        ("lora={lora}&lora_scale=strong", "numbers separated by commas, got 'strong'"),
+        ("lora={lora}&lora_scale=nan", "finite numbers"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_at_binding(
+    base: Path, lora: Path, query: str, words: str
+) -> None:
+    """A typing mistake must cost no loading."""
+    with pytest.raises(SpecError, match=words):
+        bind_generator(f"{base}?{query.format(lora=lora)}")
+
+
+def test_a_lora_that_is_written_again_is_noticed(base: Path, lora: Path, tmp_path: Path) -> None:
+    """What is loaded is what was fingerprinted, also where it is not in the pipeline's folder."""
+    copy = Path(shutil.copytree(lora, tmp_path / "lora"))
+    bound = bind_generator(f"{base}?lora={copy}")
+    loras.build_lora(base, copy, seed=34)
+    with pytest.raises(Exception, match="changed after it was fingerprinted") as caught:
+        bound.load()
+    assert type(caught.value).__name__ == "IdentityError"
+
+
+def test_a_pipeline_that_takes_no_lora_says_so(folders: dict[str, Path], lora: Path) -> None:
+    """PixArt has no loader of LoRA weights in diffusers."""
+    with pytest.raises((CheckpointError, RoleError), match="PixArtSigmaPipeline takes no LoRA"):
+        bind_generator(f"{folders['pixart']}?lora={lora}").load()

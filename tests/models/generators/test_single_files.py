@@ -1,0 +1,222 @@
+"""Pipelines and components as single files of weights, in the layouts that authors publish."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.errors import CheckpointError
+from tests.models.binding import bind_text
+from tests.models.generators.conftest import bind_generator, draw
+from tests.tiny import generators as tiny
+from tests.tiny import loras, single_files
+
+pytest.importorskip("torch", reason="generators need the [models] extra")
+pytest.importorskip("diffusers", reason="generators need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+DRAW = tiny.DRAW["stable-diffusion"]
+
+
+@pytest.fixture(scope="module")
+def base(folders: dict[str, Path]) -> Path:
+    """A tiny Stable Diffusion as diffusers saves it."""
+    return folders["stable-diffusion"]
+
+
+@pytest.fixture(scope="module")
+def files(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in one file, and its UNet alone, in their authors' layout."""
+    folder = tmp_path_factory.mktemp("files")
+    single_files.write_stable_diffusion(base, folder / "pipeline.safetensors")
+    single_files.write_unet(base, folder / "unet.safetensors")
+    return folder
+
+
+@pytest.fixture
+def config(base: Path, tmp_path: Path) -> Path:
+    """The configuration of that pipeline without its weights, as it is fetched beside a file."""
+    return Path(
+        shutil.copytree(base, tmp_path / "config", ignore=shutil.ignore_patterns("*.safetensors"))
+    )
+
+
+@pytest.mark.slow
+def test_a_single_file_draws_what_the_folder_draws(base: Path, files: Path, config: Path) -> None:
+    """Pixel for pixel, with the configuration alone beside it; fingerprints follow both."""
+    file = files / "pipeline.safetensors"
+    assert np.array_equal(draw(f"{file}?config={config}&{DRAW}"), draw(f"{base}?{DRAW}"))
+    fingerprint = bind_generator(f"{file}?config={config}").fingerprint
+    assert bind_generator(f"{file}?config={base}").fingerprint == fingerprint
+    assert bind_generator(str(base)).fingerprint != fingerprint
+    settings = config / "scheduler" / "scheduler_config.json"
+    settings.write_text(settings.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    assert bind_generator(f"{file}?config={config}").fingerprint != fingerprint
+
+
+@pytest.mark.slow
+def test_the_file_of_one_component_takes_its_place(base: Path, files: Path) -> None:
+    """In the layout of the authors or of diffusers; the base's own weights do not count then."""
+    expected = draw(f"{base}?{DRAW}")
+    own = base / "unet" / "diffusion_pytorch_model.safetensors"
+    for file in (files / "unet.safetensors", own):
+        assert np.array_equal(draw(f"{base}?unet={file}&{DRAW}"), expected)
+    prints = {bind_generator(f"{base}?unet={file}").fingerprint for file in files.iterdir()}
+    assert len(prints) == 2
+
+
+@pytest.mark.slow
+def test_a_single_file_takes_a_lora_and_can_be_an_editor(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """What a pipeline can do does not depend on how it is stored."""
+    pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
+    lora = loras.build_lora(base, tmp_path / "lora")
+    file = files / "pipeline.safetensors"
+    assert np.array_equal(
+        draw(f"{file}?config={base}&lora={lora}&{DRAW}"), draw(f"{base}?lora={lora}&{DRAW}")
+    )
+    bound = bind_text(f"{file}?config={base}&num_inference_steps=4&strength=0.5", "editor")
+    assert type(bound.load()).__name__ == "DiffusersEditor"
+
+
+@pytest.mark.slow
+def test_pickled_files_are_read_only_where_that_is_allowed(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """A .ckpt draws the same as the safetensors that it was made of, after allow_pickle."""
+    import torch
+    from safetensors.torch import load_file
+
+    file = tmp_path / "pipeline.ckpt"
+    torch.save({"state_dict": load_file(files / "pipeline.safetensors")}, file)
+    with pytest.raises(CheckpointError, match=r"add \?config=PIPELINE&allow_pickle=true"):
+        bind_generator(str(file))
+    with pytest.raises(CheckpointError, match="unpickling can run code"):
+        bind_generator(f"{file}?config={base}")
+    spec = f"{file}?config={base}&allow_pickle=true&{DRAW}"
+    assert np.array_equal(draw(spec), draw(f"{base}?{DRAW}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "{files}/pipeline.safetensors",
+            r"whole pipeline in one file.*\?config=PIPELINE.*such as stable-diffusion-v1-5/",
+        ),
+        ("{files}/unet.safetensors", r'weights of one component: write "PIPELINE\?unet='),
+        ("{files}/pipeline.safetensors?config={flux}", "not the weights that the configuration"),
+        ("{files}/pipeline.safetensors?config={sdxl}", r"not the weights.*label_emb\.0\.0\.weight"),
+        ("{sdxl}?unet={files}/unet.safetensors", r"not the weights.*label_emb\.0\.0\.weight"),
+        ("{pixart}?transformer={files}/unet.safetensors", "reads no PixArtTransformer2DModel"),
+    ],
+)
+def test_a_file_without_its_configuration_is_explained(
+    folders: dict[str, Path], files: Path, text: str, words: str
+) -> None:
+    """One line says which configuration is needed, or that it is of another family."""
+    with pytest.raises(CheckpointError, match=words) as caught:
+        bind_generator(text.format(files=files, **folders)).load()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [("drop", "tensors that it asks for are missing"), ("add", r"attentions\.0\.lora\.weight")],
+)
+def test_a_tensor_too_few_or_too_many_is_an_error(
+    base: Path, files: Path, tmp_path: Path, change: str, words: str
+) -> None:
+    """Diffusers leaves what is missing without values, and logs what it does not know."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(files / "pipeline.safetensors")
+    name = "model.diffusion_model.output_blocks.0.1.norm.weight"
+    if change == "drop":
+        del tensors[name]
+    else:
+        tensors[name.replace("norm", "lora")] = torch.ones(2)
+    save_file(tensors, tmp_path / "pipeline.safetensors")
+    with pytest.raises(CheckpointError, match=words):
+        bind_generator(f"{tmp_path}/pipeline.safetensors?config={base}").load()
+
+
+@pytest.mark.slow
+def test_a_component_in_the_place_of_that_of_a_single_file_is_used(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """As a folder and as a file: the single file's own is left aside."""
+    other = tiny.build_stable_diffusion(tmp_path / "other", seed=77)
+    expected = draw(f"{base}?unet={other / 'unet'}&{DRAW}")
+    file = f"{files / 'pipeline.safetensors'}?config={base}&{DRAW}"
+    weights = other / "unet" / "diffusion_pytorch_model.safetensors"
+    for place in (other / "unet", weights):
+        assert np.array_equal(draw(f"{file}&unet={place}"), expected)
+
+
+def test_a_text_encoder_that_is_deeper_than_its_configuration_is_refused(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """Diffusers would take the layers that the configuration has, without a word."""
+    import json
+
+    config = Path(shutil.copytree(base, tmp_path / "config"))
+    settings = config / "text_encoder" / "config.json"
+    shallow = {**json.loads(settings.read_text(encoding="utf-8")), "num_hidden_layers": 1}
+    settings.write_text(json.dumps(shallow), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"would leave out: .*layers\.1\."):
+        bind_generator(f"{files}/pipeline.safetensors?config={config}").load()
+
+
+@pytest.mark.slow
+def test_a_text_encoder_that_the_file_lacks_is_that_of_the_configuration(
+    base: Path, files: Path, tmp_path: Path
+) -> None:
+    """Files of large pipelines come without T5: it is read, and fingerprinted, beside them."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(files / "pipeline.safetensors")
+    file = tmp_path / "pipeline.safetensors"
+    kept = {n: t for n, t in tensors.items() if not n.startswith("cond_stage_model.")}
+    save_file(kept, file)
+    assert np.array_equal(draw(f"{file}?config={base}&{DRAW}"), draw(f"{base}?{DRAW}"))
+    other = Path(shutil.copytree(base, tmp_path / "other"))
+    tiny.drop_tensor(other / "text_encoder" / "model.safetensors", "final_layer_norm.weight")
+    prints = [bind_generator(f"{file}?config={place}").fingerprint for place in (base, other)]
+    assert prints[0] != prints[1]
+
+
+@pytest.mark.slow
+def test_gguf_transformers_draw(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Unquantized, the same image; quantized, nearly; the fingerprint follows the file."""
+    pytest.importorskip("gguf", reason="diffusers reads GGUF with it")
+    base, settings = folders["flux"], tiny.DRAW["flux"]
+    expected = draw(f"{base}?{settings}")
+    prints = set()
+    for kind, limit in (("F32", 1e-6), ("Q8_0", 0.02)):
+        file = single_files.write_gguf(base / "transformer", tmp_path / f"{kind}.gguf", kind)
+        spec = f"{base}?transformer={file}&{settings}"
+        assert np.abs(draw(spec) - expected).max() < limit
+        prints.add(bind_generator(spec).fingerprint)
+    assert len(prints) == 2
+    with pytest.raises(CheckpointError, match=r'GGUF: write "PIPELINE\?transformer='):
+        bind_generator(str(file))
+
+
+def test_a_damaged_gguf_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """A file of another kind, and one that was copied in part."""
+    pytest.importorskip("gguf", reason="diffusers reads GGUF with it")
+    base = folders["flux"]
+    file = single_files.write_gguf(base / "transformer", tmp_path / "a.gguf", "F32")
+    file.write_bytes(file.read_bytes()[:-4000])
+    with pytest.raises(CheckpointError, match=str(file)):
+        bind_generator(f"{base}?transformer={file}").load()
+    file.write_bytes(b"something else")
+    with pytest.raises(CheckpointError, match="not a GGUF file"):
+        bind_generator(f"{base}?transformer={file}")
