@@ -21,6 +21,9 @@ from pytest_cepbench.files import parse_json, read_text
 _FORMAT = 1
 """Version of the state file."""
 
+_SERIES = "series"
+"""The folder of the records of series, in a folder of baselines."""
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -190,10 +193,20 @@ class GateFolder:
         return replace(submission, given=submission.given or str(kept), folder=True, kept=True)
 
     def copy_baselines(self) -> None:
-        """Copy the baselines, so that only their acceptance changes them. Raises OSError."""
+        """Copy the baselines, so that only their acceptance changes them. Raises OSError.
+
+        The records of series are not copied: what a gate spends of its series' error stays spent.
+        """
         if self.compared.exists():
             shutil.rmtree(self.compared)
-        shutil.copytree(self.baselines, self.compared)
+        records = self.baselines / _SERIES
+        shutil.copytree(
+            self.baselines,
+            self.compared,
+            ignore=lambda folder, _: [_SERIES] if Path(folder) == self.baselines else [],
+        )
+        records.mkdir(exist_ok=True)
+        (self.compared / _SERIES).symlink_to(records.resolve(), target_is_directory=True)
 
     def prune(self) -> None:
         """Delete the kept copies of checkpoints that no part of the state names."""

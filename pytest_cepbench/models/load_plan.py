@@ -305,8 +305,8 @@ def _refuse_tensor_parallel(spec: ModelSpec) -> None:
         msg = (
             f"model spec {spec.text!r}: {names[0]} needs one process for each device, started by "
             "torchrun, and a worker is one process. Give device_map=auto, which divides the layers "
-            "among the worker's devices, or gate a model server with tensor parallelism "
-            "(vllm serve --tensor-parallel-size) as openai:MODEL?base_url=URL&weights=FOLDER"
+            "among the worker's devices, or have an engine serve the checkpoint: "
+            f"serve:{spec.target}?engine=vllm&tensor_parallel_size=N"
         )
         raise SpecError(msg)
 
