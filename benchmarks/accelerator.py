@@ -8,8 +8,8 @@ Builds checkpoints of real architecture and size with random weights (see `bench
 bare batched loop, batch growth and halving, swap against resident, bfloat16 against float32,
 compiling, roles that overlap on several devices, fingerprint and load time, memory and idle time.
 Each part is a process of its own with its share of the time: one that hangs or dies is written down
-as such, and the others go on. Figures are written to FOLDER/figures.jsonl as they come; the table of
-all is printed at the end and kept in FOLDER/table.md.
+as such, and the others go on. Figures are written to FOLDER/figures.jsonl as they come; the table
+of all is printed at the end and kept in FOLDER/table.md.
 """
 
 from __future__ import annotations

@@ -175,13 +175,24 @@ def _total_lines(
         )
         return
     seconds = sum(need.seconds or 0.0 for need in busy)
-    yield f"about {_time(seconds / workers)}{_cost(evaluator, busy, seconds)}, loading not counted"
+    cost = _cost(evaluator, busy, seconds * _held(busy, leases))
+    yield f"about {_time(seconds / workers)}{cost}, loading not counted"
+
+
+def _held(busy: Sequence[ModelEstimate], leases: Leases) -> int:
+    """The devices that a worker holds, from its first model's work to its last's."""
+    leased = [
+        len(given["CUDA_VISIBLE_DEVICES"].split(","))
+        for given in leases.variables
+        if given.get("CUDA_VISIBLE_DEVICES")
+    ]
+    return max(leased, default=len({need.bound.device for need in busy} - {"cpu", "server"})) or 1
 
 
 def _cost(evaluator: Evaluator, busy: Sequence[ModelEstimate], seconds: float) -> str:
-    """What the run holds of devices, and its price; a worker holds its device while any role works.
+    """What the run holds of devices, and its price; a worker holds its own while any role works.
 
-    seconds: of all models together.
+    seconds: of all models together, on each device that is held.
     """
     price = evaluator.settings.price
     kinds = {need.bound.device.partition(":")[0] for need in busy} - {"cpu"}
