@@ -7,6 +7,8 @@ stored. What it needs for that is known before torch is imported.
 from __future__ import annotations
 
 from importlib import util
+from pathlib import Path
+from typing import NoReturn
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
@@ -21,11 +23,13 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
     "eetq": ("accelerate", "kernels"),
     "fbgemm_fp8": ("accelerate", "fbgemm_gpu"),
     "fp8": ("accelerate",),
+    "gguf": ("accelerate", "gguf"),
     "gptq": ("optimum", "gptqmodel"),
     "higgs": ("accelerate", "flute"),
     "hqq": ("accelerate", "hqq"),
+    "modelopt": ("accelerate", "modelopt"),
     "mxfp4": ("accelerate",),
-    "quanto": ("accelerate", "optimum"),
+    "quanto": ("accelerate", "optimum.quanto"),
     "quark": ("quark",),
     "spqr": ("accelerate", "spqr_quant"),
     "torchao": ("torchao",),
@@ -38,6 +42,8 @@ _DISTRIBUTIONS = {
     "compressed_tensors": "compressed-tensors",
     "fbgemm_gpu": "fbgemm-gpu-genai",
     "flute": "flute-kernel",
+    "modelopt": "nvidia-modelopt",
+    "optimum.quanto": "optimum-quanto",
     "quark": "amd-quark",
 }
 """Those whose name at the package index is another one."""
@@ -75,18 +81,37 @@ def require_quantization(checkpoint: Checkpoint, device: str) -> None:
     method = quantization_method(checkpoint)
     if method is None:
         return
-    missing = [name for name in _PACKAGES.get(method, ()) if util.find_spec(name) is None]
+    require_packages(checkpoint.path, "its weights are", method)
+    if device == "cpu" and method in _ACCELERATOR_ONLY:
+        refuse_cpu(checkpoint.path, "its weights are", method)
+
+
+def require_packages(place: Path, what: str, method: str) -> None:
+    """Check, without importing, that what a method of quantization needs is installed.
+
+    place: of the weights. what: they are, for people: "the unet is". Raises MissingDependencyError.
+    """
+    missing = [name for name in _PACKAGES.get(method, ()) if not _is_installed(name)]
     if missing:
         names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
         msg = (
-            f"{checkpoint.path}: its weights are quantized by {method}, which needs "
-            f"{', '.join(missing)}, not installed: pip install {names}"
+            f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
+            f"installed: pip install {names}"
         )
         raise MissingDependencyError(msg)
-    if device == "cpu" and method in _ACCELERATOR_ONLY:
-        msg = (
-            f"{checkpoint.path}: its weights are quantized by {method}, which runs on an "
-            "accelerator only, and device is cpu. Gate it where there is one, or gate the weights "
-            "before they were quantized"
-        )
-        raise CheckpointError(msg)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the package around it is not
+        return False
+
+
+def refuse_cpu(place: Path, what: str, method: str) -> NoReturn:
+    """Raise CheckpointError for a method that has no code for a CPU; as `require_packages`."""
+    msg = (
+        f"{place}: {what} quantized by {method}, which runs on an accelerator only, and device is "
+        "cpu. Gate it where there is one, or gate the weights before they were quantized"
+    )
+    raise CheckpointError(msg)

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names, read_json
-
-_PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "bitsandbytes": ("accelerate", "bitsandbytes"),
-    "gguf": ("accelerate", "gguf"),
-    "modelopt": ("accelerate", "modelopt"),
-    "quanto": ("accelerate", "optimum"),
-    "torchao": ("torchao",),
-}
-"""The packages, as they are imported, by the `quant_method` of a component's configuration."""
-
-_DISTRIBUTIONS = {"modelopt": "nvidia-modelopt", "optimum": "optimum-quanto"}
-"""Those whose name at the package index is another one."""
+from pytest_cepbench.models.quantization import refuse_cpu, require_packages
 
 
 def require_quantization(checkpoint: Checkpoint, device: str) -> None:
@@ -30,22 +17,11 @@ def require_quantization(checkpoint: Checkpoint, device: str) -> None:
     installed, CheckpointError for a method that has no code for a CPU.
     """
     for name, place, method in _quantized(checkpoint):
-        missing = [package for package in _PACKAGES.get(method, ()) if not util.find_spec(package)]
-        if missing:
-            install = " ".join(_DISTRIBUTIONS.get(package, package) for package in missing)
-            msg = (
-                f"{place}: the {name} is quantized by {method}, which needs {', '.join(missing)}, "
-                f"not installed: pip install {install}"
-            )
-            raise MissingDependencyError(msg)
-        library = checkpoint.config[name][0]
-        if device == "cpu" and method == "bitsandbytes" and library == "diffusers":
-            msg = (
-                f"{place}: the {name} is quantized by bitsandbytes, which diffusers runs on an "
-                "accelerator only, and device is cpu. Gate it where there is one, or gate the "
-                "weights before they were quantized"
-            )
-            raise CheckpointError(msg)
+        require_packages(place, f"the {name} is", method)
+        # transformers runs it on a CPU too.
+        own = checkpoint.config[name][0] == "diffusers"
+        if device == "cpu" and method == "bitsandbytes" and own:
+            refuse_cpu(place, f"the {name} is", method)
 
 
 def _quantized(checkpoint: Checkpoint) -> Iterator[tuple[str, Path, str]]:
