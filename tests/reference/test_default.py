@@ -51,7 +51,7 @@ def values(file: Path, pool: ModelPool, step: int) -> dict[str, float]:
     suite = load_suite(file)
     describer = f"{CHECKPOINTS / f'describer-step{step}'}?dtype=float32"
     assignments, measures = assign_models(suite, RoleChoices(roles={"describer": describer}))
-    dataset = load_data(suite, {}, 2)
+    dataset = load_data(suite, {}, 1)
     run = ChainRun(suite, dataset, assignments, measures, pool)
     return {
         case.key.metric: run.measure(case).value
