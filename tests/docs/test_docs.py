@@ -133,6 +133,7 @@ _FOREIGN_OPTIONS = {
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
     "--create", "--message", "--fill",  # of git and gh
+    "--file", "--tag", "--rm", "--volume", "--build-arg",  # of docker
     "--served-model-name", "--port", "--dtype", "--silent", "--tensor-parallel-size",
     "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
