@@ -141,7 +141,7 @@ _FOREIGN_OPTIONS = {
     "--store", "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run",
     "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
-    "--remeasure",
+    "--remeasure", "--to", "--name", "--step", "--dataset",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {
