@@ -192,6 +192,7 @@ def test_a_run_that_gates_nothing_fails(runner: Runner) -> None:
     assert ended.returncode == 5, ended.stdout
     assert runner.outputs["verdict"] == "incomplete"
     assert "nothing was measured" in runner.comments[0]["body"]
+    assert "nothing was measured" in (runner.folder / "summary").read_text()
 
     runner.github(forbidden=True)
     refused = runner.gate("shapes:?mis=0.3")

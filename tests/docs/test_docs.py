@@ -115,7 +115,7 @@ _SCHEME_PARAMETERS = {
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",
-    "--speed",  # of scripts in benchmarks
+    "--speed", "--size", "--minutes",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",

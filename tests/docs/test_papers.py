@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pytest_cepbench.metrics.correlation import Method, correlation
 from tests.docs.markdown import DOCS, ROOT, tables
 from tests.metrics.published import test_genception as genception
 from tests.metrics.published import test_geneval as geneval
@@ -14,6 +15,8 @@ from tests.metrics.published import test_opening_judges as opening_judges
 from tests.metrics.published.tables import load
 
 PAGE = DOCS / "papers.md"
+
+METHODS: tuple[Method, ...] = ("pearson", "spearman")
 
 PUBLISHED = ROOT / "tests" / "metrics" / "published"
 
@@ -88,8 +91,8 @@ def test_overall_means_of_genception() -> None:
         assert shown[f"{score}, printed"] == in_table
     for benchmark, *coefficients in correlations:
         columns = genception.LEADERBOARDS["GC@3"], genception.LEADERBOARDS[benchmark]
-        for method, shown_text in zip(("pearson", "spearman"), coefficients, strict=True):
-            result_of = genception.correlation(*columns, method)  # type: ignore[arg-type] # a word
+        for method, shown_text in zip(METHODS, coefficients, strict=True):
+            result_of = correlation(*columns, method)
             assert result_of is not None
             assert f"{result_of.value:.3f}" == shown_text
 
