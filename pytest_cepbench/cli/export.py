@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from importlib.util import find_spec
-from pathlib import Path
 
 from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show
 from pytest_cepbench.cli.results import read_report
@@ -22,22 +21,20 @@ from pytest_cepbench.report.exports.exported_run import ExportedRun
 
 def run(arguments: Namespace) -> int:
     """Read the report and write it; exit codes as in `main`."""
-    out: Path | None = arguments.out
     try:
         exporter = _exporter(arguments.to)
         exported = _exported_run(arguments)
         name = arguments.results.stem
-        target = out or HOME / "exports" / f"{name}-{arguments.to}{exporter.suffix}"
+        target = arguments.out or HOME / "exports" / f"{name}-{arguments.to}{exporter.suffix}"
         if exporter.suffix and not target.suffix:
             target = target / f"{name}{exporter.suffix}"
         written = exporter.load()(exported, target)
-        if out is None:
-            keep_out_of_git(HOME, target)
+        keep_out_of_git(HOME, target)
     except (OSError, WriteError) as error:
         return complain(f"the export could not be written: {error}", NOT_DONE)
     except CepError as error:
         return complain(str(error), MISTAKE)
-    show((), *(f"written: {path}" for path in written))
+    show((), *(f"written: {place}" for place in written))
     return 0
 
 
@@ -69,7 +66,7 @@ def _exported_run(arguments: Namespace) -> ExportedRun:
         source=str(arguments.results.absolute()),
         verdict=report.verdict,
         problems=report.problems,
-        cases=report.cases,
+        cases=(*report.cases, *report.suite_verdicts),
         step=step,
         dataset=arguments.dataset or "",
     )

@@ -164,23 +164,19 @@ def test_a_pull_request_over_several_runs(runner: Runner) -> None:
 @needs_jq
 @pytest.mark.slow
 def test_comments_of_others_stay(runner: Runner) -> None:
-    """Whoever copies the hidden first line does not have the action write under their name."""
+    """Whoever copies the hidden first line does not have the action write under their name.
+
+    New baselines are written where the input says, and are a change to tell of.
+    """
     line = "<!-- cepbench: gate -->\n"
     runner.github(user="robot", stranger=line, robot=f"{line}before")
-    runner.gate(WORSE, suite="\n  test_toy.py::test_drift[overall-gc]  \n")
+    suite = "\n  test_toy.py::test_drift[overall-gc]  \n"
+    accepted = runner.gate(WORSE, suite=suite, accept="true", baselines="new-baselines")
+    assert accepted.returncode == 0, accepted.stdout
+    assert len(list((runner.folder / "new-baselines/toy").iterdir())) == 1
     assert [comment["user"]["login"] for comment in runner.comments] == ["stranger", "robot"]
     assert runner.comments[0]["body"] == line
-    assert "REGRESSED" in runner.comments[1]["body"]
-
-
-@needs_jq
-@pytest.mark.slow
-def test_new_baselines(runner: Runner) -> None:
-    """They are written where the input says, and are a change to tell of."""
-    accepted = runner.gate(WORSE, accept="true", baselines="new-baselines")
-    assert accepted.returncode == 0, accepted.stdout
-    assert len(list((runner.folder / "new-baselines/toy").iterdir())) == 10
-    assert "10 accepted" in runner.comments[0]["body"]
+    assert "1 accepted" in runner.comments[1]["body"]
 
 
 @needs_jq

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_cepbench.report.exports import EXPORTERS
 from tests.cli.conftest import Home
@@ -143,3 +144,16 @@ def test_the_model_of_the_run_is_named(home: Home, report: Path) -> None:
     assert ended.out == "written: results/shapes__miss=0.1/results_gate.json\n"
     document = json.loads((home.path / "results/shapes__miss=0.1/results_gate.json").read_text())
     assert document["model_name"] == "shapes:?miss=0.1"
+
+
+def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> None:
+    """It may be all that failed, and no table or chart may look as if nothing had."""
+    cases = [result_of(measurement, verdict="held") for measurement in measured("shapes:")]
+    pooled = replace(
+        cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
+    )
+    write_report(home.path / "pooled.json", [*cases, pooled])
+    assert home.command("export", "pooled.json", "--to=csv", "--out=a.csv").code == 0
+    with (home.path / "a.csv").open(newline="") as stream:
+        *_, last = csv.DictReader(stream)
+    assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
 from pytest_cepbench.integrations.tracking import values_of
 from pytest_cepbench.report import CaseResult
@@ -41,7 +41,7 @@ RUN = ExportedRun(
 
 
 def _export(name: str, run: ExportedRun, path: Path) -> list[Path]:
-    return EXPORTERS[name].load()(run, path)
+    return [Path(place) for place in EXPORTERS[name].load()(run, path)]
 
 
 def _library(name: str) -> Any:
@@ -202,6 +202,7 @@ def replace_run(**changes: Any) -> ExportedRun:
         ("passed", (HELD, replace(HELD, verdict="inconclusive", primary=False)), 1),
         ("failed", (replace(HELD, verdict="inconclusive", strict=True),), 0),
         ("failed", (HELD, REGRESSED), -1),
+        ("failed", (HELD, replace(REGRESSED, part="suite", metric="verdict", value=None)), -1),
         ("failed", (replace(HELD, refused="close to chance"),), -2),
         ("failed", (UNMEASURED,), -2),
         ("incomplete", (HELD,), -2),
@@ -267,6 +268,7 @@ def test_wandb_reads_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             started = record.run
         for item in record.history.item:
             history["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+    assert started is not None, sorted(history)
     assert (started.project, started.display_name) == ("gates", "gate-7")
     expected = {**tracked_values(RUN), "cepbench/step": 7}
     assert {name: history[name] for name in expected} == expected
@@ -294,3 +296,11 @@ def test_mlflow_reads_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert second.data.metrics["cepbench/toy/red _small_/gc/low"] == -0.3125
     (point,) = client.get_metric_history(first.info.run_id, "cepbench/outcome")
     assert (point.step, point.value) == (7, -1)
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
+    assert _export("mlflow", RUN, tmp_path / "unused") == [Path("where MLFLOW_TRACKING_URI points")]
+    assert not (tmp_path / "unused").exists()
+    assert (tmp_path / "elsewhere.db").exists()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://nowhere")
+    with pytest.raises(WriteError, match="MLflow took no run"):
+        _export("mlflow", RUN, tmp_path)

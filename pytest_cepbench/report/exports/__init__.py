@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from pytest_cepbench.report.exports.exported_run import ExportedRun
 
-Export = Callable[[ExportedRun, Path], list[Path]]
-"""Writes a run to a file, or below a folder; returns what was written, for people.
+Export = Callable[[ExportedRun, Path], Sequence[Path | str]]
+"""Writes a run to a file, or below a folder; returns what was written, or where to, for people.
 
 Raises SpecError for a run that the format cannot hold, MissingDependencyError where a package is
 not installed, and WriteError or OSError for files that cannot be written.

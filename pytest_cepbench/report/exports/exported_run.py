@@ -22,7 +22,7 @@ class ExportedRun:
     source: path of the report.
     verdict: of the run: passed, failed, incomplete.
     problems: why it is incomplete.
-    cases: judged ones, in order; the verdicts of whole suites left out.
+    cases: judged ones, in order, and the verdicts of whole suites, which have no value.
     step: of the training.
     dataset: id of a benchmark on the Hugging Face Hub; empty where none was named.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.report.exports.exported_run import ExportedRun, tracked_values
 
 
@@ -16,14 +17,20 @@ def export(run: ExportedRun, path: Path) -> list[Path]:
     import wandb
 
     path.mkdir(parents=True, exist_ok=True)
-    with wandb.init(
-        mode="offline",
-        dir=str(path),
-        project=os.environ.get("WANDB_PROJECT", "cepbench"),
-        name=run.name,
-        settings=wandb.Settings(silent=True, console="off"),
-    ) as tracked:
-        tracked.define_metric("cepbench/*", step_metric="cepbench/step")
-        tracked.log({**tracked_values(run), "cepbench/step": run.step})
-        file = Path(tracked.settings.sync_file)
+    try:
+        with wandb.init(
+            mode="offline",
+            dir=str(path),
+            project=os.environ.get("WANDB_PROJECT", "cepbench"),
+            name=run.name,
+            settings=wandb.Settings(silent=True, console="off"),
+        ) as tracked:
+            tracked.define_metric("cepbench/*", step_metric="cepbench/step")
+            tracked.log({**tracked_values(run), "cepbench/step": run.step})
+            file = Path(tracked.settings.sync_file)
+        # The end of a run does not wait until W&B's own process has written its file; its end does.
+        wandb.teardown()
+    except wandb.Error as error:
+        msg = f"W&B took no run: {error}"
+        raise WriteError(msg) from error
     return [file.parent]
