@@ -25,6 +25,10 @@ else:
 # plugins for itself: a third of their time. `__pycache__` is ignored by git.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Runs that are tried here are not those of the CI job that runs the tests.
+for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI"):
+    os.environ.pop(variable, None)
+
 # A shell has interrupts ignored in what it starts in the background, and processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

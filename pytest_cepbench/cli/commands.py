@@ -506,6 +506,25 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
     _ASKED,
 ]
 
+_EXPORT = [
+    _RESULTS,
+    option(
+        "--to",
+        metavar="FORMAT",
+        required=True,
+        help="csv, parquet, lm-eval, hf-eval-results, wandb, mlflow or tensorboard",
+    ),
+    option(
+        "--out",
+        metavar="PATH",
+        type=Path,
+        help="file or folder to write; default: below .cepbench/exports",
+    ),
+    option("--name", metavar="NAME", help="of the run; default: the report's file name"),
+    option("--step", metavar="N", default="0", help=f"of the training; {_DEFAULT}"),
+    option("--dataset", metavar="ORG/NAME", help="benchmark on the Hub, for hf-eval-results"),
+]
+
 _COMMANDS = (
     Command(
         "study",
@@ -531,6 +550,12 @@ _COMMANDS = (
         [*_trial_options(_EXAMINED, seeds="2"), _OUT],
     ),
     Command("accept", "accept the results of a run as baselines", _REFUSED, [*_ACCEPT, _REMEASURE]),
+    Command(
+        "export",
+        "write the report of a run in the format of another tool",
+        _UNWRITTEN,
+        _EXPORT,
+    ),
     Command(
         "series",
         "show what a series of gates looked at, and how soon it finds a drop",

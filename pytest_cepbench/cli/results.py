@@ -26,7 +26,8 @@ class RunReport:
 
     digest: the first 16 digits of the file's SHA-256.
     verdict, problems, deaths (of workers): of the whole run.
-    cases: its cases, in order; the verdicts of whole suites, which measure nothing, are left out.
+    cases: its cases, in order, without the verdicts of whole suites, which measure nothing.
+    suite_verdicts: those verdicts.
     """
 
     path: Path
@@ -35,6 +36,7 @@ class RunReport:
     problems: tuple[str, ...]
     deaths: int
     cases: tuple[CaseResult, ...]
+    suite_verdicts: tuple[CaseResult, ...] = ()
 
     @property
     def incomplete(self) -> str | None:
@@ -82,6 +84,7 @@ def read_report(path: Path) -> RunReport:
         problems=tuple(document.problems),
         deaths=document.deaths,
         cases=tuple(case for case in document.cases if (case.part, case.metric) != POOLED),
+        suite_verdicts=tuple(case for case in document.cases if (case.part, case.metric) == POOLED),
     )
 
 

@@ -19,6 +19,9 @@ _LAUNCHERS = re.compile(
 )
 """Variables by which a launcher tells a process that it is a rank of a training."""
 
+_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""Variable of the page of a CI job, which the gates of a training would fill with their tables."""
+
 _GRACE = 10.0  # seconds for a process that is interrupted to end
 _OUTPUT = 64 * 1024  # bytes of the log that a verdict shows
 
@@ -70,8 +73,15 @@ class GateProcess:
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment of this process, less what would make the gate a rank of the training."""
-    return {name: value for name, value in os.environ.items() if not _LAUNCHERS.fullmatch(name)}
+    """The environment of this process, less what would make the gate a rank of the training.
+
+    Nor does a gate know the page of a CI job.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not _LAUNCHERS.fullmatch(name) and name != _STEP_SUMMARY
+    }
 
 
 def read_output(log: Path) -> str:

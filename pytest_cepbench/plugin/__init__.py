@@ -271,9 +271,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """The table of verdicts."""
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and controller.ledger.active:
+        from pytest_cepbench.plugin.ci_services import write_annotations
         from pytest_cepbench.plugin.terminal.summary import write_summary
 
         write_summary(controller, terminalreporter, updating=updating(config))
+        write_annotations(controller, terminalreporter)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

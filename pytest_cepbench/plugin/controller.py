@@ -16,6 +16,7 @@ from pytest_cepbench.errors import WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.plugin.ci_services import write_files
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
 from pytest_cepbench.plugin.terminal.header import (
@@ -50,6 +51,7 @@ class Controller:
     unwritten: whether they could not be written.
     written: paths of the reports.
     unreported: why there are no reports.
+    ci_lines: on files for a CI service that could not be written.
     background_usage: usage of the run's processes outside of cases.
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
@@ -66,6 +68,7 @@ class Controller:
     unwritten: bool = False
     written: list[Path] = field(default_factory=list)
     unreported: str | None = None
+    ci_lines: list[str] = field(default_factory=list)
     background_usage: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
@@ -148,6 +151,7 @@ class Controller:
         if ledger.results:
             self.background_usage.append(self.evaluator().background_usage)
             self._write_reports()
+        write_files(self)
 
     def exit_code(self, code: Code) -> Code:
         """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.

@@ -115,7 +115,7 @@ _SCHEME_PARAMETERS = {
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",
-    "--speed",  # of scripts in benchmarks
+    "--speed", "--size", "--minutes",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
@@ -133,6 +133,7 @@ _FOREIGN_OPTIONS = {
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
     "--create", "--message", "--fill",  # of git and gh
+    "--file", "--tag", "--rm", "--volume", "--build-arg",  # of docker
     "--served-model-name", "--port", "--dtype", "--silent", "--tensor-parallel-size",
     "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
@@ -140,7 +141,7 @@ _FOREIGN_OPTIONS = {
     "--store", "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run",
     "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
-    "--remeasure",
+    "--remeasure", "--to", "--name", "--step", "--dataset",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

@@ -77,10 +77,12 @@ def test_gate_is_no_rank_of_the_training(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("ACCELERATE_USE_FSDP", "PL_GLOBAL_SEED", "LOCAL_WORLD_SIZE", "GROUP_RANK"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("RANKING", "kept")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "page")
 
     left = {name for name in inherited_environment() if "RANK" in name or "WORLD" in name}
 
     assert left == {"RANKING"}
+    assert "GITHUB_STEP_SUMMARY" not in inherited_environment()
     assert {"ACCELERATE_USE_FSDP", "PL_GLOBAL_SEED", "MASTER_ADDR"}.isdisjoint(
         inherited_environment()
     )

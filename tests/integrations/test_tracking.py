@@ -110,6 +110,7 @@ def test_wandb_keeps_the_verdict_offline(tmp_path: Path, monkeypatch: pytest.Mon
         summary = dict(run.summary)
         file = Path(run.settings.sync_file)
 
+    wandb.teardown()  # only now W&B's own process has written its file for certain
     expected = {**values_of(VERDICT), "cepbench/step": 7}
     assert {name: summary[name] for name in expected} == expected
     logged = file.read_bytes()

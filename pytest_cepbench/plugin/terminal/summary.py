@@ -34,6 +34,8 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
         reporter.write_line(visible(f"report: {shown_path(path)}"))
     if controller.unreported is not None:
         reporter.write_line(visible(f"no report: {controller.unreported}"), red=True)
+    for line in controller.ci_lines:
+        reporter.write_line(visible(line), yellow=True)
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:

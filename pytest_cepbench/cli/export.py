@@ -1,0 +1,72 @@
+"""`cepbench export`: the report of a run in the formats of other tools."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from importlib.util import find_spec
+
+from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show
+from pytest_cepbench.cli.results import read_report
+from pytest_cepbench.errors import (
+    CepError,
+    MissingDependencyError,
+    SpecError,
+    WriteError,
+    unknown_name,
+)
+from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.report.exports import EXPORTERS, Exporter
+from pytest_cepbench.report.exports.exported_run import ExportedRun
+
+
+def run(arguments: Namespace) -> int:
+    """Read the report and write it; exit codes as in `main`."""
+    try:
+        exporter = _exporter(arguments.to)
+        exported = _exported_run(arguments)
+        name = arguments.results.stem
+        target = arguments.out or HOME / "exports" / f"{name}-{arguments.to}{exporter.suffix}"
+        if exporter.suffix and not target.suffix:
+            target = target / f"{name}{exporter.suffix}"
+        written = exporter.load()(exported, target)
+        keep_out_of_git(HOME, target)
+    except (OSError, WriteError) as error:
+        return complain(f"the export could not be written: {error}", NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    show((), *(f"written: {place}" for place in written))
+    return 0
+
+
+def _exporter(name: str) -> Exporter:
+    """The format of that name. Raises SpecError, and MissingDependencyError for its packages."""
+    exporter = EXPORTERS.get(name)
+    if exporter is None:
+        raise SpecError(unknown_name("format", name, list(EXPORTERS)))
+    missing = [package for package in exporter.packages if find_spec(package) is None]
+    if missing:
+        packages = " ".join(missing)
+        msg = f"--to {name} needs {packages}, which is not installed: pip install {packages}"
+        raise MissingDependencyError(msg)
+    return exporter
+
+
+def _exported_run(arguments: Namespace) -> ExportedRun:
+    """The report with what the user says of it. Raises SpecError."""
+    report = read_report(arguments.results)
+    try:
+        step = int(arguments.step)
+    except ValueError:
+        step = -1
+    if step < 0:
+        msg = f"--step {arguments.step!r} is no step of a training: give a number from 0"
+        raise SpecError(msg)
+    return ExportedRun(
+        name=arguments.name or arguments.results.stem,
+        source=str(arguments.results.absolute()),
+        verdict=report.verdict,
+        problems=report.problems,
+        cases=(*report.cases, *report.suite_verdicts),
+        step=step,
+        dataset=arguments.dataset or "",
+    )

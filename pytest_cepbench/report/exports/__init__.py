@@ -1,0 +1,55 @@
+"""Formats of other tools that the report of a run is exported to, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from pytest_cepbench.report.exports.exported_run import ExportedRun
+
+Export = Callable[[ExportedRun, Path], Sequence[Path | str]]
+"""Writes a run to a file, or below a folder; returns what was written, or where to, for people.
+
+Raises SpecError for a run that the format cannot hold, MissingDependencyError where a package is
+not installed, and WriteError or OSError for files that cannot be written.
+"""
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A format.
+
+    about: what is written, for the help and the documentation.
+    module: module of this package with a function `export`.
+    suffix: of the file that is written by default; empty for a folder.
+    packages: that have to be installed, as pip names them.
+    """
+
+    about: str
+    module: str
+    suffix: str = ""
+    packages: tuple[str, ...] = ()
+
+    def load(self) -> Export:
+        """The function that writes it; its module is imported now."""
+        function: Export = import_module(f"{__name__}.{self.module}").export
+        return function
+
+
+EXPORTERS = {
+    "csv": Exporter("a row for each case", "csv_table", ".csv"),
+    "parquet": Exporter("the same rows with types", "parquet_table", ".parquet", ("pyarrow",)),
+    "lm-eval": Exporter("the results of lm-evaluation-harness, `results_*.json`", "lm_eval"),
+    "hf-eval-results": Exporter(
+        "evaluation results of a model repository on the Hugging Face Hub, `.eval_results/*.yaml`",
+        "hf_eval_results",
+    ),
+    "wandb": Exporter("an offline run of Weights & Biases", "wandb_run", "", ("wandb",)),
+    "mlflow": Exporter("a run of MLflow", "mlflow_run", "", ("mlflow",)),
+    "tensorboard": Exporter(
+        "scalars and texts of TensorBoard", "tensorboard_events", "", ("tensorboard",)
+    ),
+}
+"""Name, as users type it -> format."""

@@ -1,0 +1,96 @@
+"""A run as exporters are given it, and the numbers of it that experiment trackers get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.report.result import CaseResult
+
+_OUTCOMES = {"passed": 1, "undecided": 0, "regressed": -1, "unknown": -2}
+
+_VERDICTS = {"improved": 2, "held": 1, "inconclusive": 0, "regressed": -1}
+
+_UNKNOWN = -2  # nothing is known of the checkpoint
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """The report of a run, and what the user says of it.
+
+    name: of the run, for trackers and files.
+    source: path of the report.
+    verdict: of the run: passed, failed, incomplete.
+    problems: why it is incomplete.
+    cases: judged ones, in order, and the verdicts of whole suites, which have no value.
+    step: of the training.
+    dataset: id of a benchmark on the Hugging Face Hub; empty where none was named.
+    """
+
+    name: str
+    source: str
+    verdict: str
+    problems: tuple[str, ...]
+    cases: tuple[CaseResult, ...]
+    step: int = 0
+    dataset: str = ""
+
+    @property
+    def model(self) -> str:
+        """Spec of the model under test, as far as a case names it."""
+        return next((case.model["spec"] for case in self.cases if "spec" in case.model), self.name)
+
+    @property
+    def measured(self) -> tuple[CaseResult, ...]:
+        """The cases that have a value. Raises SpecError for an incomplete run, and for none.
+
+        For formats that have no place for a verdict: what they hold is taken for a measurement.
+        """
+        if self.verdict == "incomplete":
+            why = "; ".join(self.problems) or "no case was judged"
+            msg = f"the run of {self.source} is incomplete ({why}): run it again"
+            raise SpecError(msg)
+        cases = tuple(case for case in self.cases if case.value is not None)
+        if not cases:
+            msg = f"no case of {self.source} was measured: run it again"
+            raise SpecError(msg)
+        return cases
+
+
+def tracked_values(run: ExportedRun) -> dict[str, float | str]:
+    """What trackers are given of a run, by the names that gates in a training log.
+
+    `cepbench/outcome`: 1 passed, 0 inconclusive, -1 regressed, -2 not measured. Of each case that
+    can fail a run, below `cepbench/SUITE/PART/METRIC/`: its numbers, where they are known, and
+    `verdict`: 2 improved, 1 held, 0 inconclusive, -1 regressed, -2 not measured.
+    """
+    values: dict[str, float | str] = {
+        "cepbench/outcome": _OUTCOMES[_outcome(run)],
+        "cepbench/verdict": run.verdict,
+        "cepbench/report": run.source,
+        "cepbench/model": run.model,
+    }
+    for case in run.cases:
+        if not case.primary:
+            continue
+        name = f"cepbench/{case.suite}/{case.part}/{case.metric}"
+        for field in ("value", "baseline", "difference", "low", "high"):
+            number = getattr(case, field)
+            if number is not None:
+                values[f"{name}/{field}"] = number
+        if case.verdict != "no-baseline":  # of the first checkpoint, compared with nothing
+            values[f"{name}/verdict"] = _VERDICTS.get(case.verdict, _UNKNOWN)
+    return values
+
+
+def _outcome(run: ExportedRun) -> str:
+    if run.verdict == "incomplete":
+        return "unknown"
+    failing = [case for case in run.cases if not case.passes]
+    verdicts = {case.verdict for case in failing}
+    if run.verdict == "passed":
+        gating = {case.verdict for case in run.cases if case.gates}
+        return "undecided" if "inconclusive" in gating else "passed"
+    if "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:
+        return "regressed"
+    return "undecided" if verdicts == {"inconclusive"} else "unknown"

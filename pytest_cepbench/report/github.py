@@ -1,0 +1,122 @@
+"""What GitHub Actions reads of a run: the summary of a step, and annotations of what failed.
+
+Source: GitHub's documentation of workflow commands, and `ActionCommand` of its runner for what a
+command escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+from pathlib import Path
+
+from pytest_cepbench.report.number_format import counted, name_of, printable
+from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.text import one_line
+
+STEP_SUMMARY_BYTES = 2**20
+"""The most that the summaries of one step may have; GitHub drops a larger one whole."""
+
+COMMENT_BYTES = 2**16 - 1
+"""The most that a comment may have, in characters; bytes are never fewer."""
+
+MOST_ANNOTATIONS = 3
+"""Cases that are annotated; GitHub shows ten annotations of a step."""
+
+_LONGEST_MESSAGE = 1000
+
+_FOLDED_END = "\n</details>"
+
+_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+"""What the runner unescapes in the message of a command."""
+
+_PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
+"""The same of a property, such as the title."""
+
+
+def worst_first(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """The cases that fail the run: regressed ones by the tolerances they lost, then the others."""
+
+    def order(result: CaseResult) -> tuple[bool, float]:
+        if result.verdict != "regressed" or result.difference is None:
+            return True, 0.0
+        tolerance = result.tolerance
+        return False, result.difference / tolerance if tolerance else -inf
+
+    return sorted((result for result in results if not result.passes), key=order)
+
+
+def annotation_lines(
+    results: Sequence[CaseResult], problems: Sequence[str], root: Path, workspace: Path
+) -> Iterator[str]:
+    """Lines that the runner shows as errors: why the run is incomplete, and the worst cases.
+
+    problems: why the run is incomplete; empty when it is complete.
+    root: folder that node ids begin from.
+    workspace: the checkout, from which GitHub reads paths.
+    """
+    if problems:
+        first = printable(problems[0], _LONGEST_MESSAGE)
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        yield _error({"title": "cepbench: the run is incomplete"}, f"{first}{more}")
+    failing = worst_first(results)
+    for place, result in enumerate(failing[:MOST_ANNOTATIONS], 1):
+        title = f"cepbench: {name_of(result)} {result.word.lower()}"
+        message = printable(one_line(result), _LONGEST_MESSAGE)
+        left = len(failing) - place
+        if place == MOST_ANNOTATIONS and left:
+            message += f" ({counted(left, 'case')} more in the report)"
+        module = path_in_repository(result.nodeid, root, workspace)
+        yield _error({"file": module, "title": title}, message)
+
+
+def path_in_repository(nodeid: str, root: Path, repository: Path) -> str:
+    """The file of a test as a path of the repository; from `root` where it lies outside of it."""
+    module = nodeid.partition("::")[0]
+    path = Path(root, module).absolute()
+    return path.relative_to(repository).as_posix() if path.is_relative_to(repository) else module
+
+
+def append_step_summary(path: Path, text: str) -> None:
+    """Append a summary to the file that `GITHUB_STEP_SUMMARY` names, cut to what is left of it.
+
+    Raises OSError where it cannot be written.
+    """
+    before = path.stat().st_size if path.exists() else 0
+    blank = "\n" if before else ""
+    shortened = shorten(text, STEP_SUMMARY_BYTES - before - len(blank))
+    with path.open("a", encoding="utf-8", errors="replace", newline="\n") as stream:
+        stream.write(blank + shortened if shortened else "")
+
+
+def shorten(text: str, most_bytes: int) -> str:
+    """Markdown in so many bytes of UTF-8: whole lines, folded parts closed, with a last remark.
+
+    Empty where not even the remark has room.
+    """
+    if len(text.encode("utf-8", "replace")) <= most_bytes:
+        return text
+    remark = "\n\nThe rest is left out here: see the report.\n"
+    room = most_bytes - len(remark.encode()) - len(_FOLDED_END)
+    lines: list[str] = []
+    for line in text.split("\n"):
+        room -= len(line.encode("utf-8", "replace")) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    if not lines:
+        return ""
+    # Folded parts are not nested, and what models and files named is escaped.
+    kept = "\n".join(lines)
+    if kept.count("<details>") > kept.count("</details>"):
+        kept += _FOLDED_END
+    return kept + remark
+
+
+def _error(properties: dict[str, str], message: str) -> str:
+    named = ",".join(f"{key}={_escaped(text, _PROPERTY)}" for key, text in properties.items())
+    return f"::error {named}::{_escaped(message, _DATA)}"
+
+
+def _escaped(text: str, escapes: dict[str, str]) -> str:
+    return "".join(escapes.get(char, char) for char in text)

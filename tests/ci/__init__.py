@@ -1,0 +1,1 @@
+"""What teams copy into their CI: the action, samples of other services, images."""

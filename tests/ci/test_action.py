@@ -1,0 +1,208 @@
+"""action.yml: its bash steps, run with the variables and files of GitHub's runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.project import Project
+
+ROOT = Path(__file__).parents[2]
+
+GOOD, WORSE = "shapes:", "shapes:?miss=0.3"
+
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="filters of gh are run by jq")
+
+
+def _action() -> dict[str, Any]:
+    yaml: Any = import_module("yaml")  # ships no type information
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    return loaded
+
+
+STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in _action()["runs"]["steps"]}
+
+
+@dataclass
+class Runner:
+    """GitHub's runner for the action's bash steps, in the folder of a project.
+
+    outputs: of the step `gate`, as the runner reads them from its file.
+    """
+
+    folder: Path
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def comments(self) -> list[dict[str, Any]]:
+        """On the pull request."""
+        read: list[dict[str, Any]] = json.loads((self.folder / "comments").read_text())["comments"]
+        return read
+
+    def github(self, user: str | None = None, *, forbidden: bool = False, **other: str) -> None:
+        """The pull request as it is before the run. other: user -> body of a comment."""
+        comments = [
+            {"id": number, "user": {"login": login, "type": "User"}, "body": body}
+            for number, (login, body) in enumerate(other.items())
+        ]
+        state = {"user": user and {"login": user}, "forbidden": forbidden, "comments": comments}
+        (self.folder / "comments").write_text(json.dumps(state))
+
+    def gate(self, model: str, **inputs: str) -> subprocess.CompletedProcess[str]:
+        """The steps from the gate to the verdict; returns the last, with the output of all."""
+        given = {"model": model, "suite": "test_toy.py", **inputs}
+        (self.folder / "output").write_text("")
+        ended = [self.run("Gate", given)]
+        lines = (self.folder / "output").read_text().splitlines()
+        self.outputs = dict(line.split("=", 1) for line in lines)
+        if self.outputs:
+            ended.append(self.run("Comment", given))
+            assert ended[-1].returncode == 0, ended[-1].stdout
+        ended.append(self.run("Verdict", given))
+        ended[-1].stdout = "".join(each.stdout for each in ended)
+        return ended[-1]
+
+    def run(self, name: str, given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run a step as `shell: bash` does, its expressions replaced by their values."""
+        inputs = {key: value.get("default", "") for key, value in _action()["inputs"].items()}
+        values = {f"inputs.{key}": value for key, value in {**inputs, **given}.items()}
+        values |= {f"steps.gate.outputs.{key}": value for key, value in self.outputs.items()}
+        values |= {"steps.gate.outputs.code": self.outputs.get("code", "")}
+        values["github.event.pull_request.number"] = "12"
+        environment = {
+            key: re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values[match[1]], text)
+            for key, text in STEPS[name]["env"].items()
+        }
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
+        script = self.folder / "script.sh"
+        script.write_text(STEPS[name]["run"], encoding="utf-8")
+        paths = (str(self.folder / "bin"), str(Path(sys.executable).parent), clean["PATH"])
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
+            cwd=self.folder,
+            env={
+                **clean, **environment, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT),
+                "GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(self.folder / "output"),
+                "GITHUB_ENV": str(self.folder / "environment"),
+                "GITHUB_STEP_SUMMARY": str(self.folder / "summary"),
+                "GITHUB_WORKSPACE": str(self.folder), "GITHUB_REPOSITORY": "team/model",
+                "GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ID": "77",
+                "COMMENTS": str(self.folder / "comments"),
+            },
+            check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def runner(accepted: Project) -> Runner:
+    """A runner in a project with accepted baselines, on a pull request without comments."""
+    programs = accepted.path / "bin"
+    programs.mkdir()
+    shutil.copy(Path(__file__).with_name("github_cli.py"), programs / "gh")
+    (programs / "gh").chmod(0o755)
+    made = Runner(accepted.path)
+    made.github()
+    return made
+
+
+def test_no_input_runs_as_a_command() -> None:
+    """Inputs reach the commands through the environment only, and each one is used."""
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    assert all("${{" not in step.get("run", "") for step in STEPS.values())
+    assert set(re.findall(r"inputs\.([a-z-]+)", text)) == set(_action()["inputs"])
+    for output in _action()["outputs"].values():
+        assert re.fullmatch(r"\$\{\{ steps\.gate\.outputs\.\w+ \}\}", output["value"])
+
+
+def test_the_store_is_saved_also_after_a_failure() -> None:
+    """And the newest one is restored."""
+    restore = STEPS["Restore what was computed before"]["with"]
+    save = STEPS["Save what was computed, also when the gate failed"]
+    assert "!cancelled()" in save["if"]
+    assert save["with"]["path"] == restore["path"]
+    assert save["with"]["key"].startswith(restore["restore-keys"])
+
+
+@needs_jq
+@pytest.mark.slow
+def test_a_pull_request_over_several_runs(runner: Runner) -> None:
+    """Nothing is said of a run that holds; a failure is, and the same comment says when it ends."""
+    held = runner.gate(GOOD)
+    assert (held.returncode, runner.comments) == (0, []), held.stdout
+    assert (runner.outputs["verdict"], runner.outputs["changed"]) == ("passed", "false")
+
+    failed = runner.gate(WORSE)
+    (comment,) = runner.comments
+    assert failed.returncode == 1
+    assert runner.outputs == {
+        "code": "1", "verdict": "failed", "changed": "true",
+        "report": str(runner.folder / "cepbench-report/gate.json"),
+    }  # fmt: skip
+    assert failed.stdout.count("::error file=test_toy.py,") == 3
+    assert comment["body"].startswith("<!-- cepbench: gate -->\n## cepbench")
+    assert comment["body"].endswith("(https://github.com/team/model/actions/runs/77)\n")
+    assert "**REGRESSED**" in comment["body"]
+    assert "**REGRESSED**" in (runner.folder / "summary").read_text()
+    assert (runner.folder / "cepbench-report/junit.xml").exists()
+
+    assert runner.gate(GOOD, options="-k gc\n--cep-tolerance=0.5").returncode == 0
+    (again,) = runner.comments
+    assert again["id"] == comment["id"]
+    assert "REGRESSED" not in again["body"]
+
+
+@needs_jq
+@pytest.mark.slow
+def test_comments_of_others_stay(runner: Runner) -> None:
+    """Whoever copies the hidden first line does not have the action write under their name.
+
+    New baselines are written where the input says, and are a change to tell of.
+    """
+    line = "<!-- cepbench: gate -->\n"
+    runner.github(user="robot", stranger=line, robot=f"{line}before")
+    suite = "\n  test_toy.py::test_drift[overall-gc]  \n"
+    accepted = runner.gate(WORSE, suite=suite, accept="true", baselines="new-baselines")
+    assert accepted.returncode == 0, accepted.stdout
+    assert len(list((runner.folder / "new-baselines/toy").iterdir())) == 1
+    assert [comment["user"]["login"] for comment in runner.comments] == ["stranger", "robot"]
+    assert runner.comments[0]["body"] == line
+    assert "1 accepted" in runner.comments[1]["body"]
+
+
+@needs_jq
+@pytest.mark.slow
+def test_a_run_that_gates_nothing_fails(runner: Runner) -> None:
+    """Although pytest passed; where GitHub refuses the comment, a warning says so."""
+    (runner.folder / "test_plain.py").write_text("def test_plain():\n    pass\n")
+    ended = runner.gate(GOOD, suite="test_plain.py")
+    assert ended.returncode == 5, ended.stdout
+    assert runner.outputs["verdict"] == "incomplete"
+    assert "nothing was measured" in runner.comments[0]["body"]
+    assert "nothing was measured" in (runner.folder / "summary").read_text()
+
+    runner.github(forbidden=True)
+    refused = runner.gate("shapes:?mis=0.3")
+    assert (refused.returncode, runner.outputs["code"]) == (4, "4")
+    assert "::warning title=cepbench::GitHub took no comment: the job needs" in refused.stdout
+
+
+def test_wrong_inputs_end_the_gate(runner: Runner) -> None:
+    """In a line, before anything runs."""
+    for inputs, line in (
+        ({"accept": "yes"}, "the input accept is neither true nor false"),
+        ({"suite": " \n"}, "the input suite is empty"),
+    ):
+        ended = runner.gate(GOOD, **inputs)
+        assert ended.returncode == 1
+        assert f"::error title=cepbench::{line}\n" in ended.stdout
+        assert runner.outputs == {}

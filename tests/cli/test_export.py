@@ -1,0 +1,159 @@
+"""`cepbench export`: where files go, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_cepbench.report.exports import EXPORTERS
+from tests.cli.conftest import Home
+from tests.cli.reports import Measured, edit_report, result_of, write_report
+from tests.docs.markdown import DOCS, column, tables
+
+
+@pytest.fixture
+def report(home: Home, measured: Measured) -> Path:
+    """The report of a run of the toy suite."""
+    return write_report(home.path / "gate.json", map(result_of, measured("shapes:")), "passed")
+
+
+def test_default_place(home: Home, report: Path) -> None:
+    """Below the folder that is kept out of git; the file is named on stdout."""
+    ended = home.command("export", "gate.json", "--to=csv")
+    path = home.path / ".cepbench/exports/gate-csv.csv"
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "written: .cepbench/exports/gate-csv.csv\n"
+    with path.open(newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 10
+    assert (home.path / ".cepbench/.gitignore").exists()
+
+
+def test_named_place(home: Home, report: Path) -> None:
+    """A file is written as named, into a folder under the report's name; other files stay."""
+    (home.path / "tables").mkdir()
+    (home.path / "tables/other.csv").touch()
+    for out in ("cases.csv", "tables"):
+        assert home.command("export", "gate.json", "--to=csv", f"--out={out}").code == 0
+    assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
+    assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
+
+
+def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
+    """Its name and its step, the benchmark where the Hub needs one."""
+    home.command("export", "gate.json", "--to=csv", "--out=a.csv", "--name=run 1", "--step=500")
+    with (home.path / "a.csv").open(newline="") as stream:
+        row = next(csv.DictReader(stream))
+    assert (row["run"], row["step"]) == ("run 1", "500")
+    arguments = ("export", "gate.json", "--to=hf-eval-results", "--out=repository")
+    assert home.command(*arguments, "--dataset=team/toy").code == 0
+    assert "team/toy" in (home.path / "repository/.eval_results/toy.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--to=cvs"], "unknown format 'cvs'. Did you mean 'csv'?"),
+        (["--to=csv", "--step=last"], "--step 'last' is no step of a training"),
+        (["--to=csv", "--step=-1"], "--step '-1' is no step of a training"),
+        (["--to=hf-eval-results"], "no --dataset was given"),
+    ],
+)
+def test_mistakes(home: Home, report: Path, arguments: list[str], line: str) -> None:
+    """One line, exit code 2, and no file."""
+    ended = home.command("export", "gate.json", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert line in ended.err
+    assert ended.err.count("\n") == 1
+    assert not (home.path / ".cepbench/exports").exists()
+
+
+def test_a_file_that_is_no_report(home: Home, report: Path) -> None:
+    """Nor one that is not there, or of a schema that is not known."""
+    (home.path / "other.json").write_text("[]")
+    for name in ("other.json", "absent.json"):
+        assert home.command("export", name, "--to=csv").code == 2
+    edit_report(report, lambda document: document.update(schema=3))
+    ended = home.command("export", "gate.json", "--to=csv")
+    assert ended.code == 2
+    assert "have schema 3" in ended.err
+
+
+def test_an_incomplete_run(home: Home, report: Path) -> None:
+    """Every row of a table says so; measurements are not published."""
+    edit_report(report, lambda document: document.update(verdict="incomplete", problems=["why"]))
+    assert home.command("export", "gate.json", "--to=csv", "--out=a.csv").code == 0
+    with (home.path / "a.csv").open(newline="") as stream:
+        assert {row["run_verdict"] for row in csv.DictReader(stream)} == {"incomplete"}
+    ended = home.command("export", "gate.json", "--to=lm-eval")
+    assert ended.code == 2
+    assert "is incomplete (why): run it again" in ended.err
+
+
+def test_a_place_that_cannot_be_written(home: Home, report: Path) -> None:
+    """Exit code 1, and a line that says why."""
+    (home.path / "file").touch()
+    for name in ("csv", "tensorboard"):
+        ended = home.command("export", "gate.json", f"--to={name}", "--out=file/x.csv")
+        assert ended.code == 1
+        assert ended.err.count("\n") == 1
+
+
+def test_a_package_that_is_not_installed(
+    home: Home, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named with the command that installs it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mlflow"]:
+        monkeypatch.delitem(sys.modules, name)
+    folders = [path for path in sys.path if not (Path(path) / "mlflow").is_dir()]
+    monkeypatch.setattr(sys, "path", folders)
+    ended = home.command("export", "gate.json", "--to=mlflow")
+    assert ended.code == 2
+    assert "--to mlflow needs mlflow, which is not installed: pip install mlflow" in ended.err
+
+
+def test_every_format_is_documented(home: Home) -> None:
+    """In the table and in the command's help."""
+    (formats, _, _) = tables(DOCS / "exports.md", "`cepbench export`")
+    assert column(formats) == [*EXPORTERS]
+    words = " ".join(home.command("export", "--help").out.split())
+    assert all(name in words for name in EXPORTERS)
+
+
+def test_every_option_and_column_is_documented(home: Home) -> None:
+    """On the page of the command, and no other."""
+    from pytest_cepbench.report.exports.case_rows import COLUMNS
+
+    (_, options, columns) = tables(DOCS / "exports.md", "`cepbench export`")
+    listed = re.findall(r"^ +(--[a-z-]+)", home.command("export", "--help").out, re.MULTILINE)
+    assert sorted(column(options)) == sorted(listed)
+    named = [name for cell in columns for name in re.findall(r"`(\w+)`", cell[0])]
+    assert named == [*COLUMNS]
+
+
+def test_the_model_of_the_run_is_named(home: Home, report: Path) -> None:
+    """By the spec that the user typed, which names the folder of the harness's results."""
+    model = {"role": "describer", "spec": "shapes:?miss=0.1", "identity": "x"}
+    edit_report(report, lambda document: [case.update(model=model) for case in document["cases"]])
+    ended = home.command("export", "gate.json", "--to=lm-eval", "--out=results")
+    assert ended.out == "written: results/shapes__miss=0.1/results_gate.json\n"
+    document = json.loads((home.path / "results/shapes__miss=0.1/results_gate.json").read_text())
+    assert document["model_name"] == "shapes:?miss=0.1"
+
+
+def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> None:
+    """It may be all that failed, and no table or chart may look as if nothing had."""
+    cases = [result_of(measurement, verdict="held") for measurement in measured("shapes:")]
+    pooled = replace(
+        cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
+    )
+    write_report(home.path / "pooled.json", [*cases, pooled])
+    assert home.command("export", "pooled.json", "--to=csv", "--out=a.csv").code == 0
+    with (home.path / "a.csv").open(newline="") as stream:
+        *_, last = csv.DictReader(stream)
+    assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")

@@ -1,0 +1,306 @@
+"""Exports of a run, each read back by the library whose format it is."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import struct
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pytest_cepbench.errors import SpecError, WriteError
+from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
+from pytest_cepbench.integrations.tracking import values_of
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.exports import EXPORTERS
+from pytest_cepbench.report.exports.case_rows import COLUMNS
+from pytest_cepbench.report.exports.exported_run import ExportedRun, tracked_values
+from pytest_cepbench.report.exports.lm_eval import results_document
+from tests.report.results import FULL, REGRESSED, RESULTS
+
+MODEL = {"role": "describer", "spec": "runs/1/step-7", "identity": "vlm"}
+
+HELD = replace(FULL, part="shape", verdict="held", difference=0.0, model=MODEL)
+
+UNMEASURED = replace(
+    FULL, part="broken", verdict="error", value=None, baseline=None, difference=None, low=None,
+    high=None, reasons=["no space left", "on the disk"],
+)  # fmt: skip
+
+RUN = ExportedRun(
+    "gate-7", "/out/gate.json", "failed", (), (FULL, HELD, UNMEASURED), 7, "team/shapes"
+)
+
+
+def _export(name: str, run: ExportedRun, path: Path) -> list[Path]:
+    return [Path(place) for place in EXPORTERS[name].load()(run, path)]
+
+
+def _library(name: str) -> Any:
+    return pytest.importorskip(name, reason=f"the export is read back by {name}")
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def test_csv_has_a_row_for_each_case(tmp_path: Path) -> None:
+    """Numbers as the JSON report has them; what is not known is empty."""
+    (path,) = _export("csv", RUN, tmp_path / "cases.csv")
+    with path.open(newline="", encoding="utf-8") as stream:
+        regressed, held, unmeasured = csv.DictReader(stream)
+    assert [*regressed] == [*COLUMNS]
+    assert (regressed["run"], regressed["step"], regressed["model"]) == (
+        "gate-7", "7", "runs/1/step-7",
+    )  # fmt: skip
+    assert float(regressed["difference"]) == FULL.difference
+    assert (regressed["verdict"], regressed["passes"], held["passes"]) == (
+        "regressed", "false", "true",
+    )  # fmt: skip
+    assert (unmeasured["value"], unmeasured["reasons"]) == ("", "no space left; on the disk")
+
+
+@given(st.lists(RESULTS, max_size=3), st.sampled_from(["=1+1", "@x", "+x", "-x", "\ty", 'a","b']))
+def test_csv_of_any_run_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult], begin: str
+) -> None:
+    """Numbers exactly, and no cell is a formula."""
+    cases = tuple(replace(case, part=f"{begin}{case.part}") for case in results)
+    path = tmp_path_factory.mktemp("csv") / "cases.csv"
+    _export("csv", ExportedRun("r", "s", "failed", (), cases), path)
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == len(cases)
+    for row, case in zip(rows, cases, strict=True):
+        assert (float(row["value"]) if row["value"] else None) == case.value
+        assert row["part"].removeprefix("'") == case.part
+        assert row["part"][0] not in "=@+-\t"
+
+
+def test_parquet_has_types(tmp_path: Path) -> None:
+    """The rows of the CSV table; null stands for what is not known."""
+    parquet = _library("pyarrow.parquet")
+    (path,) = _export("parquet", RUN, tmp_path / "new" / "cases.parquet")
+    table = parquet.read_table(path)
+    assert table.column_names == [*COLUMNS]
+    assert table["difference"].to_pylist() == [-0.25, 0.0, None]
+    assert table["primary"].to_pylist() == [True, True, True]
+    assert [str(table.schema.field(name).type) for name in ("value", "n", "accepted")] == [
+        "double", "int64", "bool",
+    ]  # fmt: skip
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["cases.parquet"]
+
+
+# -- formats without verdicts ----------------------------------------------------------------------
+
+
+def test_harness_results_have_the_fields_of_the_harness(tmp_path: Path) -> None:
+    """Tasks with metrics and filters, as its own table and leaderboards read them."""
+    (path,) = _export("lm-eval", RUN, tmp_path)
+    assert path == tmp_path / "runs__1__step-7" / "results_gate-7.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["results"] == {
+        f"toy/{part}": {"alias": f"toy/{part}", "gc,none": 0.5, "gc_stderr,none": "N/A"}
+        for part in ("color", "shape")
+    }
+    assert document["higher_is_better"]["toy/color"] == {"gc": True}
+    assert document["n-samples"]["toy/color"] == {"original": 50, "effective": 50}
+    assert document["model_name"] == "runs/1/step-7"
+
+
+def test_the_harness_reads_its_results() -> None:
+    """Its own table has a line for each case; every field is one of its schema."""
+    utils = _library("lm_eval.utils")
+    _library("pytablewriter")
+    schema = import_module("lm_eval.result_schema")
+    document = results_document(RUN)
+    assert set(document) <= set(schema.EvalResults.__annotations__)
+    assert document["model_name_sanitized"] == utils.sanitize_model_name("runs/1/step-7")
+    rows = [line.split("|") for line in utils.make_table(document).splitlines()[2:]]
+    assert [[cell.strip() for cell in row[1:-1]] for row in rows] == [
+        ["toy/color", "1", "none", "0", "gc", "↑", "0.5", "±", "N/A"],
+        ["toy/shape", "1", "none", "0", "gc", "↑", "0.5", "±", "N/A"],
+    ]
+
+
+def test_hub_results_are_read_by_the_hub_s_library(tmp_path: Path) -> None:
+    """A result for each case that can fail the run, of tasks of the benchmark."""
+    hub, yaml = _library("huggingface_hub"), _library("yaml")
+    odd = replace(FULL, part='red: "#1" \x85\u2028\U0001f600', label="GC@2\n- x")
+    informational = replace(FULL, part="informational", primary=False)
+    run = ExportedRun(
+        "r", "s", "failed", (), (HELD, odd, informational, UNMEASURED), 0, "team/shapes"
+    )
+    (path,) = _export("hf-eval-results", run, tmp_path)
+    assert path == tmp_path / ".eval_results" / "toy.yaml"
+    held, other = hub.parse_eval_result_entries(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert held == hub.EvalResultEntry(
+        dataset_id="team/shapes",
+        task_id="toy/shape/gc",
+        value=0.5,
+        notes="pytest-cepbench, GC@2, higher is better, n = 50",
+    )
+    assert other.task_id == f"toy/{odd.part}/gc"
+    assert "GC@2\n- x" in other.notes
+
+
+@pytest.mark.parametrize("dataset", ["", "shapes", "a/b/c", "team/sha pes"])
+def test_hub_results_need_a_benchmark(tmp_path: Path, dataset: str) -> None:
+    """The Hub shows no result without one."""
+    run = ExportedRun("r", "s", "passed", (), (HELD,), 0, dataset)
+    with pytest.raises(SpecError, match=r"name its data set, --dataset ORGANIZATION/NAME"):
+        _export("hf-eval-results", run, tmp_path)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", ["lm-eval", "hf-eval-results"])
+def test_what_was_not_measured_is_not_published(tmp_path: Path, name: str) -> None:
+    """Neither an incomplete run, nor one without values: these formats have no verdicts."""
+    incomplete = ExportedRun("r", "s", "incomplete", ("a worker died",), (HELD,), 0, "team/shapes")
+    with pytest.raises(SpecError, match="incomplete \\(a worker died\\): run it again"):
+        _export(name, incomplete, tmp_path)
+    empty = ExportedRun("r", "s", "failed", (), (UNMEASURED,), 0, "team/shapes")
+    with pytest.raises(SpecError, match="no case of s was measured"):
+        _export(name, empty, tmp_path)
+    assert [*tmp_path.iterdir()] == []
+
+
+# -- trackers --------------------------------------------------------------------------------------
+
+
+def test_trackers_get_the_names_of_gates_in_a_training() -> None:
+    """A chart may hold both: the same case has the same names and numbers."""
+    gated = GatedCase("toy/color/gc", "GC@2", "regressed", True, 0.5, 0.75, -0.25, -0.3125, -0.1875)
+    verdict = GateVerdict(
+        Path("c"), 7, Outcome.REGRESSED, 1, (gated,), None, None, Path("r.html"), "", 2.0
+    )
+    of_training = values_of(verdict)
+    of_export = tracked_values(replace_run(cases=(FULL,)))
+    numbers = {name: value for name, value in of_training.items() if "toy" in name}
+    assert {name: value for name, value in of_export.items() if "toy" in name} == numbers
+    assert of_export["cepbench/outcome"] == of_training["cepbench/outcome"] == -1
+
+
+def replace_run(**changes: Any) -> ExportedRun:
+    """RUN with other fields."""
+    return dataclasses.replace(RUN, **changes)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "cases", "outcome"),
+    [
+        ("passed", (HELD,), 1),
+        ("passed", (replace(HELD, accepted=True, verdict="no-baseline"),), 1),
+        ("passed", (HELD, replace(HELD, verdict="inconclusive")), 0),
+        ("passed", (HELD, replace(HELD, verdict="inconclusive", primary=False)), 1),
+        ("failed", (replace(HELD, verdict="inconclusive", strict=True),), 0),
+        ("failed", (HELD, REGRESSED), -1),
+        ("failed", (HELD, replace(REGRESSED, part="suite", metric="verdict", value=None)), -1),
+        ("failed", (replace(HELD, refused="close to chance"),), -2),
+        ("failed", (UNMEASURED,), -2),
+        ("incomplete", (HELD,), -2),
+        ("incomplete", (), -2),
+    ],
+)
+def test_outcome_of_a_run(verdict: str, cases: tuple[CaseResult, ...], outcome: int) -> None:
+    """A run that measured nothing, or that has another failure, is no passed one."""
+    run = replace_run(verdict=verdict, cases=cases)
+    assert tracked_values(run)["cepbench/outcome"] == outcome
+
+
+def test_tensorboard_reads_the_run(tmp_path: Path) -> None:
+    """Scalars and texts at the step of the training."""
+    module = _library("tensorboard.backend.event_processing.event_accumulator")
+    assert _export("tensorboard", RUN, tmp_path / "logs") == [tmp_path / "logs"]
+
+    events = module.EventAccumulator(str(tmp_path / "logs"))
+    events.Reload()
+    values = tracked_values(RUN)
+    for name, value in values.items():
+        if isinstance(value, str):
+            (event,) = events.Tensors(f"{name}/text_summary")
+            assert event.tensor_proto.string_val == [value.encode()]
+        else:
+            (event,) = events.Scalars(name)
+            assert event.value == pytest.approx(value)
+        assert event.step == 7
+    assert (
+        events.summary_metadata["cepbench/verdict/text_summary"].plugin_data.plugin_name == "text"
+    )
+
+
+def _leveldb_records(data: bytes) -> Iterator[bytes]:
+    """Records of a log of LevelDB, as W&B keeps its own in: blocks of 32 KiB behind 7 bytes."""
+    place, parts = 7, b""
+    while place + 7 <= len(data):
+        if (left := 32768 - place % 32768) < 7:
+            place += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, place)
+        parts += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield parts
+            parts = b""
+
+
+@pytest.mark.slow
+def test_wandb_reads_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records in the file of the offline run, which `wandb sync` sends, have every value."""
+    _library("wandb")
+    records = import_module("wandb.proto.wandb_internal_pb2")
+    monkeypatch.setenv("WANDB_PROJECT", "gates")
+    (folder,) = _export("wandb", RUN, tmp_path)
+    (file,) = folder.glob("*.wandb")
+
+    history: dict[str, Any] = {}
+    started: Any = None
+    for data in _leveldb_records(file.read_bytes()):
+        record = records.Record.FromString(data)
+        if record.WhichOneof("record_type") == "run":
+            started = record.run
+        for item in record.history.item:
+            history["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+    assert started is not None, sorted(history)
+    assert (started.project, started.display_name) == ("gates", "gate-7")
+    expected = {**tracked_values(RUN), "cepbench/step": 7}
+    assert {name: history[name] for name in expected} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader")  # of MLflow's use of SQLAlchemy
+def test_mlflow_reads_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the database below the folder, also a second run of the same experiment."""
+    mlflow = pytest.importorskip(
+        "mlflow", reason="needs mlflow, whose dependencies exclude those of the tests"
+    )
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    odd = replace_run(cases=(FULL, replace(FULL, part="red (small)")))
+    for run in (RUN, odd):
+        (database,) = _export("mlflow", run, tmp_path)
+    assert database == tmp_path / "mlflow.db"
+
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}")
+    experiment = client.get_experiment_by_name("cepbench")
+    second, first = client.search_runs([experiment.experiment_id])
+    assert (first.info.status, first.info.run_name) == ("FINISHED", "gate-7")
+    assert first.data.metrics["cepbench/toy/color/gc/value"] == 0.5
+    assert first.data.tags["cepbench/verdict"] == "failed"
+    assert second.data.metrics["cepbench/toy/red _small_/gc/low"] == -0.3125
+    (point,) = client.get_metric_history(first.info.run_id, "cepbench/outcome")
+    assert (point.step, point.value) == (7, -1)
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
+    assert _export("mlflow", RUN, tmp_path / "unused") == [Path("where MLFLOW_TRACKING_URI points")]
+    assert not (tmp_path / "unused").exists()
+    assert (tmp_path / "elsewhere.db").exists()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://nowhere")
+    with pytest.raises(WriteError, match="MLflow took no run"):
+        _export("mlflow", RUN, tmp_path)

@@ -1,0 +1,148 @@
+"""Annotations and summaries of steps, read as GitHub's runner reads them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.github import (
+    STEP_SUMMARY_BYTES,
+    annotation_lines,
+    append_step_summary,
+    shorten,
+    worst_first,
+)
+from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.number_format import name_of
+from pytest_cepbench.report.writers import RunFacts
+from tests.report.results import FULL, REGRESSED, RESULTS
+
+ROOT = Path("/checkout/gates")
+
+
+def parse_command(line: str) -> tuple[dict[str, str], str]:
+    """Properties and message of a command, unescaped as `ActionCommand` of the runner does it."""
+    command = re.fullmatch(r"::error ([^:]*)::(.*)", line)
+    assert command is not None, line
+
+    def unescape(text: str, escapes: dict[str, str]) -> str:
+        for escaped, char in escapes.items():
+            text = text.replace(escaped, char)
+        return text
+
+    of_property = {"%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ",", "%25": "%"}
+    of_data = {"%0D": "\r", "%0A": "\n", "%25": "%"}
+    pairs = (pair.partition("=") for pair in command[1].split(","))
+    properties = {name: unescape(value, of_property) for name, _, value in pairs}
+    return properties, unescape(command[2], of_data)
+
+
+def _annotations(results: list[CaseResult], problems: tuple[str, ...] = ()) -> list[str]:
+    return list(annotation_lines(results, problems, ROOT, ROOT.parent))
+
+
+def test_the_three_worst_cases_are_annotated() -> None:
+    """Those that lost most tolerances first, errors behind them; the last one says what is left."""
+    error = replace(FULL, part="broken", verdict="error", difference=None, reasons=["no disk"])
+    losses = [
+        replace(FULL, part=f"part{loss}", difference=-loss / 10, tolerance=0.01 * loss**2)
+        for loss in (1, 2, 4)
+    ]
+    informational = replace(FULL, part="informational", primary=False)
+    read = [*map(parse_command, _annotations([error, informational, *reversed(losses)]))]
+
+    assert [properties["title"] for properties, _ in read] == [
+        f"cepbench: toy part{loss} GC@2 regressed" for loss in (1, 2, 4)
+    ]
+    assert [properties["file"] for properties, _ in read] == ["gates/test_x.py"] * 3
+    assert read[0][1].startswith("toy part1 GC@2 regressed: difference -0.1000 in [-0.3125")
+    assert read[2][1].endswith("(1 case more in the report)")
+
+
+def test_a_run_that_holds_has_no_annotation() -> None:
+    """Nor has one with cases that cannot fail it."""
+    held = replace(FULL, verdict="held")
+    assert _annotations([held, replace(FULL, primary=False), replace(FULL, accepted=True)]) == []
+
+
+def test_an_incomplete_run_says_why() -> None:
+    """Also where it judged nothing."""
+    ((properties, message),) = map(parse_command, _annotations([], ("2 tests:\n100 %", "b")))
+    assert properties == {"title": "cepbench: the run is incomplete"}
+    assert message == "2 tests: 100 %, and 1 more"
+
+
+@given(st.lists(RESULTS, max_size=5), st.text(max_size=20))
+def test_no_text_ends_a_command_or_begins_another(results: list[CaseResult], text: str) -> None:
+    """Whatever categories are called, each line is one error whose properties are ours."""
+    hostile = [
+        replace(result, part=f"{text},title=x::%0A\r\n::error::", nodeid=f"a,{text}::b")
+        for result in results
+    ]
+    failing = [result for result in hostile if not result.passes]
+    lines = _annotations(hostile)
+    assert len(lines) == min(3, len(failing))
+    for line, result in zip(lines, worst_first(hostile), strict=False):
+        properties, message = parse_command(line)
+        assert "\n" not in line
+        assert "\r" not in line
+        assert set(properties) == {"file", "title"}
+        assert properties["title"] == f"cepbench: {name_of(result)} {result.word.lower()}"
+        assert message.startswith(result.suite)
+
+
+def test_a_test_outside_of_the_checkout_keeps_its_path() -> None:
+    """GitHub shows such an annotation at the job."""
+    (line,) = annotation_lines([REGRESSED], [], Path("/elsewhere"), Path("/checkout"))
+    assert parse_command(line)[0]["file"] == "test_x.py"
+
+
+def test_summaries_of_a_step_are_appended(tmp_path: Path) -> None:
+    """What is there stays, and a heading begins on a line of its own."""
+    path = tmp_path / "summary"
+    path.write_text("| a table |")
+    for text in ("## one\n", "## two\n"):
+        append_step_summary(path, text)
+    assert path.read_text() == "| a table |\n## one\n\n## two\n"
+
+
+def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
+    """GitHub would drop a larger one whole; whole rows stay, folded parts are closed."""
+    path = tmp_path / "summary"
+    part = "\N{SNOWMAN}" * 30
+    held = replace(FULL, verdict="held", part=part, warnings=[], floor=None)
+    text = markdown_summary(RunFacts("passed", "1", [], []), [held] * 5000)
+    assert len(text.encode()) > STEP_SUMMARY_BYTES
+
+    path.write_text("x" * 500_000)
+    append_step_summary(path, text)
+    written = path.read_text(encoding="utf-8")
+    assert STEP_SUMMARY_BYTES - 200 < path.stat().st_size <= STEP_SUMMARY_BYTES
+    assert written.count("<details>") == written.count("</details>") == 1
+    assert written.endswith("\n</details>\n\nThe rest is left out here: see the report.\n")
+    rows = set(re.findall(r"^\| HELD .*", written, re.MULTILINE))
+    assert [row.count(" |") for row in rows] == [8]
+
+    append_step_summary(path, "## a step that writes another one\n" * 100)
+    assert path.stat().st_size <= STEP_SUMMARY_BYTES
+
+
+@given(st.text(max_size=300), st.integers(-10, 400))
+def test_shortened_text_fits(text: str, most: int) -> None:
+    """In any language, in whole lines; a text that fits is not changed."""
+    shortened = shorten(text, most)
+    assert len(shortened.encode("utf-8", "replace")) <= max(most, 0)
+    if len(text.encode("utf-8", "replace")) <= most:
+        assert shortened == text
+
+
+def test_a_summary_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
+    """Its caller says so in a line."""
+    with pytest.raises(OSError, match="directory"):
+        append_step_summary(tmp_path, "x")
