@@ -312,6 +312,31 @@ _LEADERBOARD = [
     ),
 ]
 
+_HISTORY_FOLDER = shared(
+    "history",
+    metavar="DIR",
+    type=Path,
+    default=Path(".cepbench/history"),
+    help=f"folder of the history; {_DEFAULT}",
+)
+
+_HISTORY = [
+    option("--html", metavar="FILE", type=Path, help="draw the cases on a page, in this file"),
+    several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
+    several(
+        "--case",
+        metavar="PATTERN",
+        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
+    ),
+    several(
+        "--model",
+        metavar="PATTERN",
+        help="runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
+    ),
+    option("--last", metavar="N", help="the latest N runs only"),
+    *_HISTORY_FOLDER,
+]
+
 _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
 )
@@ -543,6 +568,12 @@ _COMMANDS = (
         "rank the models of several runs of a suite, by paired differences",
         _UNWRITTEN,
         _LEADERBOARD,
+    ),
+    Command(
+        "history",
+        "show each case over the runs of a project, with its bounds and baselines",
+        _UNWRITTEN,
+        _HISTORY,
     ),
     Command(
         "judge-card",

@@ -50,6 +50,7 @@ class Controller:
     unwritten: whether they could not be written.
     written: paths of the reports.
     unreported: why there are no reports.
+    unrecorded: why the run is not in the history.
     background_usage: usage of the run's processes outside of cases.
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
@@ -66,6 +67,7 @@ class Controller:
     unwritten: bool = False
     written: list[Path] = field(default_factory=list)
     unreported: str | None = None
+    unrecorded: str | None = None
     background_usage: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
@@ -238,6 +240,10 @@ class Controller:
             )
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
+        try:
+            run_result.record_run(self.context, ledger.results, ledger.problems(), self.written)
+        except WriteError as error:
+            self.unrecorded = str(error)
 
     def mark_junit(self, config: pytest.Config) -> None:
         """Put the verdict of the run into pytest's JUnit file, if it writes one."""

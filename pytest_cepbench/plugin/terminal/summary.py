@@ -34,6 +34,8 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
         reporter.write_line(visible(f"report: {shown_path(path)}"))
     if controller.unreported is not None:
         reporter.write_line(visible(f"no report: {controller.unreported}"), red=True)
+    if controller.unrecorded is not None:
+        reporter.write_line(visible(f"not in the history: {controller.unrecorded}"), yellow=True)
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
