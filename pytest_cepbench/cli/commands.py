@@ -337,6 +337,30 @@ _HISTORY = [
     *_HISTORY_FOLDER,
 ]
 
+_COMPARE = [
+    option(
+        "runs",
+        metavar="[NAME=]REPORT|SPEC",
+        nargs="+",
+        help="two or more runs, the first one being compared with: a JSON report (--cep-report), "
+        "or the spec of a model, whose latest report the history knows",
+    ),
+    option("--html", metavar="FILE", type=Path, help="write a page with plots as well"),
+    several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
+    several(
+        "--case",
+        metavar="PATTERN",
+        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
+    ),
+    *shared(
+        "alpha",
+        metavar="ERROR",
+        default="0.05",
+        help=f"error of all bounds together, in each direction; {_DEFAULT}",
+    ),
+    *_HISTORY_FOLDER,
+]
+
 _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
 )
@@ -574,6 +598,12 @@ _COMMANDS = (
         "show each case over the runs of a project, with its bounds and baselines",
         _UNWRITTEN,
         _HISTORY,
+    ),
+    Command(
+        "compare",
+        "compare two or more runs case by case, over the same samples",
+        _UNWRITTEN,
+        _COMPARE,
     ),
     Command(
         "judge-card",

@@ -10,20 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-import jinja2
 from markupsafe import Markup
 
-from pytest_cepbench.escapes import visible
 from pytest_cepbench.report.history.file import History
 from pytest_cepbench.report.history.plot import draw_timeline, kind_of, when
 from pytest_cepbench.report.history.record import HistoryRun
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
 from pytest_cepbench.report.number_format import between, number
+from pytest_cepbench.report.templates import render
 
 MOST_RUNS = 100
 """Runs that are listed one by one, the latest first."""
@@ -67,19 +65,10 @@ def history_page(
     runs, timelines: those that are shown, at least one.
     folder: in which the page will lie, for the addresses of reports.
     """
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_displayed,
-    )
-    template = environment.from_string(
-        resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    )
     link = report_links(history, folder)
     shown = [_case(timeline, history, link, i) for i, timeline in enumerate(timelines)]
-    return template.render(
+    return render(
+        "history.html.jinja",
         suites=[(n, list(group)) for n, group in groupby(shown, lambda s: s.timeline.suite)],
         runs=[_run(run, link) for run in reversed(runs[-MOST_RUNS:])],
         count=len(runs),
@@ -123,9 +112,3 @@ def _run(run: HistoryRun, link: Callable[[HistoryRun], str]) -> RunShown:
     counts = Counter("accepted" if case.accepted else case.verdict for case in run.cases)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     return RunShown(run, when(run.started), words, link(run))
-
-
-def _displayed(value: object) -> object:
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value.replace("\r\n", "\n"))
-    return value

@@ -97,7 +97,7 @@ def test_any_result_gives_a_sound_page(results: list[CaseResult], count: int) ->
     html = page_of(History(Path("history"), runs))
 
     assert read_page(html).text
-    assert hides_nothing(html, keep="\n")
+    assert hides_nothing(html, keep="\n\t")
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 0.0])
