@@ -58,6 +58,9 @@ def headline(comparison: Comparison) -> str:
         parts.append(f"{len(improved)} improved")
     if len(paired) < len(gating):
         parts.append(f"{len(gating) - len(paired)} not compared")
+    missing = [case for case in comparison.only_first if comparison.first.cases[case].primary]
+    if missing:
+        parts.append(f"{len(missing)} more not measured by {second}")
     return f"{second} against {first}: {', '.join(parts)}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
+from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
 from pytest_cepbench.report.number_format import between, number
@@ -51,7 +52,7 @@ def draw_differences(cases: Sequence[ComparedCase], label: str) -> str:
         return ""
     return (
         f'<svg class="comparison" width="{WIDTH:g}" height="{y:g}" viewBox="0 0 {WIDTH:g} {y:g}" '
-        f'role="img" aria-label="{escape(label)}">{"".join(shapes)}</svg>'
+        f'role="img" aria-label="{escape(one_line(label, 500))}">{"".join(shapes)}</svg>'
     )
 
 
