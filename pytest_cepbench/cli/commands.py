@@ -337,6 +337,23 @@ _HISTORY = [
     *_HISTORY_FOLDER,
 ]
 
+_VIEW = [
+    option(
+        "words",
+        metavar="DIR | bundle DIR",
+        nargs="*",
+        help="the project to serve, by default the folder where you are; with bundle, a new folder "
+        "into which the pages are written",
+    ),
+    option("--port", metavar="N", default="8765", help=f"of 127.0.0.1; {_DEFAULT}, 0: any free"),
+    *shared(
+        "history",
+        metavar="DIR",
+        type=Path,
+        help="folder of the history; default: .cepbench/history of the project",
+    ),
+]
+
 _COMPARE = [
     option(
         "runs",
@@ -598,6 +615,12 @@ _COMMANDS = (
         "show each case over the runs of a project, with its bounds and baselines",
         _UNWRITTEN,
         _HISTORY,
+    ),
+    Command(
+        "view",
+        "show the history and the reports of a project in a browser, or write them as a site",
+        _UNWRITTEN,
+        _VIEW,
     ),
     Command(
         "compare",

@@ -59,10 +59,11 @@ def _selection(arguments: Namespace) -> Selection:
 def _write_page(
     path: Path, history: History, runs: Sequence[HistoryRun], timelines: Sequence[Timeline]
 ) -> int:
-    from pytest_cepbench.report.history.page import history_page
+    from pytest_cepbench.report.history.page import history_page, report_links
     from pytest_cepbench.report.writers import write_reports
 
-    page = history_page(history, runs, timelines, path.absolute().parent)
+    links = report_links(history, path.absolute().parent)
+    page = history_page(history, runs, timelines, links)
     try:
         write_reports(path, {path.suffix or ".html": page})
     except WriteError as error:

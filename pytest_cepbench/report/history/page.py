@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from pytest_cepbench.report.history.file import History
-from pytest_cepbench.report.history.plot import draw_timeline, kind_of, when
+from pytest_cepbench.report.history.plot import LinkOf, draw_timeline, kind_of, when
 from pytest_cepbench.report.history.record import HistoryRun
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
 from pytest_cepbench.report.number_format import between, number
@@ -58,14 +58,13 @@ class RunShown:
 
 
 def history_page(
-    history: History, runs: Sequence[HistoryRun], timelines: Sequence[Timeline], folder: Path
+    history: History, runs: Sequence[HistoryRun], timelines: Sequence[Timeline], link: LinkOf
 ) -> str:
     """The page. Everything that models, files or users named is escaped, and `visible`.
 
     runs, timelines: those that are shown, at least one.
-    folder: in which the page will lie, for the addresses of reports.
+    link: gives the addresses of reports.
     """
-    link = report_links(history, folder)
     shown = [_case(timeline, history, link, i) for i, timeline in enumerate(timelines)]
     return render(
         "history.html.jinja",
@@ -83,8 +82,8 @@ def history_page(
     )
 
 
-def report_links(history: History, folder: Path) -> Callable[[HistoryRun], str]:
-    """Gives the address of a run's report from a folder: of its page, else of its JSON."""
+def report_links(history: History, folder: Path) -> LinkOf:
+    """The addresses of reports from a folder: of their pages, else of their JSON."""
 
     @cache
     def address(path: Path) -> str:
@@ -99,16 +98,14 @@ def report_links(history: History, folder: Path) -> Callable[[HistoryRun], str]:
     return link
 
 
-def _case(
-    timeline: Timeline, history: History, link: Callable[[HistoryRun], str], place: int
-) -> CaseShown:
+def _case(timeline: Timeline, history: History, link: LinkOf, place: int) -> CaseShown:
     reasons = dict(break_reasons(timeline, history))
     breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
     plot = Markup(draw_timeline(timeline, reasons, link))  # noqa: S704 - its texts are escaped
     return CaseShown(timeline, f"case-{place}", plot, tuple(reversed(breaks)))
 
 
-def _run(run: HistoryRun, link: Callable[[HistoryRun], str]) -> RunShown:
+def _run(run: HistoryRun, link: LinkOf) -> RunShown:
     counts = Counter("accepted" if case.accepted else case.verdict for case in run.cases)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     return RunShown(run, when(run.started), words, link(run))

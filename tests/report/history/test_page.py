@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.history.file import History, append_run, read_history
-from pytest_cepbench.report.history.page import history_page
+from pytest_cepbench.report.history.page import history_page, report_links
 from pytest_cepbench.report.history.plot import MOST_MARKS
 from pytest_cepbench.report.history.record import run_record
 from pytest_cepbench.report.history.timeline import Selection, timelines_of
@@ -24,7 +24,8 @@ from tests.test_escapes import hides_nothing
 
 def page_of(history: History, folder: Path = Path("/somewhere")) -> str:
     """The page of all that a history holds."""
-    return history_page(history, history.runs, timelines_of(history.runs, Selection()), folder)
+    timelines = timelines_of(history.runs, Selection())
+    return history_page(history, history.runs, timelines, report_links(history, folder))
 
 
 def marks(html: str, kind: str) -> int:
