@@ -109,6 +109,10 @@ class SeriesError(CepError):
     """The record of a series of gates cannot be understood, or does not fit the run."""
 
 
+class HistoryError(CepError):
+    """The history of runs cannot be read, or holds nothing of what was asked for."""
+
+
 class MeasurementError(CepError):
     """A case could not be measured, so nothing can be said of the checkpoint."""
 

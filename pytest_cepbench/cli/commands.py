@@ -312,6 +312,72 @@ _LEADERBOARD = [
     ),
 ]
 
+_HISTORY_FOLDER = shared(
+    "history",
+    metavar="DIR",
+    type=Path,
+    default=Path(".cepbench/history"),
+    help=f"folder of the history; {_DEFAULT}",
+)
+
+_HISTORY = [
+    option("--html", metavar="FILE", type=Path, help="draw the cases on a page, in this file"),
+    several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
+    several(
+        "--case",
+        metavar="PATTERN",
+        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
+    ),
+    several(
+        "--model",
+        metavar="PATTERN",
+        help="runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
+    ),
+    option("--last", metavar="N", help="the latest N runs only"),
+    *_HISTORY_FOLDER,
+]
+
+_VIEW = [
+    option(
+        "words",
+        metavar="DIR | bundle DIR",
+        nargs="*",
+        help="the project to serve, by default the folder where you are; with bundle, a new folder "
+        "into which the pages are written",
+    ),
+    option("--port", metavar="N", default="8765", help=f"of 127.0.0.1; {_DEFAULT}, 0: any free"),
+    *shared(
+        "history",
+        metavar="DIR",
+        type=Path,
+        help="folder of the history; default: .cepbench/history of the project",
+    ),
+]
+
+_COMPARE = [
+    option(
+        "runs",
+        metavar="[NAME=]REPORT|SPEC",
+        nargs="+",
+        help="two or more runs, the first one being compared with: a JSON report (--cep-report), "
+        "or the spec of a model, whose latest report the history knows",
+    ),
+    option("--html", metavar="FILE", type=Path, help="write a page with plots as well"),
+    several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
+    several(
+        "--case",
+        metavar="PATTERN",
+        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
+    ),
+    *shared(
+        "alpha",
+        metavar="ERROR",
+        default="0.05",
+        help=f"error of all bounds together, in each direction; {_DEFAULT}",
+    ),
+    *_HISTORY_FOLDER,
+]
+
 _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=_DEFAULT
 )
@@ -568,6 +634,24 @@ _COMMANDS = (
         "rank the models of several runs of a suite, by paired differences",
         _UNWRITTEN,
         _LEADERBOARD,
+    ),
+    Command(
+        "history",
+        "show each case over the runs of a project, with its bounds and baselines",
+        _UNWRITTEN,
+        _HISTORY,
+    ),
+    Command(
+        "view",
+        "show the history and the reports of a project in a browser, or write them as a site",
+        _UNWRITTEN,
+        _VIEW,
+    ),
+    Command(
+        "compare",
+        "compare two or more runs case by case, over the same samples",
+        _UNWRITTEN,
+        _COMPARE,
     ),
     Command(
         "judge-card",

@@ -71,10 +71,11 @@ def _page(suite: str, boards: Sequence[CaseLeaderboard], command: str) -> list[S
     sections = [
         Section(f"leaderboard of {suite}: {len(models)} models", (*notes, Table(head, rows)))
     ]
-    return [*sections, *map(_section, boards)]
+    return [*sections, *map(leaderboard_section, boards)]
 
 
-def _section(board: CaseLeaderboard) -> Section:
+def leaderboard_section(board: CaseLeaderboard) -> Section:
+    """The models of a case, the best first, with the ranks that each may have."""
     better = "higher" if board.higher_is_better else "lower"
     units = "blocks of samples" if board.blocks else "independent samples"
     if board.units:

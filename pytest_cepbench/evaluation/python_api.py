@@ -35,6 +35,7 @@ from pytest_cepbench.evaluation.run_result import (
     accept_baselines,
     exit_code,
     nothing_compared,
+    record_run,
     run_verdict,
     shown_path,
     unmeasured_lines,
@@ -85,6 +86,7 @@ class GateOptions(TypedDict, total=False):
     publish: str | Path
     baselines: str | Path
     report: str | Path
+    history: str | Path
     gate: str
     tolerance: float
     alpha: float
@@ -214,8 +216,8 @@ def gate_checkpoint(
     root: the project's folder, with `baselines` and `.cepbench` in it; the working folder by
         default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
-        `inconclusive="more"`). No ini file and no environment variable is read. Reports are written
-        where `report` is given.
+        `inconclusive="more"`). No ini file and no environment variable is read. Reports, and a line
+        in the history, are written where `report` is given.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option. A
     suite that the model under test has no part in is skipped, as in pytest; one whose data set is
     not here makes the result incomplete.
@@ -343,10 +345,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     if update:
         results, changed = _accept(results, settings.baselines, problems)
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
-    written: list[Path] = []
-    if report and results:
-        usage = [evaluator.background_usage]
-        written = write_run_reports(evaluator, results, problems, infrastructure, usage)
+    written = _write(evaluator, results, problems, infrastructure) if report and results else []
     return GateResult(
         cases=tuple(results),
         skipped=skipped,
@@ -355,6 +354,25 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         reports=tuple(written),
         changed=tuple(changed),
     )
+
+
+def _write(
+    evaluator: Evaluator,
+    results: Sequence[CaseResult],
+    problems: Sequence[str],
+    infrastructure: list[str],
+) -> list[Path]:
+    """Write the reports, and a line in the history; returns the paths of the reports.
+
+    infrastructure: a failure to write the line is added to it.
+    """
+    usage = [evaluator.background_usage]
+    written = write_run_reports(evaluator, results, problems, infrastructure, usage)
+    try:
+        record_run(evaluator.context, results, problems, written)
+    except WriteError as error:
+        infrastructure.append(f"the run is not in the history: {error}")
+    return written
 
 
 def _accept(

@@ -1,10 +1,12 @@
-"""The result of a run as a whole: its verdict, its exit code, its reports, its new baselines.
+"""The result of a run as a whole: verdict, exit code, reports, history, new baselines.
 
 Imports nothing heavy: the plugin asks for the exit code of every run of pytest.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from pytest_cepbench.files import keep_out_of_git
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.evaluation.run_context import RunContext
     from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.report import CaseResult, UsageTotals
 
@@ -129,6 +132,48 @@ def write_run_reports(
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
     return written
+
+
+def record_run(
+    context: RunContext,
+    results: Sequence[CaseResult],
+    problems: Collection[str],
+    written: Sequence[Path],
+) -> None:
+    """Add a run to the history, unless its settings keep none.
+
+    context: the run.
+    results: at least one.
+    problems: why the run is incomplete; empty when it is complete.
+    written: paths of its reports; empty where they could not be written.
+    Raises WriteError, for which no run should fail.
+    """
+    folder = context.settings.history
+    if folder is None:
+        return
+    from pytest_cepbench._version import __version__
+    from pytest_cepbench.report.history.file import append_run, host_name
+    from pytest_cepbench.report.history.record import RunOrigin, report_digest, run_record
+
+    report = next((path for path in written if path.suffix == ".json"), None)
+    try:
+        data = b"" if report is None else report.read_bytes()
+    except OSError:  # someone removed it, and the line links to nothing
+        report, data = None, b""
+    origin = RunOrigin(
+        run=context.run_id,
+        started=context.started,
+        seconds=time.time() - context.started,
+        verdict=run_verdict(results, problems),
+        report="" if report is None else os.path.relpath(report, folder),
+        report_bytes=len(data),
+        digest="" if report is None else report_digest(data),
+        host=host_name(),
+        cepbench=__version__,
+    )
+    append_run(folder, *run_record(origin, results))
+    with suppress(OSError):
+        keep_out_of_git(context.settings.home, folder)
 
 
 def shown_path(path: Path) -> Path:

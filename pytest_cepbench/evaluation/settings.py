@@ -68,6 +68,7 @@ class RunSettings:
     publish: folder or URL where results are written as well.
     baselines: folder of accepted baselines.
     report: the JSON report to write; HTML and Markdown lie beside it.
+    history: folder of the history of runs; None: the run is not recorded.
     gate, tolerance, alpha: as in `Policy`.
     series: name of the series of gates that the run belongs to; None for a run by itself.
     series_length: checkpoints over which half of the error of a series is spent.
@@ -102,6 +103,7 @@ class RunSettings:
     publish: Path | str | None
     baselines: Path
     report: Path
+    history: Path | None
     gate: str | None
     tolerance: float | None
     alpha: float | None
@@ -176,6 +178,7 @@ def read_settings(
         publish=folder_or_url("publish", single["publish"]) if single.get("publish") else None,
         baselines=folder("baselines", root / "baselines"),
         report=folder("report", home / "report.json"),
+        history=None if single.get("history") == "off" else folder("history", home / "history"),
         gate=single.get("gate"),
         tolerance=parse("tolerance", _tolerance),
         alpha=parse("alpha", _alpha),

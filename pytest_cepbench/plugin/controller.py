@@ -52,6 +52,7 @@ class Controller:
     written: paths of the reports.
     unreported: why there are no reports.
     ci_lines: on files for a CI service that could not be written.
+    unrecorded: why the run is not in the history.
     background_usage: usage of the run's processes outside of cases.
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
@@ -69,6 +70,7 @@ class Controller:
     written: list[Path] = field(default_factory=list)
     unreported: str | None = None
     ci_lines: list[str] = field(default_factory=list)
+    unrecorded: str | None = None
     background_usage: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
@@ -242,6 +244,10 @@ class Controller:
             )
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
+        try:
+            run_result.record_run(self.context, ledger.results, ledger.problems(), self.written)
+        except WriteError as error:
+            self.unrecorded = str(error)
 
     def mark_junit(self, config: pytest.Config) -> None:
         """Put the verdict of the run into pytest's JUnit file, if it writes one."""

@@ -232,6 +232,12 @@ OPTIONS = (
         "Report to write, as .json, .html and .md (default: .cepbench/report.json)",
     ),
     Option(
+        "history",
+        "reports",
+        "DIR|off",
+        "Folder to which each run adds a line with its verdicts (default: .cepbench/history)",
+    ),
+    Option(
         "accept-insensitive",
         "advanced",
         "",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.report import svg
 from pytest_cepbench.report.number_format import number
+from pytest_cepbench.report.scale import Scale
 from pytest_cepbench.studies.arena import Leaderboard
 from pytest_cepbench.studies.leaderboard import CaseLeaderboard
 
@@ -20,7 +20,6 @@ _LONGEST_NAME = 240.0
 _GAP = 14.0
 _CELL = 36.0
 _RADIUS = 4.0
-_MOST_TICKS = 7
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def _draw_intervals(plot: RankingPlot, columns: _Columns, top: float, shapes: li
     first = top + 2 * _TITLE
     bottom = first + _ROW * len(plot.rows)
     ends = [end for row in plot.rows for end in (row.value, row.low, row.high) if end is not None]
-    scale = _Scale.over([*ends, 0.0], columns.left, columns.right)
+    scale = Scale.over([*ends, 0.0], columns.left, columns.right)
 
     head = top + 1.5 * _TITLE
     shapes += [
@@ -206,7 +205,7 @@ def _draw_intervals(plot: RankingPlot, columns: _Columns, top: float, shapes: li
     return bottom + _AXIS + _ROW / 2
 
 
-def _interval(row: RankingRow, y: float, scale: _Scale) -> Iterator[str]:
+def _interval(row: RankingRow, y: float, scale: Scale) -> Iterator[str]:
     if row.low is not None and row.high is not None:
         low, high = scale.place(row.low), scale.place(row.high)
         yield svg.line(low, y, high, y, "bar")
@@ -260,43 +259,3 @@ def _color(rate: float) -> str:
     share = min(1.0, abs(rate - 0.5) * 2)
     mixed = (round(a + (b - a) * share) for a, b in zip(_EVEN, end, strict=True))
     return "#" + "".join(f"{value:02x}" for value in mixed)
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """An axis from left to right.
-
-    low, high: the values at its ends. step: between ticks.
-    """
-
-    low: float
-    high: float
-    left: float
-    right: float
-    step: float
-
-    @classmethod
-    def over(cls, values: Sequence[float], left: float, right: float) -> _Scale:
-        """An axis that holds all values, with round ticks."""
-        low, high = min(values), max(values)
-        extent = high - low or abs(high) or 1.0
-        low, high = low - 0.04 * extent, high + 0.04 * extent
-        rough = (high - low) / _MOST_TICKS
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
-        return cls(low, high, left, right, step)
-
-    @property
-    def ticks(self) -> list[float]:
-        """Multiples of the step on the axis."""
-        first, last = math.ceil(self.low / self.step), math.floor(self.high / self.step)
-        return [k * self.step for k in range(first, last + 1)]
-
-    def place(self, value: float) -> float:
-        """The x of a value."""
-        return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
-
-    def show(self, tick: float) -> str:
-        """A tick in as many decimals as the steps need."""
-        decimals = max(0, -math.floor(math.log10(self.step) + 1e-9))
-        return f"{tick:+.{decimals}f}" if tick else "0"

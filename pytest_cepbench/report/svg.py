@@ -7,7 +7,7 @@ may come from anywhere: they are escaped, without invisible characters.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
@@ -79,6 +79,12 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 def circle(x: float, y: float, radius: float, kind: str) -> str:
     """A filled circle."""
     return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(radius)}" class="{kind}"/>'
+
+
+def polyline(points: Iterable[tuple[float, float]], kind: str) -> str:
+    """Straight lines from point to point."""
+    places = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+    return f'<polyline points="{places}" class="{kind}"/>'
 
 
 def rectangle(

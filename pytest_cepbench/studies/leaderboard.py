@@ -67,9 +67,9 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
     """
     names = list(records)
     first = records[names[0]]
-    _refuse_unsound(records, CaseKey.parse(first.case))
+    refuse_unsound(records, CaseKey.parse(first.case))
     for name in names[1:]:
-        _refuse_difference(names[0], first, name, records[name])
+        refuse_difference(names[0], first, name, records[name])
     sign = 1 if first.higher_is_better else -1
     values = np.array([sign * records[name].value for name in names])
     influences = [_influences(record) for record in records.values()]
@@ -112,7 +112,7 @@ def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> 
     return float(values[i] - values[best] + side * half[i, best])
 
 
-def _refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
+def refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
     """Raise SpecError unless every record is a measurement of the case."""
     for name, record in records.items():
         wrong = contradiction(record, key)
@@ -121,7 +121,7 @@ def _refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
             raise SpecError(msg)
 
 
-def _refuse_difference(first_name: str, first: Baseline, name: str, record: Baseline) -> None:
+def refuse_difference(first_name: str, first: Baseline, name: str, record: Baseline) -> None:
     """Raise SpecError unless the gate would compare both, by the same units."""
     different = _differing_fields(first, record)
     if different:

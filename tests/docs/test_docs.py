@@ -142,6 +142,7 @@ _FOREIGN_OPTIONS = {
     "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
     "--remeasure", "--to", "--name", "--step", "--dataset",
+    "--html", "--last", "--history", "--browser",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

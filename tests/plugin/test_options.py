@@ -32,6 +32,7 @@ VALUES = {
     "publish": ("s3://one/lib", "two/lib", "file:///three/lib"),
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
+    "history": ("one", "two", "three"),
     "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
     "alpha": ("0.01", "0.02", "0.5"),
@@ -243,6 +244,6 @@ def test_state_is_kept_out_of_version_control(toy: Project) -> None:
     toy.run("--snapshot-update", "-k", "color")
     assert (toy.path / ".cepbench" / ".gitignore").read_text() == "*\n"
     assert {path.name for path in (toy.path / ".cepbench").iterdir()} == {
-        ".gitignore", "store", "report.json", "report.html", "report.md",
+        ".gitignore", "store", "history", "report.json", "report.html", "report.md",
     }  # fmt: skip
     assert SHAPES in (toy.path / "suite.toml").read_text()

@@ -36,6 +36,8 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
         reporter.write_line(visible(f"no report: {controller.unreported}"), red=True)
     for line in controller.ci_lines:
         reporter.write_line(visible(line), yellow=True)
+    if controller.unrecorded is not None:
+        reporter.write_line(visible(f"not in the history: {controller.unrecorded}"), yellow=True)
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:

@@ -1,0 +1,221 @@
+"""`cepbench compare`: two or more runs, case by case, over the same samples."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pytest_cepbench.cli.leaderboard import leaderboard_section
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
+from pytest_cepbench.cli.results import RunReport, key_of, read_report
+from pytest_cepbench.errors import (
+    CepError,
+    HistoryError,
+    SpecError,
+    WriteError,
+    did_you_mean,
+    few_of,
+)
+from pytest_cepbench.evaluation.run_result import shown_path
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate.policy import check_alpha
+from pytest_cepbench.option_values import split_name
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.comparison_page import comparison_page, headline
+from pytest_cepbench.report.history.file import read_history
+from pytest_cepbench.report.history.plot import when
+from pytest_cepbench.report.number_format import number
+from pytest_cepbench.studies.comparison import (
+    ComparedCase,
+    Comparison,
+    MeasuredRun,
+    RunCase,
+    compare_runs,
+    rank_common_cases,
+)
+from pytest_cepbench.studies.leaderboard import CaseLeaderboard
+
+_MOST_SAMPLES = 3
+
+
+def run(arguments: Namespace) -> int:
+    """Compare and show, and write the page; exit codes as in `main`."""
+    try:
+        runs = _runs(arguments)
+        alpha = _alpha(arguments.alpha)
+        comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
+        boards = list(rank_common_cases(runs)) if len(runs) > 2 else []
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    if arguments.html is not None:
+        from pytest_cepbench.report.writers import write_reports
+
+        path: Path = arguments.html
+        page = comparison_page(comparisons, boards, path.absolute().parent)
+        try:
+            (written,) = write_reports(path, {path.suffix or ".html": page})
+        except WriteError as error:
+            return complain(str(error), NOT_DONE)
+        show(_page(comparisons, boards), f"written: {written}")
+    else:
+        show(_page(comparisons, boards))
+    return 0
+
+
+def _alpha(text: str) -> float:
+    try:
+        value = float(text)
+        check_alpha(value, "--alpha")
+    except ValueError as error:
+        msg = f"--alpha {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
+        raise SpecError(msg) from error
+    return value
+
+
+# -- what is compared ------------------------------------------------------------------------------
+
+
+def _runs(arguments: Namespace) -> list[MeasuredRun]:
+    """The runs that were named. Raises kinds of CepError."""
+    runs: list[MeasuredRun] = []
+    for text in arguments.runs:
+        name, place = split_name(text)
+        report = _report_of(place, arguments.history)
+        if report.incomplete:
+            msg = f"the run of {place} is incomplete ({report.incomplete}): run it again"
+            raise SpecError(msg)
+        run = _measured_run(name or _name_of(place), report, arguments)
+        if any(run.name == other.name for other in runs):
+            msg = f"two runs are called {run.name!r}: name them, NAME={place}"
+            raise SpecError(msg)
+        runs.append(run)
+    if len(runs) < 2:
+        msg = "expected two or more runs: reports (--cep-report FILE), or specs of models"
+        raise SpecError(msg)
+    return runs
+
+
+def _name_of(place: str) -> str:
+    return Path(place).stem if place.endswith(".json") else place
+
+
+def _report_of(place: str, folder: Path) -> RunReport:
+    """The report in a file, or that of the latest run of a model.
+
+    folder: of the history, in which models are looked up.
+    """
+    path = Path(place)
+    if path.is_file() or path.suffix == ".json":
+        return read_report(path)
+    try:
+        history = read_history(folder)
+    except HistoryError as error:
+        msg = f"{place!r} is no report that is there, and no model can be looked up: {error}"
+        raise SpecError(msg) from error
+    own = [run for run in history.runs if run.checkpoint == place]
+    if not own:
+        known = {run.checkpoint for run in history.runs if run.checkpoint}
+        msg = f"{place!r} is no report that is there, and no run of it is in {folder}."
+        raise SpecError(msg + did_you_mean(place, known))
+    for run in reversed(own):
+        found = history.report_of(run)
+        if found is not None:
+            report = read_report(found)
+            if report.digest == run.digest:
+                return report
+    msg = (
+        f"no report of {place!r} is left: that of {when(own[-1].started)} UTC was "
+        f"{own[-1].report or 'not written'}, which is gone or of another run now; give each run a "
+        "--cep-report of its own"
+    )
+    raise SpecError(msg)
+
+
+def _measured_run(name: str, report: RunReport, arguments: Namespace) -> MeasuredRun:
+    cases = {
+        str(key_of(case)): _run_case(case) for case in report.cases if _wanted(case, arguments)
+    }
+    if not cases:
+        known = [str(key_of(case)) for case in report.cases]
+        asked = [*arguments.suite, *arguments.case]
+        hint = did_you_mean(asked[0], known) if asked else ""
+        msg = f"the run of {name} has no case that is asked for: it has {few_of(known) or 'none'}."
+        raise SpecError(msg + hint)
+    specs = dict.fromkeys(case.model.get("spec", "") for case in report.cases)
+    return MeasuredRun(name, ", ".join(filter(None, specs)), str(shown_path(report.path)), cases)
+
+
+def _wanted(case: CaseResult, arguments: Namespace) -> bool:
+    suites, patterns = arguments.suite, arguments.case
+    if suites and case.suite not in suites:
+        return False
+    return not patterns or any(fnmatchcase(str(key_of(case)), pattern) for pattern in patterns)
+
+
+def _run_case(case: CaseResult) -> RunCase:
+    return RunCase(
+        case=str(key_of(case)),
+        label=case.label,
+        value=case.value,
+        tolerance=case.tolerance,
+        primary=case.primary,
+        record=case.measured,
+    )
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def _page(comparisons: Sequence[Comparison], boards: Sequence[CaseLeaderboard]) -> list[Section]:
+    sections = [_section(comparison) for comparison in comparisons]
+    return [*sections, *map(leaderboard_section, boards)]
+
+
+def _section(comparison: Comparison) -> Section:
+    first, second = comparison.first, comparison.second
+    head = ("case", "verdict", first.name, second.name, "change", "low", "high", "n")
+    table = Table(head, tuple(_row(case) for case in comparison.cases))
+    lines = (
+        headline(comparison),
+        f"{first.name}: {first.model}" if first.model else first.name,
+        f"{second.name}: {second.model}" if second.model else second.name,
+    )
+    return Section(f"{second.name} against {first.name}", (*lines, table, *_remarks(comparison)))
+
+
+def _row(case: ComparedCase) -> tuple[str, ...]:
+    judgement = case.judgement
+    low, high = (None, None) if judgement is None else (judgement.low, judgement.high)
+    return (
+        case.first.case,
+        case.verdict if case.second.primary else f"({case.verdict})",
+        number(case.first.value),
+        number(case.second.value),
+        number(None if judgement is None else judgement.difference, signed=True),
+        number(low, signed=True),
+        number(high, signed=True),
+        str(judgement.units) if judgement is not None and judgement.units else "-",
+    )
+
+
+def _remarks(comparison: Comparison) -> Iterator[str]:
+    """What the table leaves out, and the samples of regressed cases that lost most."""
+    obstacles = {case.obstacle: case.first.case for case in comparison.cases if case.obstacle}
+    for obstacle, example in obstacles.items():
+        yield f"not paired, such as {example}: {obstacle}"
+    for name, only in (
+        (comparison.first.name, comparison.only_first),
+        (comparison.second.name, comparison.only_second),
+    ):
+        if only:
+            yield f"only in {name}: {few_of(only)}"
+    for case in comparison.cases:
+        if case.verdict == Verdict.REGRESSED:
+            worst = ", ".join(
+                f"{loser.sample} {number(loser.difference, signed=True)}"
+                for loser in case.losers[:_MOST_SAMPLES]
+            )
+            if worst:
+                yield f"{case.first.case} lost most at {worst}"

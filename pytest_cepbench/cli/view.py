@@ -1,0 +1,57 @@
+"""`cepbench view`: the history and the reports of a project in a browser, or as a static site."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, show, tell
+from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.report.history.server import HOST, bind, serve
+from pytest_cepbench.report.history.site import Site, write_site
+from pytest_cepbench.report.number_format import counted
+
+_BUNDLE = "bundle"
+
+_HISTORY = Path(".cepbench/history")
+
+
+def run(arguments: Namespace) -> int:
+    """Serve, or write the site; exit codes as in `main`."""
+    words: list[str] = arguments.words
+    try:
+        if words[:1] == [_BUNDLE]:
+            return _bundle(arguments.history or _HISTORY, words[1:])
+        return _serve(words, arguments)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+
+
+def _bundle(history: Path, targets: list[str]) -> int:
+    if len(targets) != 1:
+        msg = f"view bundle: one new folder is expected, got {len(targets)}"
+        raise SpecError(msg)
+    target = Path(targets[0])
+    reports = write_site(history, target)
+    show([], f"written: {target / 'index.html'}, with {counted(reports, 'report')}")
+    return 0
+
+
+def _serve(words: list[str], arguments: Namespace) -> int:
+    if len(words) > 1:
+        msg = f"view: one project folder is expected, got {len(words)}"
+        raise SpecError(msg)
+    history = arguments.history or Path(*words) / _HISTORY
+    site = Site(history)
+    site.index()  # a mistake is told here, not to the browser
+    if not arguments.port.isdecimal():
+        msg = f"--port {arguments.port!r}: a number is expected, 0 for any free port"
+        raise SpecError(msg)
+    with bind(int(arguments.port)) as listener:
+        tell(f"serving {history} at http://{HOST}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):  # the way to end it
+            serve(site, listener)
+    return 0

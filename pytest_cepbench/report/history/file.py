@@ -1,0 +1,258 @@
+"""The files of the history: a folder of `HOST.jsonl`, to which each machine adds its runs.
+
+Folders of several machines can be copied together: a run counts once, by its id. Identities of
+cases lie beside, in `identities/DIGEST.json`, each written once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.errors import HistoryError, WriteError
+from pytest_cepbench.files import open_regular, read_regular, read_text
+from pytest_cepbench.report.history.record import FORMAT, HistoryRun, report_digest
+
+SUFFIX = ".jsonl"
+
+IDENTITIES = "identities"
+"""The folder of identities in that of the history."""
+
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+_MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 75 MB
+
+_MOST_IDENTITY = 2**20
+
+_PATIENCE = 5.0  # seconds for another process to add its line, which needs far less
+
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class History:
+    """What a folder holds.
+
+    folder: of the history.
+    runs: each once, the earliest first.
+    remarks: sentences on lines that were left out.
+    """
+
+    folder: Path
+    runs: tuple[HistoryRun, ...]
+    remarks: tuple[str, ...] = ()
+
+    def report_of(self, run: HistoryRun) -> Path | None:
+        """The JSON report of a run; None where it is gone, or another run's is in its place."""
+        writers = self._writers.get(run.report)
+        if writers is None:
+            return None
+        path = Path(os.path.normpath(self.folder.absolute() / run.report))
+        if run.report not in self._present:
+            self._present[run.report] = _writer_of(path, writers)
+        return path if self._present[run.report] == run.run else None
+
+    @cached_property
+    def _writers(self) -> dict[str, list[HistoryRun]]:
+        """Path of a report -> the runs that wrote theirs there."""
+        writers: dict[str, list[HistoryRun]] = {}
+        for run in self.runs:
+            if run.report:
+                writers.setdefault(run.report, []).append(run)
+        return writers
+
+    @cached_property
+    def _present(self) -> dict[str, str | None]:
+        """Path of a report -> id of the run whose report lies there, as far as it was looked at."""
+        return {}
+
+    def identity(self, digest: str) -> dict[str, str] | None:
+        """An identity by its digest; None where its file is gone or cannot be read."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        try:
+            text = read_text(self.folder / IDENTITIES / f"{digest}.json", _MOST_IDENTITY)
+            return msgspec.json.decode(text, type=dict[str, str])
+        except (OSError, ValueError):  # msgspec's errors and those of decoding are ValueErrors
+            return None
+
+
+def _writer_of(path: Path, runs: Sequence[HistoryRun]) -> str | None:
+    """Id of the run whose report lies at a path where all these runs wrote theirs.
+
+    The file is read only where its size does not tell. None where it is of none of them.
+    """
+    try:
+        size = path.stat().st_size
+        alike = [run for run in runs if run.report_bytes == size]
+        if len(runs) == 1 or not alike:
+            return alike[0].run if alike else None
+        digest = report_digest(read_regular(path, _MOST_BYTES))
+    except OSError:
+        return None
+    return next((run.run for run in reversed(alike) if run.digest == digest), None)
+
+
+def host_name() -> str:
+    """The name of this machine, as a file may have it."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64].lstrip(".") or "host"
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def read_history(folder: Path) -> History:
+    """The runs of a folder. Raises HistoryError where there is none, or a file cannot be read."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
+    except OSError as error:
+        msg = (
+            f"history {str(folder)!r} cannot be read: {error.strerror or error}; every run of "
+            "pytest with a cepbench case adds to it, and --history names another folder"
+        )
+        raise HistoryError(msg) from error
+    runs: dict[str, HistoryRun] = {}
+    remarks: list[str] = []
+    for path in paths:
+        for run in _read_file(path, remarks):
+            runs.setdefault(run.run, run)
+    ordered = sorted(runs.values(), key=lambda run: (run.started, run.run))
+    return History(folder, tuple(ordered), tuple(remarks))
+
+
+def _read_file(path: Path, remarks: list[str]) -> list[HistoryRun]:
+    try:
+        with open_regular(path, _MOST_BYTES) as stream:
+            data = stream.read()
+    except OSError as error:
+        msg = f"history {str(path)!r} cannot be read: {error.strerror or error}"
+        raise HistoryError(msg) from error
+    decoder = msgspec.json.Decoder(HistoryRun)
+    try:
+        runs = decoder.decode_lines(data)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        runs = _read_lines(path, data, decoder, remarks)
+    known = [run for run in runs if run.format <= FORMAT and _is_sound(run)]
+    if len(known) < len(runs):
+        remarks.append(
+            f"{path}: {len(runs) - len(known)} runs were left out: a newer pytest-cepbench wrote "
+            "them, or they were changed by hand"
+        )
+    return known
+
+
+def _read_lines(
+    path: Path, data: bytes, decoder: msgspec.json.Decoder[HistoryRun], remarks: list[str]
+) -> list[HistoryRun]:
+    """The lines that can be read, of a file that has others as well."""
+    runs = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            try:
+                runs.append(decoder.decode(line))
+            except (ValueError, RecursionError) as error:
+                remarks.append(f"{path}: line {number} was left out: {error}")
+    return runs
+
+
+def _is_sound(run: HistoryRun) -> bool:
+    """Whether the models of cases are there, and the time is one that can be shown."""
+    most = len(run.models)
+    return 0 <= run.started < 1e11 and all(0 <= case.model < most for case in run.cases)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def append_run(folder: Path, run: HistoryRun, identities: Mapping[str, Mapping[str, str]]) -> Path:
+    """Add a run to this machine's file, whole or not at all; returns the file.
+
+    identities: of the run's cases, by digest.
+    Safe beside other processes: each locks the file, and its line is one write to the end.
+    Raises WriteError where the folder cannot be written, for which no run should fail.
+    """
+    path = folder / f"{host_name()}{SUFFIX}"
+    try:
+        (folder / IDENTITIES).mkdir(parents=True, exist_ok=True)
+        for digest, identity in identities.items():
+            _write_once(folder / IDENTITIES / f"{digest}.json", identity)
+        with _opened(path) as file:
+            _append(file, msgspec.json.encode(run) + b"\n")
+    except OSError as error:
+        msg = f"{path} could not be written: {error.strerror or error}"
+        raise WriteError(msg) from error
+    return path
+
+
+def _write_once(path: Path, identity: Mapping[str, str]) -> None:
+    if path.exists():
+        return
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(json.dumps(identity, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(path)
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """The open file, for one process at a time where files can be locked."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open(path, flags, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            msg = "it is no regular file"
+            raise OSError(msg)
+        _lock(file)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _lock(file: int) -> None:
+    """Wait for the lock. A file system without locks does: lines are added in one write each."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                msg = f"another process has held it for {_PATIENCE:g} s"
+                raise OSError(msg) from None
+            time.sleep(_POLL_SECONDS)
+        except OSError:
+            return
+        else:
+            return
+
+
+def _append(file: int, line: bytes) -> None:
+    """Add a line; on an error no part of it is left. Raises OSError."""
+    size = os.fstat(file).st_size
+    cut_off = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # by a process that was killed
+    data = b"\n" + line if cut_off else line
+    try:
+        written = os.write(file, data)
+        os.fsync(file)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(file, size)
+        raise
+    if written < len(data):
+        os.ftruncate(file, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,191 @@
+"""Two runs of the same cases, compared as the gate compares a run with accepted baselines.
+
+Scores of the same samples are paired. Where reports keep no scores that belong together, the two
+values stand beside each other, without a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_cepbench.errors import SpecError, few_of
+from pytest_cepbench.gate import Baseline, CaseKey, Policy
+from pytest_cepbench.gate.baseline import measurement_of
+from pytest_cepbench.gate.compare import Judgement, Loser, judge
+from pytest_cepbench.gate.verdict import Verdict
+from pytest_cepbench.studies.leaderboard import (
+    CaseLeaderboard,
+    rank_case,
+    refuse_difference,
+    refuse_unsound,
+)
+from pytest_cepbench.suites.cases import OVERALL
+
+ALPHA = 0.05
+"""Error of all bounds of a comparison together, in each direction."""
+
+_BATTLES = "a report keeps the answers of battles and no scores: compare each with its own baseline"
+
+
+@dataclass(frozen=True)
+class RunCase:
+    """A case as a run measured it.
+
+    case: SUITE/PART/METRIC.
+    label: its metric's name for people.
+    value: None where it could not be measured.
+    tolerance: drop that does not matter, in the metric's unit.
+    primary: whether it could fail the run.
+    record: the measurement; None where there is none.
+    """
+
+    case: str
+    label: str
+    value: float | None
+    tolerance: float
+    primary: bool
+    record: Baseline | None
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run that is compared.
+
+    name: what it is called here.
+    model: the specs of its models under test.
+    report: path of its report.
+    cases: by name, in the order of collection.
+    """
+
+    name: str
+    model: str
+    report: str
+    cases: Mapping[str, RunCase]
+
+
+@dataclass(frozen=True)
+class ComparedCase:
+    """A case of two runs.
+
+    first, second: as each measured it.
+    judgement: of the second against the first; None where they are not paired.
+    obstacle: why they are not; empty where they are.
+    """
+
+    first: RunCase
+    second: RunCase
+    judgement: Judgement | None
+    obstacle: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """As of the gate, or `incomparable` where the samples are not paired."""
+        if self.judgement is not None:
+            return str(self.judgement.verdict)
+        missing = self.first.record is None or self.second.record is None
+        return str(Verdict.ERROR if missing else Verdict.INCOMPARABLE)
+
+    @property
+    def losers(self) -> tuple[Loser, ...]:
+        """The samples that got worse, most first; none where one score stands for a whole set."""
+        if self.judgement is None or self.second.record is None or self.second.record.sizes:
+            return ()
+        return self.judgement.losers
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run against the first one.
+
+    cases: that both have, in the order of the first run.
+    only_first, only_second: names of those that one of them has.
+    alpha: share of the error that each bound has.
+    """
+
+    first: MeasuredRun
+    second: MeasuredRun
+    cases: tuple[ComparedCase, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    alpha: float
+
+    def of_verdict(self, verdict: Verdict) -> list[ComparedCase]:
+        """The cases with a verdict that could have failed a run."""
+        return [case for case in self.cases if case.verdict == verdict and case.second.primary]
+
+
+def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) -> Comparison:
+    """Compare the cases that two runs have in common.
+
+    alpha: error of all bounds together, in each direction; divided equally among the cases.
+    Raises SpecError where they have no case in common, where one was not measured alike (other
+    samples, prompts, lengths, encoders or fixed models), or where a report contradicts itself.
+    """
+    common = [case for case in first.cases if case in second.cases]
+    if not common:
+        msg = (
+            f"{first.name} and {second.name} have no case in common: {first.name} measured "
+            f"{_suites(first)}, {second.name} {_suites(second)}"
+        )
+        raise SpecError(msg)
+    pairs = [(first.cases[case], second.cases[case]) for case in common]
+    for before, now in pairs:
+        if before.record is not None and now.record is not None:
+            records = {first.name: before.record, second.name: now.record}
+            refuse_unsound(records, CaseKey.parse(before.case))
+            refuse_difference(first.name, before.record, second.name, now.record)
+    paired = sum(not _obstacle(before, now) for before, now in pairs)
+    share = alpha / max(1, paired)
+    return Comparison(
+        first=first,
+        second=second,
+        cases=tuple(_compare(before, now, share) for before, now in pairs),
+        only_first=tuple(case for case in first.cases if case not in second.cases),
+        only_second=tuple(case for case in second.cases if case not in first.cases),
+        alpha=share,
+    )
+
+
+def _compare(before: RunCase, now: RunCase, alpha: float) -> ComparedCase:
+    obstacle = _obstacle(before, now)
+    if obstacle or before.record is None or now.record is None:
+        return ComparedCase(before, now, None, obstacle)
+    measurement = measurement_of(now.record, CaseKey.parse(now.case))
+    policy = Policy(tolerance=now.tolerance, alpha=alpha)
+    return ComparedCase(before, now, judge(measurement, before.record, policy))
+
+
+def _obstacle(before: RunCase, now: RunCase) -> str:
+    """Why two measurements are not paired; empty where they are."""
+    if before.record is None or now.record is None:
+        return "one of the two has no measurement"
+    return _BATTLES if now.record.answers else ""
+
+
+def _suites(run: MeasuredRun) -> str:
+    return few_of({CaseKey.parse(case).suite for case in run.cases}) or "nothing"
+
+
+def rank_common_cases(runs: Sequence[MeasuredRun]) -> Iterator[CaseLeaderboard]:
+    """Leaderboards of several runs that were compared: of whole suites, else of all their cases.
+
+    Cases without a score for each sample in every run, such as win rates, are left out.
+    """
+    ranked = []
+    for case in runs[0].cases:
+        records = {run.name: _record(run, case) for run in runs}
+        known = {name: record for name, record in records.items() if record is not None}
+        if len(known) == len(runs):
+            ranked.append((CaseKey.parse(case), known))
+    whole = {key.suite for key, _ in ranked if key.part == OVERALL}
+    for key, known in ranked:
+        if key.part == OVERALL or key.suite not in whole:
+            yield rank_case(known)
+
+
+def _record(run: MeasuredRun, case: str) -> Baseline | None:
+    known = run.cases.get(case)
+    if known is None or known.record is None or known.record.answers:
+        return None
+    return known.record

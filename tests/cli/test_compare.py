@@ -1,0 +1,211 @@
+"""`cepbench compare`: what it says of two and of three runs, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.compare import judge
+from pytest_cepbench.gate.policy import Policy
+from pytest_cepbench.report.history.file import append_run
+from pytest_cepbench.report.history.record import report_digest, run_record
+from tests.cli.conftest import Home
+from tests.cli.reports import (
+    CASES,
+    GATED,
+    Measured,
+    edit_report,
+    measure_toy,
+    result_of,
+    write_report,
+)
+from tests.report.history.runs import origin
+from tests.report.pages import read_page
+
+MODELS = {"best": "shapes:", "mid": "shapes:?miss=0.1", "low": "shapes:?miss=0.3"}
+
+
+@pytest.fixture
+def reports(home: Home, measured: Measured) -> Home:
+    """Reports of three models of the toy suite, each known to the history."""
+    for number, (name, model) in enumerate(MODELS.items()):
+        results = [result_of(m, model=dict(m.model)) for m in measured(model)]
+        path = write_report(home.path / f"{name}.json", results, "passed")
+        data = path.read_bytes()
+        facts = {"report": f"../../{name}.json", "report_bytes": len(data)}
+        facts |= {"digest": report_digest(data)}
+        folder = home.path / ".cepbench" / "history"
+        append_run(folder, *run_record(origin(number, **facts), results))
+    return home
+
+
+def test_two_runs(reports: Home, measured: Measured) -> None:
+    """The verdict and the numbers are the gate's, had the first run been accepted."""
+    ended = reports.command("compare", "best.json", "low.json")
+    before, now = (next(iter(measured(MODELS[name]))) for name in ("best", "low"))
+    expected = judge(now, record_of(before), Policy(tolerance=0.01, alpha=0.05 / CASES))
+
+    assert (ended.code, ended.err) == (0, "")
+    (row,) = [line.split() for line in ended.out.splitlines() if line.startswith(f"{now.key} ")]
+    shown = [before.value, now.value, expected.difference, expected.low, expected.high]
+    assert row[1] == expected.verdict
+    assert [float(cell) for cell in row[2:7]] == pytest.approx(shown, abs=5e-5)
+    assert "low against best: regressed in" in ended.out
+
+
+def test_the_samples_of_a_regressed_case(reports: Home) -> None:
+    """Those that lost most are named, with what they lost."""
+    options = ("--case=toy/overall/gc", "--alpha=0.5")
+    ended = reports.command("compare", "best.json", "low.json", *options)
+    assert "regressed in 1 of 1 gating case, worst toy/overall/gc -" in ended.out
+    assert "toy/overall/gc lost most at " in ended.out
+
+
+def test_a_run_against_itself(reports: Home) -> None:
+    """Nothing differs, and nothing is said to have changed."""
+    ended = reports.command("compare", "best.json", "again=best.json")
+    assert ended.code == 0
+    assert f"again against best: regressed in none of {CASES} gating cases" in ended.out
+    assert "+0.0000" in ended.out
+
+
+def test_three_runs(reports: Home) -> None:
+    """Two comparisons with the first, then a leaderboard with the ranks that each may have."""
+    ended = reports.command("compare", "best.json", "mid.json", "low.json", "--html=out/page.html")
+    page = read_page((reports.path / "out" / "page.html").read_text())
+
+    assert ended.code == 0
+    for text in (ended.out, page.text):
+        assert "mid against best" in text
+        assert "low against best" in text
+    assert "toy/overall/gc: GC@2" in ended.out
+    assert page.text.count("difference to the best") >= 1
+    assert not page.tags & {"script", "link", "img", "form"}
+    assert page.values("href") == ["../best.json", "../mid.json", "../low.json"]
+
+
+def test_checkpoints_by_their_specs(reports: Home) -> None:
+    """The history knows the latest report of a model."""
+    ended = reports.command("compare", "shapes:", "worse=shapes:?miss=0.3", "--case=toy/overall/*")
+    assert (ended.code, ended.err) == (0, "")
+    assert "worse against shapes:: regressed in" in ended.out
+    assert "toy/color/gc" not in ended.out
+
+
+def test_what_is_not_paired_says_so(reports: Home) -> None:
+    """A case that one run could not measure has no verdict that could pass."""
+
+    def lose(document: dict[str, Any]) -> None:
+        document["cases"][0] |= {"measured": None, "value": None, "verdict": "error"}
+        del document["cases"][1]
+
+    edit_report(reports.path / "low.json", lose)
+    ended = reports.command("compare", "best.json", "low.json", "--html=page.html")
+    assert ended.code == 0
+    assert "one of the two has no measurement" in ended.out
+    assert "1 not compared, 1 more not measured by low" in " ".join(ended.out.split())
+    assert "only in best: " in ended.out
+    assert "one of the two has no measurement" in (reports.path / "page.html").read_text()
+
+
+def test_answers_that_battled_others(reports: Home) -> None:
+    """Reports keep no scores of battles: the values stand beside each other, and nothing more."""
+
+    def battle(document: dict[str, Any]) -> None:
+        for case in document["cases"]:
+            measured = case["measured"]
+            samples = {s for part in measured["scores"].values() for s in part}
+            measured["answers"] = dict.fromkeys(samples, "0" * 64)
+            measured["scores"] = {
+                name: dict.fromkeys(part, 0.5) for name, part in measured["scores"].items()
+            }
+            measured |= {"value": 0.5, "higher_is_better": True}
+
+    for name in MODELS:
+        edit_report(reports.path / f"{name}.json", battle)
+    ended = reports.command("compare", "best.json", "mid.json", "low.json")
+    assert ended.code == 0
+    assert "nothing was compared" in ended.out
+    assert "a report keeps the answers of battles and no scores" in ended.out
+    assert "rank" not in ended.out
+
+
+def test_distances_between_sets(home: Home) -> None:
+    """They are compared by blocks; without blocks there are no bounds, and no verdict passes."""
+    for pool in ("samples", "categories"):
+        text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
+        for name, model in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
+            results = map(result_of, measure_toy(home.path, model, text))
+            write_report(home.path / f"{name}-{pool}.json", results)
+        ended = home.command(
+            "compare", f"a-{pool}.json", f"b-{pool}.json", "--case=toy/overall/fid"
+        )
+        (row,) = [line for line in ended.out.splitlines() if line.startswith("toy/overall/fid")]
+        assert (row.split()[-1] == "8") == (pool == "samples")
+        assert ("inconclusive" in row) == (pool == "categories")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["best.json"], "expected two or more runs"),
+        (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
+        (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
+        (["best.json", "shapes:?mis=0.3"], "no run of it is in .cepbench/history. Did you mean"),
+        (["best.json", "x", "--history=none"], "no model can be looked up: history 'none'"),
+        (["best.json", "low.json", "--alpha=2"], "--alpha '2': a probability"),
+        (["best.json", "low.json", "--case=toy/all/*"], "no case that is asked for: it has toy/"),
+        (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died)"),
+        (["best.json", "low.json", "--html=best.json/page.html"], "could not be written"),
+    ],
+)
+def test_refused(reports: Home, measured: Measured, argv: list[str], message: str) -> None:
+    """One line and no page."""
+    results = map(result_of, measured("shapes:"))
+    write_report(reports.path / "cut.json", results, "incomplete", ["worker gw0 died"])
+    ended = reports.command("compare", *argv)
+
+    assert ended.code in (1, 2)
+    assert (ended.out, ended.err.count("\n")) == ("", 1)
+    assert message in ended.err
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda m: m["identity"].update(data="another"), "were not measured alike (data differ)"),
+        (lambda m: m.update(case="toy/else/gc"), "is of case 'toy/else/gc'"),
+        (lambda m: m["scores"].popitem(), "says n = "),
+    ],
+)
+def test_runs_of_other_measurements(
+    reports: Home, edit: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    """Other data, or a report that contradicts itself: never a number against another's."""
+    edit_report(reports.path / "low.json", lambda document: edit(document["cases"][-2]["measured"]))
+    ended = reports.command("compare", "best.json", "low.json")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert message in ended.err
+
+
+def test_a_report_that_another_run_replaced(reports: Home) -> None:
+    """A model is not given the numbers of another run."""
+    (reports.path / "low.json").write_bytes((reports.path / "best.json").read_bytes() + b" ")
+    ended = reports.command("compare", "best.json", MODELS["low"])
+    assert (ended.code, ended.out) == (2, "")
+    assert "no report of 'shapes:?miss=0.3' is left" in ended.err
+
+
+def test_runs_without_a_common_case(home: Home, measured: Measured) -> None:
+    """The line names the suites."""
+    first, *rest = measured("shapes:")
+    write_report(home.path / "a.json", [result_of(first)])
+    write_report(home.path / "b.json", map(result_of, rest))
+    ended = home.command("compare", "a.json", "b.json")
+    assert ended.code == 2
+    assert "a and b have no case in common: a measured toy, b toy" in ended.err
+    assert not (Path("page.html")).exists()

@@ -1,0 +1,138 @@
+"""`cepbench view`: a real server for this machine, and the same pages in a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.report.history.file import append_run
+from pytest_cepbench.report.history.record import report_digest, run_record
+from tests.cli.conftest import Home
+from tests.report.history.runs import judged, origin
+from tests.report.pages import read_page
+
+pytest.importorskip("starlette")
+
+RUN = origin(1).run
+
+
+def make_project(root: Path) -> None:
+    """A project with two runs; the report of the second is gone."""
+    (root / "r.json").write_text("{}")
+    (root / "r.html").write_text("<p>page of the report</p>")
+    facts = {"report": "../../r.json", "report_bytes": 2, "digest": report_digest(b"{}")}
+    add_run(root, 1, **facts)
+    add_run(root, 2, report="../../gone.json", report_bytes=5, digest="0")
+
+
+def add_run(root: Path, number: int, **facts: object) -> None:
+    """A run more."""
+    run, identities = run_record(origin(number, **facts), [judged(0.7)])
+    append_run(root / ".cepbench" / "history", run, identities)
+
+
+def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    """Status and body of a request. host: that the browser believes to talk to."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={"Host": host})
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response.status, body
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project that is served."""
+    root = tmp_path_factory.mktemp("served")
+    make_project(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def port(project: Path) -> Iterator[int]:
+    """Port of a server process, which an interrupt ends with exit code 0."""
+    command = [sys.executable, "-m", "pytest_cepbench.cli", "view", str(project), "--port=0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert match is not None, line
+        yield int(match[1])
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_pages_are_served(port: int, project: Path) -> None:
+    """The history links to reports that are there; a run that is added shows at the next look."""
+    status, page = get(port, "/")
+    assert (status, "History of 2 runs" in page) == (200, True)
+    assert f"runs/{RUN}.html" in read_page(page).values("href")
+    assert get(port, f"/runs/{RUN}.html") == (200, "<p>page of the report</p>")
+    assert get(port, f"/runs/{RUN}.json") == (200, "{}")
+
+    add_run(project, 3)
+    assert "History of 3 runs" in get(port, "/")[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/runs/{origin(2).run}.html",
+        f"/runs/{RUN}.py",
+        "/runs/../r.json",
+        "/runs/..%2f..%2fr.json",
+        "/r.json",
+    ],
+)
+def test_nothing_else_is_served(port: int, path: str) -> None:
+    """Reports by the ids of their runs, and no file by its path."""
+    assert get(port, path)[0] == 404
+
+
+@pytest.mark.slow
+def test_other_names_of_this_machine_are_refused(port: int) -> None:
+    """A page elsewhere, whose name resolves to this machine, reads nothing."""
+    assert get(port, "/", host="evil.example")[0] == 400
+
+
+def test_the_site_in_a_folder(home: Home) -> None:
+    """The same pages, and the reports that are still there."""
+    make_project(home.path)
+    ended = home.command("view", "bundle", "site")
+    page = read_page((home.path / "site" / "index.html").read_text())
+
+    assert (ended.code, ended.out) == (0, "written: site/index.html, with 1 report\n")
+    (link,) = {link for link in page.values("href") if not link.startswith("#")}
+    assert (home.path / "site" / link).read_text() == "<p>page of the report</p>"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["bundle"], 2, "one new folder is expected, got 0"),
+        (["bundle", ".cepbench"], 1, ".cepbench is not empty: name a new folder"),
+        (["bundle", "suite.toml/site"], 1, "could not be written"),
+        (["a", "b"], 2, "one project folder is expected, got 2"),
+        (["none"], 2, "history 'none/.cepbench/history' cannot be read"),
+        (["--port=x"], 2, "--port 'x': a number is expected"),
+        (["--port=99999"], 2, "port 99999 of 127.0.0.1 cannot be used"),
+    ],
+)
+def test_refused(home: Home, argv: list[str], code: int, message: str) -> None:
+    """One line that says what is wrong."""
+    make_project(home.path)
+    ended = home.command("view", *argv)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
+    assert message in ended.err

@@ -1,0 +1,108 @@
+"""The page of the history: every verdict is seen, reports are linked, nothing is loaded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.history.file import History, append_run, read_history
+from pytest_cepbench.report.history.page import history_page, report_links
+from pytest_cepbench.report.history.plot import MOST_MARKS
+from pytest_cepbench.report.history.record import run_record
+from pytest_cepbench.report.history.timeline import Selection, timelines_of
+from tests.report.history.runs import judged, origin, recorded
+from tests.report.pages import read_page
+from tests.report.results import RESULTS
+from tests.test_escapes import hides_nothing
+
+
+def page_of(history: History, folder: Path = Path("/somewhere")) -> str:
+    """The page of all that a history holds."""
+    timelines = timelines_of(history.runs, Selection())
+    return history_page(history, history.runs, timelines, report_links(history, folder))
+
+
+def marks(html: str, kind: str) -> int:
+    """Number of marks of a verdict in the plots, the legend's left out."""
+    plots = "".join(re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL))
+    return len(re.findall(rf'class="mark {kind}\b', plots))
+
+
+def test_each_run_has_a_mark_that_says_its_verdict() -> None:
+    """Also one that is informational, that was accepted, or that measured nothing."""
+    runs = (
+        recorded(0, judged(0.75, accepted=True)),
+        recorded(1, judged(0.5, verdict="regressed", primary=False)),
+        recorded(2, judged(0.74)),
+        recorded(3, judged(None)),
+    )
+    html = page_of(History(Path("history"), runs))
+
+    assert {k: marks(html, k) for k in ("accepted", "regressed", "held", "error")} == dict.fromkeys(
+        ("accepted", "regressed", "held", "error"), 1
+    )
+    assert "runs/a, 2026-09-21 14:13: accepted, 0.7500" in html
+
+
+def test_many_runs_are_drawn_in_columns() -> None:
+    """A single run that regressed among them is seen, as is one without a value."""
+    runs = [recorded(i, judged(0.75)) for i in range(MOST_MARKS + 60)]
+    runs[100] = recorded(100, judged(0.2, verdict="regressed"))
+    runs[200] = recorded(200, judged(None))
+    html = page_of(History(Path("history"), tuple(runs)))
+
+    assert marks(html, "") == 0
+    assert html.count("<title>1 run that regressed</title>") == 1
+    assert html.count("<title>1 run without a value</title>") == 1
+
+
+def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:
+    """The page of the report, at a path that is relative and may have any letters."""
+    report = tmp_path / "my runs" / "a#1.json"
+    report.parent.mkdir()
+    report.write_text("{}")
+    report.with_suffix(".html").write_text("page")
+    facts = {"report": "../my runs/a#1.json", "report_bytes": 2}
+    append_run(tmp_path / "history", *run_record(origin(1, **facts), [judged(0.7)]))
+    (tmp_path / "pages").mkdir()
+    html = page_of(read_history(tmp_path / "history"), tmp_path / "pages")
+
+    addresses = {a for a in read_page(html).values("href") if not a.startswith("#")}
+    (address,) = addresses
+    assert (tmp_path / "pages" / unquote(address)).read_text() == "page"
+
+
+def test_nothing_is_loaded_and_no_script_runs() -> None:
+    """The page is whole by itself, and its anchors lead to sections of it."""
+    html = page_of(History(Path("history"), (recorded(1), recorded(2))))
+    page = read_page(html)
+
+    assert not page.tags & {"script", "link", "iframe", "img", "form", "base"}
+    assert "url(" not in html
+    anchors = {address[1:] for address in page.values("href")}
+    assert anchors <= set(page.values("id"))
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(1, 3))
+def test_any_result_gives_a_sound_page(results: list[CaseResult], count: int) -> None:
+    """Tags close whatever a model, a part or a verdict is called; no character is hidden."""
+    runs = tuple(run_record(origin(i), results)[0] for i in range(count))
+    if not any(run.cases for run in runs):
+        return
+    html = page_of(History(Path("history"), runs))
+
+    assert read_page(html).text
+    assert hides_nothing(html, keep="\n\t")
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 0.0])
+def test_numbers_beyond_reason(value: float) -> None:
+    """A damaged file spoils no page."""
+    run = recorded(1, judged(value, low=-1e308, high=1e308, tolerance=1e300))
+    assert "timeline" in page_of(History(Path("history"), (run, recorded(2))))
