@@ -324,6 +324,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
             problems.append(f"{shown_path(path)} was not measured: its data set is not here")
         else:
             cases.update({f"{shown_path(path)}::{case.id}": (path, case) for case in own})
+    evaluator.suites.check_names()
     evaluator.assign(
         {
             name: (path, case, Overrides())

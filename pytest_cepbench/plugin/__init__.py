@@ -30,7 +30,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_writer,
     evaluator_of,
 )
-from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.plugin.ledger import MISTAKE, Ledger
 from pytest_cepbench.plugin.options import (
     add_options,
     add_short_options,
@@ -40,6 +40,7 @@ from pytest_cepbench.plugin.options import (
 )
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
 from pytest_cepbench.plugin.run_settings import (
+    CollectionMistake,
     refuse_modes,
     settings_of,
     updating,
@@ -173,6 +174,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc, evaluator_of(metafunc.config))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Mark the report on a module whose suite is written wrongly, for the exit code."""
+    report = yield
+    call = getattr(report, "call", None)
+    raised = None if call is None or call.excinfo is None else call.excinfo.value
+    if isinstance(raised, CollectionMistake):
+        setattr(report, MISTAKE, True)
+    return report
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what is a case, so that `-m cep` selects all of them."""
     if is_case(item):
@@ -188,12 +200,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item for item in session.items if is_case(item)]
     if not cases:
         return
-    from pytest_cepbench.plugin.collection import assign_policies, write_case_hints
+    from pytest_cepbench.plugin.collection import (
+        assign_policies,
+        write_case_hints,
+        write_unknown_names,
+    )
 
     config, evaluator = session.config, evaluator_of(session.config)
     assign_policies(cases, evaluator)
     if hasattr(config, "workerinput"):
         write_case_hints(cases, evaluator)
+        write_unknown_names(evaluator)
+    else:
+        with usage_errors():
+            evaluator.suites.check_names()
     if evaluator.settings.listing or evaluator.settings.plan:
         return
     controller = config.stash.get(CONTROLLER, None)
