@@ -26,6 +26,7 @@ from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
+from pytest_cepbench.suites.shipped_suites import find_shipped
 
 
 class Question(Protocol):
@@ -141,7 +142,11 @@ def read_trial(arguments: Namespace) -> Trial:
 
 
 def suite_file(path: Path) -> Path:
-    """The suite's file, which may be named by its folder. Raises SuiteError."""
+    """The suite's file, which may be named by its folder, or as `--pyargs` names a shipped one.
+
+    Raises SuiteError.
+    """
+    path = find_shipped(str(path)) or path
     file = path / FILE_NAME if path.is_dir() else path
     if not file.is_file():
         near = did_you_mean(path.name, names_beside(path))

@@ -77,8 +77,7 @@ def load_data(
     if parameter is None:
         refuse_table_settings(suite)
         return _chosen(suite, _call(suite, loader), most)
-    required = suite.table.data.needed or parameter.default is inspect.Parameter.empty
-    place = _place(suite, places, required=required)
+    place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, folders)
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
@@ -100,6 +99,17 @@ def data_name(suite: Suite) -> str | None:
     data = suite.table.data
     reads = "path" in inspect.signature(_loader(suite)).parameters
     return (data.name or data.loader) if reads else None
+
+
+def needs_path(suite: Suite) -> bool:
+    """Whether the suite's data has to be named, since its loader has none of its own.
+
+    Raises SuiteError for a loader that does not exist.
+    """
+    parameter = inspect.signature(_loader(suite)).parameters.get("path")
+    if parameter is None:
+        return False
+    return suite.table.data.needed or parameter.default is inspect.Parameter.empty
 
 
 def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:

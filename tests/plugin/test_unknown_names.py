@@ -26,7 +26,7 @@ def test_a_data_set_that_no_suite_reads(photos: Project, workers: tuple[str, ...
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            "ERROR: --cep-data foldr=...: no suite of this run (photos) reads a data set 'foldr'. *",
+            "ERROR: --cep-data foldr=...: no suite of this run (photos) reads a data set *",
         ]
     )
     result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
