@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, isfinite, log10
 
@@ -12,6 +12,9 @@ from pytest_cepbench.suites.cases import OVERALL
 
 TOLERANCE = 0.01
 """The tolerance of a suite whose noise is not known, and the smallest that is proposed."""
+
+_SMALL = 20
+"""With fewer images in a category, a single odd one can move its number by the tolerance."""
 
 FEWEST = 25
 """Fewest samples of a category that are proposed, where there are as many."""
@@ -78,7 +81,18 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
         f"about {needed} samples show a drop of {TOLERANCE:g} in the whole; there are "
         f"{sum(counts.values())}"
     )
-    return Proposal(tolerance, larger, samples, (scatter, enough), measured=True)
+    reasons = (scatter, enough, *_remarks(counts))
+    return Proposal(tolerance, larger, samples, reasons, measured=True)
+
+
+def _remarks(counts: Mapping[str, int]) -> Iterator[str]:
+    """A sentence on categories of few images."""
+    small = [f"{name} ({count})" for name, count in sorted(counts.items()) if count < _SMALL]
+    if small:
+        yield (
+            f"fewer than {_SMALL} images: {', '.join(small[:5])}. Give more: a single "
+            "odd image can decide such a case"
+        )
 
 
 def _samples(needed: int, counts: Mapping[str, int]) -> int | None:

@@ -141,6 +141,8 @@ _FOREIGN_OPTIONS = {
     "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
     "--remeasure",
+    "--pyargs",  # of pytest
+    "--accept", "--name", "--no-measure", "--pilot", "--version",  # of cepbench init
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {
