@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.plugin import records
@@ -40,7 +41,6 @@ from pytest_cepbench.plugin.options import (
 )
 from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
 from pytest_cepbench.plugin.run_settings import (
-    CollectionMistake,
     refuse_modes,
     settings_of,
     updating,
@@ -180,7 +180,8 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     call = getattr(report, "call", None)
     raised = None if call is None or call.excinfo is None else call.excinfo.value
-    if isinstance(raised, CollectionMistake):
+    collecting = isinstance(raised, pytest.Collector.CollectError)
+    if collecting and isinstance(raised.__cause__, SpecError | SuiteError):
         setattr(report, MISTAKE, True)
     return report
 

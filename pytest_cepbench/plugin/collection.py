@@ -13,7 +13,6 @@ import pytest
 from pytest_cepbench.errors import (
     CepError,
     DataAbsentError,
-    SpecError,
     SuiteError,
     SuiteNotApplicableError,
     unknown_name,
@@ -21,7 +20,7 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import UNKNOWN_NAME, write_message
-from pytest_cepbench.plugin.run_settings import CollectionMistake, updating, usage_errors
+from pytest_cepbench.plugin.run_settings import updating, usage_errors
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
@@ -119,8 +118,6 @@ def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
         _skip(metafunc, str(absence), "data-absent")
     except SuiteNotApplicableError as reason:
         _skip(metafunc, str(reason), "not-concerned")
-    except (SpecError, SuiteError) as error:
-        raise CollectionMistake(visible(str(error))) from error
     except CepError as error:
         raise pytest.Collector.CollectError(visible(str(error))) from error
     else:

@@ -53,13 +53,6 @@ def settings_of(config: pytest.Config) -> RunSettings:
     return settings
 
 
-class CollectionMistake(pytest.Collector.CollectError):
-    """A suite's file, marker or model that is written wrongly: of the engineer, not of the code.
-
-    A run that collects nothing else that is wrong ends as a usage error.
-    """
-
-
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Turn a CepError into pytest.UsageError: one message, and no traceback."""
