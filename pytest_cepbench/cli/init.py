@@ -10,7 +10,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_cepbench.chains import total
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.output import (
+    MISTAKE,
+    NOT_DONE,
+    Section,
+    Table,
+    complain,
+    show,
+    show_document,
+    tell,
+)
 from pytest_cepbench.cli.project_files import (
     METRIC,
     ProjectPlan,
@@ -182,7 +191,7 @@ def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal) -> int:
     except CepError as error:
         return complain(f"nothing was accepted: {error}", NOT_DONE)
     if not result.changed:
-        show([], *str(result).splitlines())
+        show_document(f"{result}\n")
         again = f"{_command(arguments, plan, proposal)} --snapshot-update"
         return complain(f"nothing was accepted; the suite is written. Try again: {again}", NOT_DONE)
     show(

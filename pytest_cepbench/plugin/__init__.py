@@ -180,9 +180,8 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     call = getattr(report, "call", None)
     raised = None if call is None or call.excinfo is None else call.excinfo.value
-    collecting = isinstance(raised, pytest.Collector.CollectError)
-    if collecting and isinstance(raised.__cause__, SpecError | SuiteError):
-        setattr(report, MISTAKE, True)
+    if isinstance(raised, pytest.Collector.CollectError):
+        setattr(report, MISTAKE, isinstance(raised.__cause__, SpecError | SuiteError))
     return report
 
 

@@ -199,3 +199,14 @@ def test_odd_names(project: Home) -> None:
     suite = written(project, "a-b-gate")
     assert suite["data"]["path"] == f"../../{odd}"
     assert "c'\"ats/gc" in suite["cases"]
+
+
+def test_numbers_that_see_nothing_are_not_accepted(project: Home) -> None:
+    """The suite is written, no baseline is, and the exit code says so."""
+    ended = init(project, "--accept", "--encoder=python:color_models:blind")
+    assert ended.code == 1
+    assert "nothing was accepted; the suite is written" in ended.err
+    assert "the noise could not be measured" in ended.out
+    assert "it cannot see what this case measures" in ended.out
+    assert written(project)["name"] == "photos"
+    assert list((project.path / "baselines").rglob("*.toml")) == []
