@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.sources.location import DataPlace
 
 CHOICES = {
     "role": (*ROLE_NAMES, "unified"),

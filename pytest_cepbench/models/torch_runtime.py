@@ -29,8 +29,12 @@ DTYPES = ("float32", "float16", "bfloat16")
 IMAGE_BACKENDS = ("pil", "torchvision")
 """Backends of transformers' image processors; they differ by a grey level here and there."""
 
-_LOUD_LOGGERS = tuple(logging.getLogger(name) for name in ("accelerate", "bitsandbytes", "torchao"))
-"""Of libraries that transformers calls for models that are divided or quantized."""
+_LOUD_LOGGERS = tuple(
+    logging.getLogger(name)
+    for name in ("accelerate", "bitsandbytes", "torchao", "torch.utils._pytree")
+)
+"""Of libraries that transformers calls for models that are divided or quantized, and of what torch
+says to torchao when it is imported."""
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?|mps")
 _LIBRARIES = (

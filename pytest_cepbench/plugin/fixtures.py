@@ -44,7 +44,7 @@ def evaluator_of(config: pytest.Config) -> Evaluator:
                 sent["cepbench_started"],
                 workers=sent["workercount"],
                 worker=sent["workerid"],
-                unleased=sent["cepbench_unleased"],
+                unleased=sent.get("cepbench_unleased"),
             )
             agreement = IdentityAgreement(context, sent["cepbench_models"])
             config.stash[EVALUATOR] = Evaluator(context, agreement.check)

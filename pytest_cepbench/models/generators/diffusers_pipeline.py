@@ -26,7 +26,11 @@ from pytest_cepbench.models.checkpoints.pipeline_source import PipelineOptions
 from pytest_cepbench.models.generators import pipeline_memory
 from pytest_cepbench.models.generators.component_quantization import require_quantization
 from pytest_cepbench.models.generators.lora import apply_loras
-from pytest_cepbench.models.generators.pipeline_assembly import assembled, load_component_files
+from pytest_cepbench.models.generators.pipeline_assembly import (
+    assembled,
+    load_component_files,
+    single_file,
+)
 from pytest_cepbench.models.generators.pipeline_memory import PipelineMemoryParams
 from pytest_cepbench.models.load_plan import LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
@@ -153,6 +157,13 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
     CheckpointError for one that cannot run on the device.
     """
     pipeline_memory.check_memory(plan)
+    file = single_file(plan.checkpoint)
+    if file is not None and plan.params.device_map is not None:
+        msg = (
+            f"model spec {plan.spec.text!r}: device_map divides a pipeline while it is read, and "
+            f"diffusers reads {file} whole: give offload=model, or a folder of save_pretrained"
+        )
+        raise SpecError(msg)
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
         msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"

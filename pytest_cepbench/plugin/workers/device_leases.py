@@ -19,7 +19,6 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.models.system_limits import THREADS
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.model_spec import ModelSpec
@@ -154,7 +153,7 @@ def _check_pinned(text: str, device: str, size: int) -> None:
 
 def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:
     """Several workers with as many threads as there are cores make all of them slower."""
-    from pytest_cepbench.models.system_limits import usable_cores
+    from pytest_cepbench.models.system_limits import THREADS, usable_cores
 
     if THREADS in os.environ or len(specs) < 2:
         return

@@ -80,16 +80,19 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which run it belongs to."""
-    from pytest_cepbench.models.system_limits import DEVICE_VARIABLES, THREADS
     from pytest_cepbench.plugin.terminal import live
 
     controller = node.config.stash[CONTROLLER]
     node.workerinput["cepbench_run"] = controller.context.run_id
     node.workerinput["cepbench_started"] = controller.context.started
     node.workerinput["cepbench_models"] = controller.identities
-    node.workerinput["cepbench_unleased"] = {
-        name: os.environ[name] for name in (*DEVICE_VARIABLES, THREADS) if name in os.environ
-    }
+    leases = node.config.stash.get(_LEASES, None)
+    if leases is not None and leases.variables:
+        from pytest_cepbench.models.system_limits import DEVICE_VARIABLES, THREADS
+
+        node.workerinput["cepbench_unleased"] = {
+            name: os.environ[name] for name in (*DEVICE_VARIABLES, THREADS) if name in os.environ
+        }
     node.workerinput["cepbench_live"] = live.is_wanted(node.config)
 
 

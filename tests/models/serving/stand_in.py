@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64decode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+
+COUNTING = threading.Lock()
+"""Held while answers are counted: requests come on threads of their own."""
 
 COMMON = ("--host", "--port", "--served-model-name", "--dtype", "--quantization", "--chat-template",
           "--kv-cache-dtype", "--attention-backend", "--max-lora-rank")  # fmt: skip
@@ -129,10 +133,11 @@ class Handler(BaseHTTPRequestHandler):
         if body["model"] not in self.models and body["model"].partition(":")[0] not in self.models:
             self._send(404, {"error": {"message": f"no model {body['model']}"}})
             return
-        if Handler.answered >= behavior().get("die_after", float("inf")):
-            say("CUDA error: an illegal memory access was encountered")
-            os._exit(9)
-        Handler.answered += 1
+        with COUNTING:
+            if Handler.answered >= behavior().get("die_after", float("inf")):
+                say("CUDA error: an illegal memory access was encountered")
+                os._exit(9)
+            Handler.answered += 1
         time.sleep(behavior().get("seconds", 0))
         message = {"role": "assistant", "content": color_of(body["messages"])}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
