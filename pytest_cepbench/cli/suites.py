@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, show
 from pytest_cepbench.errors import CepError, SpecError, unknown_name
+from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites import Suite
 from pytest_cepbench.suites.data import data_name, needs_path
 from pytest_cepbench.suites.role_assignment import needed_roles
@@ -63,8 +64,8 @@ def _lines(suite: Suite) -> Iterator[str]:
         yield f"data: {own}--cep-data {name}=PATH. {data.how_to_get}".rstrip()
     yield "models, one of them under test (--model):"
     for role, spec in needed_roles(suite).items():
-        given = f"--{role}=SPEC" if spec is None else f"{spec}, or --{role}=SPEC"
-        yield f"  {role}: {given}"
+        option = f"--{role}=SPEC" if role in ROLE_NAMES else f"--encoder {role}=SPEC"
+        yield f"  {role}: {option if spec is None else f'{spec}, or {option}'}"
     yield f"file: {suite.file}"
     # The tests of a folder gate all suites in it; each calls its own file by name.
     yield f"run: pytest --pyargs {package_of(suite)} --model=SPEC{place}"

@@ -28,7 +28,7 @@ def test_every_suite_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     ("name", "pieces"),
     [
         ("folder", ["--cep-data folder=PATH. Any folder", "describer: --describer=SPEC"]),
-        ("geneval", ["data: built in, or --cep-data geneval=PATH", "detector: "]),
+        ("geneval", ["data: built in, or --cep-data geneval=PATH", "or --encoder color=SPEC"]),
         ("instrument", ["data: built in", "describer: shapes:, or --describer=SPEC"]),
         ("opening-gold", ["pytest_cepbench.suites.opening ", "judge: --judge=SPEC"]),
         ("arena-instrument", ["interleaver: shapes:"]),
