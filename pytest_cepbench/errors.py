@@ -235,6 +235,11 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
     )
 
 
+def public_names(module: object) -> list[str]:
+    """The names of a module, or another object, that do not begin with an underscore."""
+    return sorted(name for name in vars(module) if not name.startswith("_"))
+
+
 def few_of(names: Collection[str]) -> str:
     """The first five of some names, for a message, and how many more there are."""
     shown = sorted(names)

@@ -54,6 +54,17 @@ def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> 
         raise
 
 
+def names_beside(path: Path, *, folders: bool = False) -> list[str]:
+    """Names in the folder where a path was looked for; none where that cannot be read.
+
+    folders: of folders alone.
+    """
+    try:
+        return [entry.name for entry in path.parent.iterdir() if entry.is_dir() or not folders]
+    except (OSError, ValueError):  # ValueError: a path with a NUL byte
+        return []
+
+
 def read_regular(path: Path, most: int, *, links: bool = True) -> bytes:
     """The bytes of a regular file. Parameters and errors as of `open_regular`."""
     with open_regular(path, most, links=links) as stream:

@@ -1,5 +1,7 @@
 """The command `cepbench`: baselines, studies, stores. Heavy imports wait until they have work."""
 
+# PYTHON_ARGCOMPLETE_OK: lets the global completion of argcomplete ask this command.
+
 from __future__ import annotations
 
 import shlex

@@ -6,12 +6,18 @@ Standard library only: help is shown at once.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import did_you_mean
+
+_COMPLETING = "_ARGCOMPLETE"
+"""Set in the environment by a shell that asks for completions."""
 
 Option = tuple[tuple[str, ...], dict[str, Any]]
 """Flags and settings of `argparse.ArgumentParser.add_argument`."""
@@ -96,13 +102,25 @@ class _Parser(argparse.ArgumentParser):
 def parse(command: Command, argv: Sequence[str]) -> argparse.Namespace:
     """The arguments as their options have them, most of them texts.
 
-    Raises SystemExit for what argparse refuses, and after help.
+    Raises SystemExit for what argparse refuses, and after help, version and completions.
     """
     parser = _Parser(
         prog=command.name, description=_description(command), epilog=command.exit_codes
     )
+    version = f"{command.name} {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print it, and exit")
     _fill(parser, command)
+    if _COMPLETING in os.environ:
+        _complete(parser)
     return parser.parse_args(argv)
+
+
+def _complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks how a line can go on, and exit; without argcomplete, go on."""
+    with suppress(ImportError):
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
 
 
 def _fill(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -591,6 +591,29 @@ _EXPORT = [
     option("--dataset", metavar="ORG/NAME", help="benchmark on the Hub, for hf-eval-results"),
 ]
 
+_INIT = [
+    option("--images", metavar="DIR", type=Path, required=True, help="sub-folders are categories"),
+    option("--model", metavar="SPEC", required=True, help="the model that will be gated"),
+    *(
+        option(
+            f"--{role}", metavar="SPEC", help=f"the {role} of the suite, the same for all models"
+        )
+        for role in ("describer", "generator", "encoder")
+    ),
+    *shared("role", choices=(*_ROLES[:3], "unified"), help="what the model under test plays"),
+    option("--name", metavar="NAME", help="of the suite; default: that of the folder of images"),
+    option(
+        "--pilot",
+        metavar="N",
+        default="8",
+        help=f"most images of each category that the noise is measured on; {_DEFAULT}",
+    ),
+    option("--seeds", metavar="N", default="3", help=f"under how many seeds; {_DEFAULT}"),
+    flag("--no-measure", "ask no model, and write the default tolerance"),
+    flag("--accept", "measure the model on the whole suite, and accept its numbers as baselines"),
+    *_STORE,
+]
+
 _COMMANDS = (
     Command(
         "study",
@@ -627,6 +650,18 @@ _COMMANDS = (
         "show what a series of gates looked at, and how soon it finds a drop",
         _EXIT_CODES.format("the record could not be shown"),
         [option("name", metavar="NAME", help="as in --cep-series NAME"), *_BASELINES],
+    ),
+    Command(
+        "init",
+        "write a suite for your own images, its test and a workflow, with measured tolerances",
+        _UNWRITTEN,
+        _INIT,
+    ),
+    Command(
+        "suites",
+        "list the suites that come with the package, and what each of them needs",
+        _EXIT_CODES.format("a suite's file cannot be read"),
+        [option("name", metavar="NAME", nargs="?", help="show this suite in full")],
     ),
     Command("prune", "find baselines that no case has any more, and delete them", _REFUSED, _PRUNE),
     Command(

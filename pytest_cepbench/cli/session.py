@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
 from pytest_cepbench.datasets.sources.location import DataPlace, data_place
-from pytest_cepbench.errors import CepError, SpecError, SuiteError
+from pytest_cepbench.errors import CepError, SpecError, SuiteError, did_you_mean
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.files import keep_out_of_git, names_beside
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
@@ -26,6 +26,7 @@ from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
+from pytest_cepbench.suites.shipped_suites import find_shipped
 
 
 class Question(Protocol):
@@ -141,10 +142,18 @@ def read_trial(arguments: Namespace) -> Trial:
 
 
 def suite_file(path: Path) -> Path:
-    """The suite's file, which may be named by its folder. Raises SuiteError."""
+    """The suite's file, which may be named by its folder, or as `--pyargs` names a shipped one.
+
+    Raises SuiteError.
+    """
+    path = find_shipped(str(path)) or path
     file = path / FILE_NAME if path.is_dir() else path
     if not file.is_file():
-        msg = f"no suite at {str(path)!r}: a folder with a {FILE_NAME}, or such a file, is expected"
+        near = did_you_mean(path.name, names_beside(path))
+        msg = (
+            f"no suite at {str(path)!r}: a folder with a {FILE_NAME}, or such a file, is expected."
+            f"{near}"
+        )
         raise SuiteError(msg)
     return file
 

@@ -60,6 +60,7 @@ from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
+from pytest_cepbench.suites.shipped_suites import find_shipped
 
 Spec = str | Path
 """A model spec, or the path of a checkpoint."""
@@ -210,7 +211,7 @@ def gate_checkpoint(
     """Gate a checkpoint without pytest: the verdicts and numbers are those of `pytest SUITES`.
 
     suites: suite files, or folders; a folder stands for every suite file in it, and in every folder
-        below it that has a `suite.toml`.
+        below it that has a `suite.toml`; "pytest_cepbench.suites.NAME" for one of the package's.
     snapshot_update: whether to accept what was measured as the new baselines; only a complete run
         without failures is accepted.
     root: the project's folder, with `baselines` and `.cepbench` in it; the working folder by
@@ -279,7 +280,8 @@ def _texts(value: object) -> list[str]:
 
 def _suite_files(places: Iterable[str | Path]) -> Iterator[Path]:
     """The suite files of what was named. Raises SuiteError where there is none."""
-    for place in map(Path, places):
+    for named in map(Path, places):
+        place = find_shipped(str(named)) or named
         if not place.is_dir():
             yield place.resolve()
             continue
@@ -326,6 +328,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
             problems.append(f"{shown_path(path)} was not measured: its data set is not here")
         else:
             cases.update({f"{shown_path(path)}::{case.id}": (path, case) for case in own})
+    evaluator.suites.check_names()
     evaluator.assign(
         {
             name: (path, case, Overrides())

@@ -29,6 +29,9 @@ STOP = "stop"
 CASES = "cases.json"
 """Written by the worker that ends collection first: what its cases need, for the scheduler."""
 
+UNKNOWN_NAME = "unknown-name"
+"""Written by workers where an option names what no suite of the run knows: the message."""
+
 _INTERVAL = 0.2  # seconds between two looks at the file system
 
 

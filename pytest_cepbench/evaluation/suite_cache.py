@@ -14,6 +14,7 @@ from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.suites import (
     Case,
     PreparedSuite,
@@ -21,12 +22,14 @@ from pytest_cepbench.suites import (
     load_prepared_suite,
 )
 from pytest_cepbench.suites.cases import PooledCase
+from pytest_cepbench.suites.definition import load_suite
 from pytest_cepbench.suites.gate_config import (
     Overrides,
     SettingSource,
     claim_of,
 )
 from pytest_cepbench.suites.model_options import Part
+from pytest_cepbench.suites.option_names import check_data_names, check_presets
 from pytest_cepbench.suites.role_assignment import check_installed
 
 
@@ -41,6 +44,7 @@ class SuiteCache:
         self._settings = settings
         self._run_folder = run_folder
         self._loaded: dict[Path, PreparedSuite] = {}
+        self._asked: dict[Path, None] = {}
 
     @cached_property
     def choices(self) -> RoleChoices:
@@ -59,6 +63,7 @@ class SuiteCache:
         Raises CepError kinds: DataAbsentError and SuiteNotApplicableError where its cases are
         skipped.
         """
+        self._asked[path] = None
         if path not in self._loaded:
             settings = self._settings
             folders = LoadingFolders(settings.home / "indexes", self._run_folder)
@@ -86,6 +91,25 @@ class SuiteCache:
     def loaded(self) -> list[PreparedSuite]:
         """The suites that were loaded so far."""
         return list(self._loaded.values())
+
+    def check_names(self) -> None:
+        """Raise SpecError for a data set or a preset that was named, and that no suite has.
+
+        Data sets in the ini file and in the environment may be those of other runs.
+        """
+        settings = self._settings
+        source = settings.sources.get("data", "ini")
+        names = () if source.startswith(("ini", "CEPBENCH")) else settings.data
+        named = self.choices.assigned
+        if not (names or any(model.spec.scheme == PRESET for model in named.values())):
+            return
+        try:
+            suites = [load_suite(path) for path in self._asked]
+            if suites:
+                check_data_names(names, suites, source)
+                check_presets(named, suites)
+        except SuiteError:  # which was said when the suite was loaded
+            return
 
     def claim(self, path: Path, key: CaseKey, test: Overrides) -> SettingSource:
         """How a case is judged before alpha is divided: by run, then test, then suite."""

@@ -30,7 +30,9 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import inspect
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
@@ -38,7 +40,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import (
+    RoleError,
+    SpecError,
+    did_you_mean,
+    public_names,
+    unknown_name,
+)
 from pytest_cepbench.models.detectors.transformers_detector import Queries
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import ModelSpec
@@ -180,6 +188,7 @@ def make_model(spec: ModelSpec) -> Model:
                 "factory, or an object with the methods of a role"
             )
             raise SpecError(msg)
+        _check_keywords(spec, made)
         try:
             made = made(**spec.params)
         except Exception as error:
@@ -190,6 +199,24 @@ def make_model(spec: ModelSpec) -> Model:
         msg = f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
         raise SpecError(msg)
     return made  # type: ignore[no-any-return] # judged by roles_of, at run time
+
+
+def _check_keywords(spec: ModelSpec, factory: Callable[..., Any]) -> None:
+    """Raise SpecError for a parameter of the spec that the factory does not take."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # some callables of C have no signature
+        return
+    kinds = inspect.Parameter
+    if any(parameter.kind is kinds.VAR_KEYWORD for parameter in parameters):
+        return
+    by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    known = [parameter.name for parameter in parameters if parameter.kind in by_name]
+    for name in spec.params:
+        if name not in known:
+            what = unknown_name(f"parameter for {spec.target}", name, known)
+            msg = f"model spec {spec.text!r}: {what}"
+            raise SpecError(msg)
 
 
 def _import(spec: ModelSpec) -> Any:
@@ -209,15 +236,27 @@ def _import(spec: ModelSpec) -> Any:
             f"model spec {spec.text!r}: importing {module_name!r} from {here} or the installed "
             f"packages raised {type(error).__name__}: {error}"
         )
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+            package, _, name = module_name.rpartition(".")
+            near = did_you_mean(name, _modules_beside(Path(here, *package.split("."))))
+            msg += f".{near}" if near else ""
         raise SpecError(msg) from error
     for name in attribute.split("."):
         if not hasattr(imported, name):
-            public = sorted(n for n in vars(imported) if not n.startswith("_"))
+            public = public_names(imported)
             known = ", ".join(public) or "nothing"
-            msg = f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}"
+            msg = (
+                f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}."
+                f"{did_you_mean(name, public)}"
+            )
             raise SpecError(msg)
         imported = getattr(imported, name)
     return imported
+
+
+def _modules_beside(folder: Path) -> list[str]:
+    """The modules and packages in a folder."""
+    return [module.name for module in pkgutil.iter_modules([str(folder)])]
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.plugin import records
@@ -30,7 +31,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_writer,
     evaluator_of,
 )
-from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.plugin.ledger import MISTAKE, Ledger
 from pytest_cepbench.plugin.options import (
     add_options,
     add_short_options,
@@ -173,6 +174,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc, evaluator_of(metafunc.config))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Mark the report on a module whose suite is written wrongly, for the exit code."""
+    report = yield
+    call = getattr(report, "call", None)
+    raised = None if call is None or call.excinfo is None else call.excinfo.value
+    if isinstance(raised, pytest.Collector.CollectError):
+        setattr(report, MISTAKE, isinstance(raised.__cause__, SpecError | SuiteError))
+    return report
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what is a case, so that `-m cep` selects all of them."""
     if is_case(item):
@@ -188,12 +200,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item for item in session.items if is_case(item)]
     if not cases:
         return
-    from pytest_cepbench.plugin.collection import assign_policies, write_case_hints
+    from pytest_cepbench.plugin.collection import (
+        assign_policies,
+        write_case_hints,
+        write_unknown_names,
+    )
 
     config, evaluator = session.config, evaluator_of(session.config)
     assign_policies(cases, evaluator)
     if hasattr(config, "workerinput"):
         write_case_hints(cases, evaluator)
+        write_unknown_names(evaluator)
+    else:
+        with usage_errors():
+            evaluator.suites.check_names()
     if evaluator.settings.listing or evaluator.settings.plan:
         return
     controller = config.stash.get(CONTROLLER, None)

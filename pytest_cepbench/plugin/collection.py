@@ -19,6 +19,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.run_context import UNKNOWN_NAME, write_message
 from pytest_cepbench.plugin.run_settings import updating, usage_errors
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
@@ -152,6 +153,14 @@ def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None
     write_hints(evaluator, pooled)
 
 
+def write_unknown_names(evaluator: Evaluator) -> None:
+    """Leave word to the controller of names in options that no suite of the run knows."""
+    try:
+        evaluator.suites.check_names()
+    except CepError as error:
+        write_message(evaluator.context.make_folder(), UNKNOWN_NAME, visible(str(error)))
+
+
 def case_of(item: pytest.Item) -> Case | PooledCase | None:
     """What an item judges; None where it is no case, or one that is skipped."""
     callspec = getattr(item, "callspec", None)
@@ -164,7 +173,7 @@ def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
 
 
 def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | PooledCase]:
-    """The cases that a marker leaves in. Raises CepError for a name that no case has."""
+    """The cases that a marker leaves in. Raises SuiteError for a name that no case has."""
     chosen = list(cases)
     wanted = {"part": mark.categories, "metric": mark.metrics}
     for attribute, names in wanted.items():
@@ -174,6 +183,6 @@ def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | Pool
         for name in names:
             if name not in known:
                 msg = f"@pytest.mark.cep: {unknown_name(attribute, name, known)}"
-                raise CepError(msg)
+                raise SuiteError(msg)
         chosen = [case for case in chosen if getattr(case.key, attribute) in names]
     return chosen

@@ -158,10 +158,15 @@ class Controller:
     def exit_code(self, code: Code) -> Code:
         """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.
 
-        A code that says that something is wrong is left as it is.
+        A code that says that something is wrong is left as it is; where nothing was collected since
+        suites are written wrongly, it says so, as it does of a wrong option.
         """
         ledger = self.ledger
         nothing = pytest.ExitCode.NO_TESTS_COLLECTED
+        # Not collected: pytest's own code says that it was interrupted, xdist's that a test failed.
+        uncollected = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.TESTS_FAILED)
+        if code in uncollected and ledger.mistakes == {True} and not ledger.reported:
+            return pytest.ExitCode.USAGE_ERROR
         # The system passes on the lowest eight bits alone.
         harmless = not code or (isinstance(code, int) and code % 256 in (0, nothing))
         if not harmless or self.settings.plan or self.settings.listing:

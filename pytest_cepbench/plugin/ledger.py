@@ -18,6 +18,9 @@ from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
 
+MISTAKE = "cepbench_mistake"
+"""Attribute of the report on a module that was not collected since its suite is written wrongly."""
+
 RETRIED = "retried"
 """Mark on the report of a case that is judged again, after its worker died."""
 
@@ -36,6 +39,7 @@ class Ledger:
     skipped: node id -> why its case was not to be judged.
     cut_short: ids of tests that failed, for whatever reason, or were not called.
     uncollected: modules of suites that could not be collected.
+    mistakes: of all modules that could not be collected, whether their suite is written wrongly.
     results: the judged cases.
     failures: what else makes the run incomplete.
     repeated: tests that ran again after an error, a sentence each.
@@ -50,6 +54,7 @@ class Ledger:
     skipped: dict[str, str] = field(default_factory=dict)
     cut_short: set[str] = field(default_factory=set)
     uncollected: set[str] = field(default_factory=set)
+    mistakes: set[bool] = field(default_factory=set)
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
@@ -140,6 +145,8 @@ class Ledger:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A suite whose module could not be collected has cases that will not be judged."""
+        if report.failed:
+            self.mistakes.add(getattr(report, MISTAKE, False))
         if report.failed and self._is_suite(report.nodeid.partition("::")[0]):
             self.uncollected.add(report.nodeid)
 

@@ -28,6 +28,7 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
+from pytest_cepbench.suites.option_names import check_data_names
 
 Announce = Callable[[str], None]
 
@@ -126,9 +127,11 @@ class Calibrated:
 def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibration:
     """Read the suite and its data, and bind the models.
 
-    Raises what `load_prepared_suite` and binding raise, and SuiteError for a suite of answers.
+    Raises what `load_prepared_suite`, `check_data_names` and binding raise, and SuiteError for a
+    suite of answers.
     """
     own = load_prepared_suite(trial.suite, trial.choices, trial.data, trial.samples)
+    check_data_names(trial.data, [own.suite], "--data")
     refuse_answers(own.suite, _NEEDS_CHAINS)
     first = own.suite.table.chain.seed
     seeded = [

@@ -34,6 +34,7 @@ from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
 from pytest_cepbench.suites.measures.failures import FailuresTable
 from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.option_names import check_data_names
 
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""
@@ -108,6 +109,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     """
     loaded = load_suite(spec.suite)
     refuse_answers(loaded, "a study")
+    check_data_names(spec.data, [loaded], "--data")
     suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.table.chain.seeds)
     variants = tuple(_variants(spec, suite))

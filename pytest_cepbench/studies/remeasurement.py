@@ -33,6 +33,7 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.option_names import check_data_names
 from pytest_cepbench.suites.roles import GROWERS
 
 _SEEDS = 1_000_000
@@ -115,6 +116,7 @@ def prepare_remeasurement(
         choice.suite, choice.choices, choice.data, choice.samples, seeds=times
     )
     suite, dataset = before.suite, before.dataset
+    check_data_names(choice.data, [suite], "--data")
     refuse_answers(suite, "--remeasure")
     _require_same_cases(choice, suite, before.cases)
     _require_same_seed(choice, suite)

@@ -13,7 +13,11 @@ from pytest_cepbench.suites.prepared_suite import (
     prepare_suite,
 )
 from pytest_cepbench.suites.role_assignment import Assignments, assign_models
+from pytest_cepbench.suites.shipped_suites import FOLDER
 from pytest_cepbench.suites.suite_run import SuiteRun
+
+# For `pytest --pyargs pytest_cepbench.suites.NAME`; see `shipped_suites`.
+__path__.append(str(FOLDER))
 
 __all__ = [
     "Assignments",

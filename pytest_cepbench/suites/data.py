@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,16 @@ from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
 from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
 from pytest_cepbench.datasets.table_loaders import TABLE_LOADERS
 from pytest_cepbench.datasets.table_reader import TableReader
-from pytest_cepbench.errors import DataAbsentError, SuiteError, nearest_name, unknown_name
+from pytest_cepbench.errors import (
+    DataAbsentError,
+    SpecError,
+    SuiteError,
+    did_you_mean,
+    nearest_name,
+    public_names,
+    unknown_name,
+)
+from pytest_cepbench.files import names_beside
 from pytest_cepbench.option_values import is_url
 from pytest_cepbench.suites.data_source import open_source, refuse_table_settings, table_columns
 from pytest_cepbench.suites.definition import Suite
@@ -58,16 +68,16 @@ def load_data(
     most: samples of each category, from `--cep-samples`; all of them when None.
     folders: where reading may leave files.
     Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
-    loader, SuiteError for a loader or an option that does not exist, SpecError for a URL that
-    cannot be read, MissingDependencyError where the extra `data` is needed.
+    loader, SuiteError for a loader or an option that does not exist, SpecError for a path that
+    does not exist and a URL that cannot be read, MissingDependencyError where the extra `data` is
+    needed.
     """
     loader = _loader(suite)
     parameter = inspect.signature(loader).parameters.get("path")
     if parameter is None:
         refuse_table_settings(suite)
         return _chosen(suite, _call(suite, loader), most)
-    required = suite.table.data.needed or parameter.default is inspect.Parameter.empty
-    place = _place(suite, places, required=required)
+    place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, folders)
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
@@ -79,6 +89,27 @@ def load_data(
         identity = {**dataset.identity, "source": source.identity}
         dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
     return _chosen(suite, dataset, most)
+
+
+def data_name(suite: Suite) -> str | None:
+    """What `--cep-data` calls the suite's data; None where the loader reads none from a path.
+
+    Raises SuiteError for a loader that does not exist.
+    """
+    data = suite.table.data
+    reads = "path" in inspect.signature(_loader(suite)).parameters
+    return (data.name or data.loader) if reads else None
+
+
+def needs_path(suite: Suite) -> bool:
+    """Whether the suite's data has to be named, since its loader has none of its own.
+
+    Raises SuiteError for a loader that does not exist.
+    """
+    parameter = inspect.signature(_loader(suite)).parameters.get("path")
+    if parameter is None:
+        return False
+    return suite.table.data.needed or parameter.default is inspect.Parameter.empty
 
 
 def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:
@@ -129,7 +160,12 @@ def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> 
     data = suite.table.data
     name = data.name or data.loader
     if name in places:
-        return places[name]
+        place = places[name]
+        if isinstance(place, Path) and not _exists(place):
+            near = did_you_mean(place.name, names_beside(place))
+            msg = f"data set {name!r}: {str(place)!r} does not exist.{near}"
+            raise SpecError(msg)
+        return place
     if data.path is not None:
         if is_url(data.path):
             return data.path
@@ -147,6 +183,14 @@ def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> 
     raise DataAbsentError(msg.strip())
 
 
+def _exists(path: Path) -> bool:
+    """Whether anything has this name, also a link that leads nowhere, which its loader explains."""
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a NUL byte
+        return False
+
+
 def _loader(suite: Suite) -> Loader:
     name = suite.table.data.loader
     if name in LOADERS:
@@ -161,6 +205,9 @@ def _loader(suite: Suite) -> Loader:
         loader = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         msg = f"suite {suite.name!r}: loader {name!r} cannot be imported: {error}"
+        if isinstance(error, AttributeError) and module in sys.modules:
+            near = did_you_mean(function, public_names(sys.modules[module]))
+            msg += f".{near}" if near else ""
         raise SuiteError(msg) from error
     if not callable(loader):
         msg = f"suite {suite.name!r}: loader {name!r} is not a function"

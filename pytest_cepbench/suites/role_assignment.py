@@ -75,10 +75,31 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
         msg = f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
         raise SuiteNotApplicableError(msg)
     named = named_models(suite, choices)
-    specs = {name: _expand_preset(suite, own).spec for name, own in named.items()}
+    specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
     return _assign(suite, choices, named, needed, choices.chains), measures
+
+
+def needed_roles(suite: Suite) -> dict[str, str | None]:
+    """The roles that a suite needs, with the model that its file names for each, None where none.
+
+    Where a suite of interleaved answers names no interleaver, they are those of a writer. Raises
+    SuiteError for metrics that do not fit the suite.
+    """
+    written = {name: text for name, (_, text) in _written_specs(suite).items()}
+    if suite.answer_plan is None:
+        known = named_models(suite, RoleChoices())
+        specs = {name: expand_preset(suite, own).spec for name, own in known.items()}
+        measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
+        names = _needed(suite, measures, replayed=False)
+    else:
+        answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
+        writes = "writer" in written or "interleaver" not in written
+        names = ["writer", "generator"] if writes else ["interleaver"]
+        if any(measure.judged or measure.scored for measure in answers.values()):
+            names.append(JUDGE)
+    return {name: written.get(name) for name in names}
 
 
 def assign_answer_models(
@@ -118,7 +139,7 @@ def _assign(
     replay: Replay | RecordedAnswers | None,
 ) -> Assignments:
     """The needed roles with their models, and which of them are under test."""
-    known = {name: _expand_preset(suite, assignment) for name, assignment in named.items()}
+    known = {name: expand_preset(suite, assignment) for name, assignment in named.items()}
     written = _written_specs(suite)
     played = ("replay",) if choices.replay is not None else choices.played
     gated = tuple(role for role in played if role in (*needed, "replay"))
@@ -227,8 +248,11 @@ def _missing_model(suite: Suite, name: str) -> str:
     )
 
 
-def _expand_preset(suite: Suite, assignment: RoleAssignment) -> RoleAssignment:
-    """The assignment, where its spec names a preset with the model and settings of that."""
+def expand_preset(suite: Suite, assignment: RoleAssignment) -> RoleAssignment:
+    """The assignment; where its spec names a preset, with the model and settings of that.
+
+    Raises SuiteNotApplicableError for a preset that the suite does not have.
+    """
     spec, presets = assignment.spec, suite.table.presets
     if spec.scheme != PRESET:
         return assignment

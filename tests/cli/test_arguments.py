@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from pytest_cepbench._version import __version__
+from pytest_cepbench.cli import main
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
 
@@ -34,3 +41,29 @@ def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         parse(CEPBENCH, ["doctor", "suites/shapes", "--zzz"])
     assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz\n")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version of the package, and exit code 0."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cepbench {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("cepbench calib", {"calibrate "}), ("cepbench store stats --js", {"--json "})],
+)
+def test_completion(line: str, expected: set[str], tmp_path: Path) -> None:
+    """A shell that asks how a line goes on is answered with commands and options."""
+    pytest.importorskip("argcomplete")
+    answer = tmp_path / "answer"
+    asked = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "|",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+    }
+    command = [sys.executable, "-m", "pytest_cepbench.cli"]
+    subprocess.run(command, env=os.environ | asked, check=True, timeout=60)
+    assert set(answer.read_text().split("|")) == expected

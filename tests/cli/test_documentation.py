@@ -19,6 +19,7 @@ STORE = PAGE.with_name("store.md")
 DOCTOR = PAGE.with_name("doctor.md")
 LEADERBOARDS = PAGE.with_name("leaderboards.md")
 JUDGES = PAGE.with_name("judges.md")
+FIRST_SUITE = PAGE.with_name("first-suite.md")
 
 
 def options(command: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -72,6 +73,12 @@ def test_every_option_of_a_judges_card_is_documented(capsys: pytest.CaptureFixtu
     section = JUDGES.read_text(encoding="utf-8").partition("\n## `cepbench judge-card`\n")[2]
     listed = re.findall(r"^\| `(--[a-z-]+)", section.partition("\n## ")[0], re.MULTILINE)
     assert sorted(listed) == sorted(options(["judge-card"], capsys))
+
+
+def test_every_option_of_init_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table of its section has all of its options, and no other."""
+    listed = re.findall(r"^\| `(--[a-z-]+)", FIRST_SUITE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(options(["init"], capsys))
 
 
 def test_every_study_has_a_section() -> None:

@@ -58,6 +58,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert any("--seeds" in line for line in text)
     assert not {"numpy", "torch", "pytest", "msgspec", "PIL"} & set(loaded)
     assert {name for name in loaded if name.startswith("pytest_cepbench.")} == {
+        "pytest_cepbench._version",
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.cli.commands",

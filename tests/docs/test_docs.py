@@ -143,6 +143,8 @@ _FOREIGN_OPTIONS = {
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
     "--remeasure", "--to", "--name", "--step", "--dataset",
     "--html", "--last", "--history", "--browser",
+    "--pyargs",  # of pytest
+    "--accept", "--no-measure", "--pilot", "--version",  # of cepbench init
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

@@ -204,6 +204,25 @@ def test_a_wrong_option_is_said(
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"data": {"shape": "photos"}},
+            r"gate_checkpoint\(data=\) shape=.*no suite of this run",
+        ),
+        ({"generator": "preset:fast"}, "--generator preset:fast: unknown preset 'fast'"),
+    ],
+    ids=["data", "preset"],
+)
+def test_a_name_that_no_suite_knows_is_said(
+    project: Path, options: dict[str, Any], message: str
+) -> None:
+    """A data set that would be ignored, and a preset that would leave nothing to judge."""
+    with pytest.raises(SpecError, match=message):
+        gate_checkpoint(SUITE, **options)
+
+
 def test_modules_beside_a_suite_are_importable_while_it_runs(project: Path) -> None:
     """As under pytest, and no longer: the path of the caller is as it was."""
     (project / SUITE).with_name("models_beside_the_suite.py").write_text(

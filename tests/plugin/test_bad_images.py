@@ -42,13 +42,13 @@ def test_a_folder_without_images_is_one_message(photos: Project) -> None:
     for name in ("red.png", "blue.png"):
         (photos.path / "photos" / name).rename(photos.path / "photos" / f"{name}.bak")
     photos.write("a file", "")
-    for place, explained in {
-        "photos": "no images in *photos' (looked for .bmp, *",
-        "nowhere": "data folder *nowhere' does not exist: *",
-        "a file": "data folder *a file' is a file: *",
+    for place, (explained, code) in {
+        "photos": ("no images in *photos' (looked for .bmp, *", pytest.ExitCode.INTERRUPTED),
+        "nowhere": ("data set 'folder': *nowhere' does not exist.", pytest.ExitCode.USAGE_ERROR),
+        "a file": ("data folder *a file' is a file: *", pytest.ExitCode.INTERRUPTED),
     }.items():
         result = photos.run_here(f"--cep-data=folder={place}")
-        assert result.ret == pytest.ExitCode.INTERRUPTED
+        assert result.ret == code
         result.stdout.fnmatch_lines([explained])
         result.stdout.no_fnmatch_line("*Traceback*")
 

@@ -64,12 +64,13 @@ def test_data_that_cannot_be_read_is_one_message(photos: Project) -> None:
         write_parquet(photos.path / "table" / f"{split}.parquet", image_table(2))
     cut = write_tar(photos.path / "cut.tar", {"a.png": b"x"})
     cut.write_bytes(cut.read_bytes()[:700])
-    for place, explained in {
-        "s3://bucket/photos": "data at 's3://bucket/photos' cannot be read in place: *",
-        "table": "*has several splits (test, train): choose one with *",
-        "cut.tar": "*cut.tar: *",
+    wrong, damaged = pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED
+    for place, (explained, code) in {
+        "s3://bucket/photos": ("data at 's3://bucket/photos' cannot be read in place: *", wrong),
+        "table": ("*has several splits (test, train): choose one with *", damaged),
+        "cut.tar": ("*cut.tar: *", damaged),
     }.items():
         result = photos.run_here(f"--cep-data=folder={place}")
-        assert result.ret == pytest.ExitCode.INTERRUPTED
+        assert result.ret == code
         result.stdout.fnmatch_lines([explained])
         result.stdout.no_fnmatch_line("*Traceback*")

@@ -58,7 +58,7 @@ def test_misuse_is_one_message_at_collection(toy: Project, mark: str, message: s
     """What is wrong is named with what is possible, without a traceback into the plugin."""
     toy.write("test_toy.py", _module(mark))
     result = toy.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines([f"*{message}"])
     result.stdout.no_fnmatch_line("*pytest_cepbench*")
 

@@ -23,7 +23,7 @@ def test_a_folder_that_is_not_there_ends_the_collection(trained: Project) -> Non
     """One message for all cases, which names the suite's file and the folder."""
     (trained.path / "trained").rmdir()
     result = trained.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     lines = [line for line in result.outlines if "is not there" in line]
     assert len(lines) == 1
     assert "roles.describer = './trained'" in lines[0]
@@ -36,7 +36,7 @@ def test_libraries_that_are_not_there_end_the_collection(
     """One message for all cases, with the extra to install; what needs no model goes on as ever."""
     monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
     result = trained.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     lines = [line for line in result.outlines if "pytest-cepbench[models]" in line]
     assert len(lines) == 1
     assert lines[0].startswith(

@@ -87,7 +87,7 @@ def test_chains_made_elsewhere_have_no_further_seeds(
     (project.path / "made" / "image-first" / "gen-2").mkdir(parents=True)
     (project.path / "made" / "image-first" / "gen-1.csv").write_text("filename,caption\n")
     ended = project.run("--model=replay:made", "--cep-seeds=2")
-    assert ended.code == pytest.ExitCode.INTERRUPTED
+    assert ended.code == pytest.ExitCode.USAGE_ERROR
     ended.lines.fnmatch_lines(
         ["*suite 'scored' cannot be measured with 2 seeds; take --cep-seeds=1*"]
     )

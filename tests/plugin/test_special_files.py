@@ -109,21 +109,26 @@ def test_a_suite_file_that_is_none(toy: Project, make: Make) -> None:
     path.unlink()
     make(path)
     result = toy.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines([f"*suite file *{KINDS[make]}*"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
-    [("circle", "data folder *circle' does not exist*"), ("a\\u0000b", "*it holds a NUL byte")],
+    ("place", "message", "code"),
+    [
+        ("circle", "data folder *circle' does not exist*", pytest.ExitCode.INTERRUPTED),
+        ("a\\u0000b", "*it holds a NUL byte", pytest.ExitCode.USAGE_ERROR),
+    ],
     ids=["circle", "nul"],
 )
-def test_a_place_of_data_that_is_none(project: Project, place: str, message: str) -> None:
+def test_a_place_of_data_that_is_none(
+    project: Project, place: str, message: str, code: pytest.ExitCode
+) -> None:
     """A circle of links, and a name that no file can have."""
     project.suite(PHOTOS.replace('path = "photos"', f'path = "{place}"'))
     (project.path / "circle").symlink_to("circle")
     result = project.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == code
     result.stdout.fnmatch_lines([message])
     result.stdout.no_fnmatch_line("*Traceback*")

@@ -286,8 +286,3 @@ def test_a_preset_on_the_command_line(project: Project) -> None:
     (case,) = project.report()["cases"]
     assert case["model"]["spec"] == "shapes:?miss=0.5"
     assert case["value"] < 1.0
-    wrong = project.run("--model=preset:losy")
-    assert wrong.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    wrong.stdout.fnmatch_lines(
-        ["skipped: suite 'toy': unknown preset 'losy'. Did you mean 'lossy'?*"]
-    )

@@ -21,9 +21,18 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "python-without-factory": (["--model=python:user_models"], ["python:package.module:factory"]),
     "python-not-there": (["--model=python:nowhere:f"], ["'nowhere'", "ModuleNotFoundError"]),
     "python-no-such-factory": (["--model=python:user_models:f"], ["user_models has no 'f'"]),
+    "python-module-mistyped": (
+        ["--model=python:user_model:describer"],
+        ["No module named 'user_model'", "Did you mean 'user_models'?"],
+    ),
+    "python-factory-mistyped": (
+        ["--model=python:user_models:discriber"],
+        ["user_models has no 'discriber'", "Did you mean 'describer'?"],
+    ),
+    "folder-mistyped": (["--model=foto"], ["'foto': there is no folder", "Did you mean 'photos'?"]),
     "factory-parameter": (
-        ["--model=python:user_models:describer?moood=1"],
-        ["the factory raised TypeError", "moood"],
+        ["--model=python:user_models:describer?behavior=1"],
+        ["unknown parameter for user_models:describer 'behavior'", "Did you mean 'behaviour'?"],
     ),
     "wrong-role": (
         ["--generator=python:user_models:describer"],
@@ -152,7 +161,7 @@ def test_the_suite_says_which_role_has_no_model(project: Project) -> None:
     project.suite(PHOTOS.replace('encoder = "python:user_models:encoder"\n', ""))
     project.photos({"red.png": (200, 0, 0)})
     result = project.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(
         ["*suite 'photos' needs an encoder: give one with --encoder=FOLDER_OR_HUB_ID *"]
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
+from pytest_cepbench.files import names_beside
 from pytest_cepbench.models.torch_runtime import require
 
 _HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
@@ -50,7 +51,7 @@ def locate(target: str, revision: str | None, patterns: Sequence[str], text: str
         )
         raise CheckpointError(msg)
     if _HUB_ID.fullmatch(target) is None:
-        hint = did_you_mean(folder.name, _folders_beside(folder))
+        hint = did_you_mean(folder.name, names_beside(folder, folders=True))
         msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
         raise CheckpointError(msg)
     cached = snapshot(target, revision, patterns)
@@ -80,14 +81,7 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
         msg = (
             f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "
             f"id it is neither cached in {constants.HF_HUB_CACHE} nor could be fetched "
-            f"({reason}).{offline} Check the spelling, or give the path of a folder"
+            f"({reason}).{offline} Check the spelling, or give the path of a folder."
+            f"{did_you_mean(Path(repository).name, names_beside(Path(repository), folders=True))}"
         )
         raise CheckpointError(msg) from error
-
-
-def _folders_beside(folder: Path) -> list[str]:
-    """Names of the folders where one was looked for; none where that cannot be read."""
-    try:
-        return [path.name for path in folder.parent.iterdir() if path.is_dir()]
-    except (OSError, ValueError):  # ValueError: a path with a NUL byte
-        return []

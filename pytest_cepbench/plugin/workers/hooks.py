@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.evaluation.run_context import CASES, STOP, write_message
+from pytest_cepbench.evaluation.run_context import CASES, STOP, UNKNOWN_NAME, write_message
 from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
 from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
@@ -124,6 +124,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     """Enter what a worker collected in the ledger."""
     controller = node.config.stash[CONTROLLER]
+    mistake = controller.context.folder / UNKNOWN_NAME
+    if mistake.exists():
+        raise pytest.UsageError(mistake.read_text())
     controller.ledger.expect_collected(ids)
     if controller.ledger.expected:
         refuse_modes(node.config)

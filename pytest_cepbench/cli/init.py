@@ -1,0 +1,202 @@
+"""`cepbench init`: a suite for one's own images, with samples and tolerance from measured noise."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pytest_cepbench.chains import total
+from pytest_cepbench.cli.output import (
+    MISTAKE,
+    NOT_DONE,
+    Section,
+    Table,
+    complain,
+    show,
+    show_document,
+    tell,
+)
+from pytest_cepbench.cli.project_files import (
+    METRIC,
+    ProjectPlan,
+    check_name,
+    refuse_existing,
+    shell_line,
+    suite_name,
+    write_files,
+)
+from pytest_cepbench.cli.session import measured, read_count, spent_line
+from pytest_cepbench.datasets.folder import load_folder
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
+from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
+from pytest_cepbench.files import names_beside
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.registry import PRESET
+from pytest_cepbench.studies.calibration import (
+    Calibrated,
+    PreparedCalibration,
+    Trial,
+    calibrate,
+    prepare_calibration,
+)
+from pytest_cepbench.studies.proposal import Proposal, propose
+from pytest_cepbench.studies.study_data import StudyUsage
+from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
+from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.role_assignment import expand_preset
+from pytest_cepbench.suites.shipped_suites import FOLDER
+
+_ROLES = ("describer", "generator", "encoder")
+
+
+def run(arguments: Namespace) -> int:
+    """Measure, write the project, accept where that was asked for; exit codes as in `main`."""
+    try:
+        plan = _plan(arguments)
+        dataset = load_folder(plan.images)
+        refuse_existing(plan.files(Proposal()))
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    if arguments.no_measure:
+        proposal: Proposal | int = Proposal(reasons=("no model was asked (--no-measure)",))
+    else:
+        proposal = _measured(arguments, plan, dataset)
+    if isinstance(proposal, int):
+        return proposal
+    files = plan.files(proposal)
+    try:
+        write_files(files)
+        baselines = plan.root / "baselines" / plan.name
+        baselines.mkdir(parents=True, exist_ok=True)
+    except (WriteError, OSError) as error:
+        return complain(str(error), NOT_DONE)
+    show([_summary(plan, dataset, proposal, [*files, baselines])])
+    if arguments.accept:
+        return _accept(arguments, plan, proposal)
+    command = _command(arguments, plan, proposal)
+    show(
+        [],
+        f"accept this model's numbers: {command} --snapshot-update",
+        f"then gate another one:       {_command(arguments, plan, proposal, 'CHECKPOINT')}",
+    )
+    return 0
+
+
+def _plan(arguments: Namespace) -> ProjectPlan:
+    """The project. Raises SpecError for a name, a spec or a folder that cannot be used."""
+    images = arguments.images
+    if not images.is_dir():
+        near = did_you_mean(images.name, names_beside(images, folders=True))
+        msg = f"--images {str(images)!r}: a folder of images is expected.{near}"
+        raise SpecError(msg)
+    name = suite_name(images) if arguments.name is None else arguments.name
+    check_name(name)
+    given = {role: getattr(arguments, role) for role in _ROLES}
+    roles = {role: _expanded(role, spec) for role, spec in given.items() if spec is not None}
+    return ProjectPlan(Path(), name, images, roles)
+
+
+def _expanded(role: str, text: str) -> str:
+    """A spec; a preset is one of the shipped suite `folder`, and written out."""
+    spec = parse_spec(text)
+    if spec.scheme != PRESET:
+        return text
+    suite = load_suite(FOLDER / "folder" / FILE_NAME)
+    named = RoleAssignment("generator", spec, f"--{role}")
+    return expand_preset(suite, named).spec.text
+
+
+def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Proposal | int:
+    """The proposal of a pilot, or the exit code of a failure, which is complained of."""
+    with TemporaryDirectory(prefix="cepbench-") as name:
+        folder = Path(name) / plan.name
+        folder.mkdir()
+        file = folder / FILE_NAME
+
+        def read() -> Trial:
+            file.write_text(plan.suite(folder, Proposal()), encoding="utf-8")
+            return Trial(
+                suite=file,
+                choices=RoleChoices(arguments.model, arguments.role),
+                seeds=read_count("--seeds", arguments.seeds) or 0,
+                samples=read_count("--pilot", arguments.pilot),
+            )
+
+        def play(prepared: PreparedCalibration, pool: ModelPool) -> Sequence[Calibrated]:
+            calibrated = calibrate(prepared, pool, tell)
+            spent = total(runner.tally for runner in pool.runners.values())
+            tell(spent_line(StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds)))
+            return calibrated
+
+        outcome = measured(arguments.store, read, prepare_calibration, play)
+    if isinstance(outcome, int):
+        return outcome
+    return propose(outcome, _counts(dataset), METRIC)
+
+
+def _counts(dataset: Dataset) -> Mapping[str, int]:
+    return Counter(category for sample in dataset.samples for category in sample.categories)
+
+
+def _summary(
+    plan: ProjectPlan, dataset: Dataset, proposal: Proposal, written: Sequence[Path]
+) -> Section:
+    counts = _counts(dataset)
+    samples = "all" if proposal.samples is None else f"{proposal.samples} of each category"
+    source = "measured" if proposal.measured else "a default, nothing was measured"
+    rows = [("the whole", str(len(dataset.samples)), f"{proposal.tolerance:g}")]
+    for name, count in counts.items():
+        tolerance = proposal.larger.get(f"{name}/{METRIC}", proposal.tolerance)
+        rows.append((name, str(count), f"{tolerance:g}"))
+    table = Table(("category", "images", "tolerance"), tuple(rows))
+    lines = [f"samples: {samples}; tolerance: {source}", *proposal.reasons]
+    if proposal.measured:
+        lines.append(
+            "a tolerance is the smallest drop that 80 % of runs see; differences between "
+            "checkpoints scatter at least as much: cepbench doctor tells more"
+        )
+    return Section(
+        f"suite {plan.name}: {len(dataset.samples)} images in {len(counts)} categories",
+        (*lines, table, *(f"written: {path}" for path in written)),
+    )
+
+
+def _command(
+    arguments: Namespace, plan: ProjectPlan, proposal: Proposal, model: str | None = None
+) -> str:
+    """The line that gates a model, this one by default."""
+    spec = arguments.model if model is None else model
+    role = f" --cep-role={arguments.role}" if arguments.role else ""
+    quoted = shlex.quote(f"--model={spec}")
+    return shell_line(plan.suite_folder.as_posix(), f"{quoted}{role}", proposal)
+
+
+def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal) -> int:
+    """Accept the model's numbers as the first baselines."""
+    options = GateOptions(model=arguments.model, store=arguments.store)
+    if arguments.role is not None:
+        options["role"] = arguments.role
+    if proposal.samples is not None:
+        options["samples"] = proposal.samples
+    try:
+        result = gate_checkpoint(plan.suite_folder, snapshot_update=True, **options)
+    except CepError as error:
+        return complain(f"nothing was accepted: {error}", NOT_DONE)
+    if not result.changed:
+        show_document(f"{result}\n")
+        again = f"{_command(arguments, plan, proposal)} --snapshot-update"
+        return complain(f"nothing was accepted; the suite is written. Try again: {again}", NOT_DONE)
+    show(
+        [],
+        f"accepted: {len(result.changed)} baselines below {plan.root / 'baselines' / plan.name}",
+        f"gate another model: {_command(arguments, plan, proposal, 'CHECKPOINT')}",
+    )
+    return 0

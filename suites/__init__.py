@@ -1,0 +1,1 @@
+"""The published benchmarks as suites; see docs/suites.md."""

@@ -1,0 +1,1 @@
+"""Interleaved answers on generated scenes."""

@@ -1,0 +1,1 @@
+"""Generated scenes under rule-based models of a known loss."""

@@ -1,0 +1,1 @@
+"""GenCeption on MME's images."""

@@ -1,0 +1,1 @@
+"""MMGenBench: one drawing of each image."""

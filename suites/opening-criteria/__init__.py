@@ -1,0 +1,1 @@
+"""OpenING: interleaved answers scored in seven criteria."""

@@ -1,0 +1,1 @@
+"""OpenING: interleaved answers in battles."""

@@ -1,0 +1,1 @@
+"""The Semantic Drift Protocol."""

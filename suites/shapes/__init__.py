@@ -1,0 +1,1 @@
+"""Generated scenes under the trained checkpoints of this repository."""

@@ -1,0 +1,88 @@
+"""Models without weights that tell, draw and compare the mean color of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+
+class Describer:
+    """Says the color, off by as much as its seed and its loss say."""
+
+    def __init__(self, loss: float) -> None:
+        self.loss = loss
+        self.fingerprint = f"describer {loss}"
+        self.seeded = loss > 0
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """Three numbers for each image."""
+        texts = []
+        for image, seed in zip(images, seeds, strict=True):
+            error = np.random.default_rng(seed).normal(size=3) * 40 * self.loss
+            color = np.array(image.resize((1, 1)).getpixel((0, 0))) + error
+            texts.append(" ".join(str(int(value)) for value in color.clip(0, 255)))
+        return texts
+
+
+class Generator:
+    """Paints the three numbers."""
+
+    fingerprint = "generator"
+    seeded = False
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
+        """One color each."""
+        colors = [tuple(map(int, text.split())) for text in texts]
+        return [Image.new("RGB", (32, 32), color) for color in colors]
+
+
+class Encoder:
+    """The color, from the middle of the space."""
+
+    fingerprint = "encoder"
+
+    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """Three numbers for each image."""
+        return np.array([np.asarray(image.resize((1, 1))).ravel() / 255 - 0.5 for image in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """The same for all."""
+        return np.ones((len(texts), 3))
+
+
+class Blind(Encoder):
+    """The same for every image."""
+
+    fingerprint = "blind"
+
+    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """Ones."""
+        return np.ones((len(images), 3))
+
+
+def describer(loss: str = "0.3") -> Describer:
+    """The model under test."""
+    return Describer(float(loss))
+
+
+class Broken(Describer):
+    """Fails when it is asked."""
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """Nothing."""
+        msg = "no weights"
+        raise RuntimeError(msg)
+
+
+def broken() -> Describer:
+    """The model under test, where it cannot be asked."""
+    return Broken(0)
+
+
+generator, encoder, blind = Generator, Encoder, Blind

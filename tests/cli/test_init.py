@@ -1,0 +1,212 @@
+"""`cepbench init`: a suite for one's own images, from which the next command gates a model."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_cepbench.models import python_model
+from pytest_cepbench.suites import load_suite
+from tests.cli.conftest import Ended, Home
+from tests.cli.photos import MODEL, ROLES, make_photos
+from tests.plugin.project import contents, run_plainly
+
+COUNTS = {"cats": 12, "dogs": 18}
+
+
+@pytest.fixture
+def project(home: Home) -> Home:
+    """A folder with photographs in two categories."""
+    python_model.make_model.cache_clear()  # of another test's folder, under the same name
+    (home.path / "suite.toml").unlink()
+    make_photos(home.path, COUNTS)
+    return home
+
+
+def init(project: Home, *argv: str, images: str = "photos", model: str = MODEL) -> Ended:
+    """The command on the photographs here."""
+    return project.command("init", "--images", images, model, *ROLES, *argv)
+
+
+def written(project: Home, name: str = "photos") -> dict[str, Any]:
+    """The suite that was written."""
+    text = (project.path / "suites" / name / "suite.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+@pytest.mark.slow
+def test_two_commands_to_a_verdict(project: Home) -> None:
+    """What init accepts, the next run of pytest holds a model to."""
+    ended = init(project, "--accept")
+    assert ended.code == 0, ended.err
+    assert "accepted: 4 baselines below baselines/photos" in ended.out
+    assert run_plainly(project.path, "suites/photos", MODEL) == 0
+    assert run_plainly(project.path, "suites/photos", f"{MODEL}?loss=1.5") == 1
+
+
+def test_tolerances_come_from_the_noise(project: Home) -> None:
+    """The pilot's scatter gives the whole a tolerance, and smaller categories a larger one."""
+    ended = init(project)
+    assert ended.code == 0
+    suite = written(project)
+    tolerance = suite["gate"]["tolerance"]
+    assert 0.01 < tolerance < max(case["tolerance"] for case in suite["cases"].values())
+    assert "tolerance: measured" in ended.out
+    assert f"the whole      30      {tolerance:g}" in ended.out
+    assert "fewer than 20 images: cats (12), dogs (18). Give more" in ended.out
+
+
+def test_nothing_is_lost_of_the_pilot(project: Home) -> None:
+    """The models are asked for the samples of the pilot once: their results are in the store."""
+    assert init(project, "--pilot=18", "--seeds=2").code == 0
+    ended = project.command("calibrate", "suites/photos", MODEL, "--seeds=2", "--baselines=none")
+    assert "0 model inputs" in ended.out
+
+
+def test_what_is_written(project: Home) -> None:
+    """A suite with relative paths, its test, a folder for baselines, and a workflow that parses."""
+    ended = init(project, "--no-measure", "--name=my-own")
+    assert ended.code == 0
+    suite = written(project, "my-own")
+    assert suite["data"] == {"loader": "folder", "name": "my-own", "path": "../../photos"}
+    assert suite["roles"] == {
+        "generator": "python:color_models:generator",
+        "encoder": "python:color_models:encoder",
+    }
+    load_suite(project.path / "suites" / "my-own" / "suite.toml")
+    assert (project.path / "suites" / "my-own" / "test_my_own.py").is_file()
+    assert (project.path / "baselines" / "my-own").is_dir()
+    workflow = project.path / ".github" / "workflows" / "gate-my-own.yml"
+    steps = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]["gate"]["steps"]
+    (gate,) = (step["run"] for step in steps if step.get("name") == "Gate")
+    assert gate.startswith('pytest suites/my-own "--model=$CHECKPOINT" --cep-report=')
+
+
+def test_without_measuring_the_default_is_named_as_one(project: Home) -> None:
+    """In the output and in the file, and no model is asked."""
+    ended = init(project, "--no-measure")
+    assert "tolerance: a default, nothing was measured" in ended.out
+    assert written(project)["gate"]["tolerance"] == 0.01
+    text = (project.path / "suites" / "photos" / "suite.toml").read_text()
+    assert "# A default.\n# no model was asked (--no-measure).\ntolerance = 0.01" in text
+    assert not (project.path / ".cepbench").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("describer?loss=0", "the noise is 0 over 3 seeds: no model that plays uses its seed"),
+        ("broken", "the noise could not be measured: not measured under seed 0"),
+    ],
+    ids=["no-noise", "broken"],
+)
+def test_where_nothing_can_be_measured_the_reason_is_said(
+    project: Home, model: str, reason: str
+) -> None:
+    """A suite with the default, in which nothing looks measured."""
+    ended = init(project, model=f"--model=python:color_models:{model}")
+    assert ended.code == 0
+    assert "a default, nothing was measured" in ended.out
+    assert reason in ended.out
+    assert written(project)["gate"]["tolerance"] == 0.01
+
+
+def test_nothing_is_overwritten(project: Home) -> None:
+    """A second call names the files that are there, asks no model, and changes nothing."""
+    assert init(project, "--no-measure").code == 0
+    before = contents(project.path)
+    ended = init(project)
+    assert ended.code == 1
+    assert "suites/photos/suite.toml" in ended.err
+    assert "is there already" in ended.err
+    assert contents(project.path) == before
+
+
+def test_a_link_that_leads_nowhere_is_not_written_through(project: Home, tmp_path: Path) -> None:
+    """It is a file that is there already."""
+    (project.path / "suites" / "photos").mkdir(parents=True)
+    (project.path / "suites" / "photos" / "suite.toml").symlink_to(tmp_path / "elsewhere")
+    assert init(project, "--no-measure").code == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--images=photoss"], "a folder of images is expected. Did you mean 'photos'?"),
+        (["--images=empty"], "no images in 'empty'"),
+        (["--name=My Own"], "--name 'My Own': lower-case letters"),
+        (["--generator=preset:sanna-sprint"], "Did you mean 'sana-sprint'?"),
+        (["--seeds=1"], "noise shows between at least 2 seeds"),
+        (["--pilot=none"], "--pilot 'none': a number of at least 1"),
+        (["--model=python:color_models:discriber"], "Did you mean 'describer'?"),
+    ],
+)
+def test_a_mistake_writes_nothing(project: Home, argv: list[str], message: str) -> None:
+    """One line, and exit code 2."""
+    (project.path / "empty").mkdir()
+    before = set(contents(project.path))
+    ended = init(project, *argv)
+    assert ended.code == 2
+    assert message in ended.err
+    after = contents(project.path)
+    assert {name for name in set(after) - before if "store" not in name} <= {".cepbench/.gitignore"}
+
+
+def test_a_role_that_is_left_open_is_named(project: Home) -> None:
+    """A describer alone cannot be gated: the option for the encoder is named."""
+    ended = project.command("init", "--images=photos", MODEL, ROLES[0])
+    assert ended.code == 2
+    assert "needs an encoder: give one with --encoder=" in ended.err
+
+
+def test_a_preset_is_written_out(project: Home) -> None:
+    """The suite names the model with its settings, as `suites/folder` has them."""
+    assert init(project, "--no-measure", "--generator=preset:sd-turbo").code == 0
+    generator = written(project)["roles"]["generator"]
+    assert generator.startswith("stabilityai/sd-turbo?num_inference_steps=1&guidance_scale=0.0")
+
+
+def test_specs_and_images_keep_their_place(
+    project: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A relative folder counts from the suite; images outside of the project by their full path."""
+    inner = project.path / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    images = os.path.relpath(project.path / "photos", inner)
+    argv = ("--no-measure", "--generator=./models/pipe?dtype=float16", "--encoder=../enc")
+    assert init(project, *argv, images=images).code == 0
+    suite = tomllib.loads((inner / "suites" / "photos" / "suite.toml").read_text())
+    assert suite["roles"] == {
+        "generator": "../../models/pipe?dtype=float16",
+        "encoder": "../../../enc",
+    }
+    assert suite["data"]["path"] == str((project.path / "photos").resolve())
+
+
+def test_odd_names(project: Home) -> None:
+    """Quotes, spaces and line ends in names end up in the file as they are."""
+    odd = 'a "b"\n[gate] é'
+    (project.path / "photos").rename(project.path / odd)
+    (project.path / odd / "cats").rename(project.path / odd / "c'\"ats")
+    assert init(project, images=odd).code == 0
+    suite = written(project, "a-b-gate")
+    assert suite["data"]["path"] == f"../../{odd}"
+    assert "c'\"ats/gc" in suite["cases"]
+
+
+def test_numbers_that_see_nothing_are_not_accepted(project: Home) -> None:
+    """The suite is written, no baseline is, and the exit code says so."""
+    ended = init(project, "--accept", "--encoder=python:color_models:blind")
+    assert ended.code == 1
+    assert "nothing was accepted; the suite is written" in ended.err
+    assert "the noise could not be measured" in ended.out
+    assert "it cannot see what this case measures" in ended.out
+    assert written(project)["name"] == "photos"
+    assert list((project.path / "baselines").rglob("*.toml")) == []
