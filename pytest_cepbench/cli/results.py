@@ -39,7 +39,8 @@ class RunReport:
     @property
     def incomplete(self) -> str | None:
         """Reason why the run is incomplete; None for a complete one."""
-        if self.verdict != "incomplete":
+        # A run of informational cases is incomplete as a gate, and its numbers are there.
+        if self.verdict != "incomplete" or (self.cases and not self.problems):
             return None
         return "; ".join(self.problems) or "no case was judged"
 

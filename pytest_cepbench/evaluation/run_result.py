@@ -28,7 +28,9 @@ def run_verdict(results: Sequence[CaseResult], problems: Collection[str]) -> str
     """
     if problems or not results:
         return "incomplete"
-    return "passed" if all(result.passes for result in results) else "failed"
+    if not all(result.passes for result in results):
+        return "failed"
+    return "incomplete" if nothing_compared(results, ()) else "passed"
 
 
 def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object]) -> bool:
@@ -93,6 +95,7 @@ def write_run_reports(
     *,
     setup: Sequence[str] = (),
     crashes: int = 0,
+    headline: str,
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
@@ -102,6 +105,7 @@ def write_run_reports(
     usage: of the run's processes outside of cases.
     setup: the model under test and what it is compared with; by default what the first result says.
     crashes: workers that died.
+    headline: the run in one sentence.
     Raises WriteError.
     """
     from pytest_cepbench._version import __version__
@@ -118,6 +122,7 @@ def write_run_reports(
         infrastructure,
         usage,
         crashes,
+        headline,
     )
     documents = {
         ".json": json_document(facts, results),
