@@ -170,8 +170,8 @@ class GateResult:
         yield self.headline
         if self.cases:
             yield from (line for line, _ in summary_table(self.cases))
-            yield from promise_lines(self.cases)
             yield from shortage_lines(self.cases)
+            yield from promise_lines(self.cases)
             yield from (f"warning: {line}" for line in warning_lines(self.cases))
             yield from (f"refused: {line}" for line in refusal_lines(self.cases))
             yield from (f"informational: {line}" for line in unmeasured_lines(self.cases))

@@ -164,14 +164,13 @@ def summary_table(
 def shortage_lines(results: Sequence[CaseResult], columns: int | None = None) -> list[str]:
     """A table of the undecided cases: samples now and needed, drop that is visible and tolerance.
 
-    columns: as in `summary_table`. Ends with what to do. Empty where no gating case is undecided.
+    columns: as in `summary_table`. Empty where no gating case is undecided.
     """
     cases = undecided(results)
     if not cases:
         return []
     rows = [shortage_cells(result) for result in cases]
-    table = _aligned(rows, SHORTAGE_HEADS, columns, ("tolerance", "visible drop"))
-    return [*table, shortage_advice(cases)]
+    return _aligned(rows, SHORTAGE_HEADS, columns, ("tolerance", "visible drop"))
 
 
 def _aligned(
@@ -223,8 +222,14 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 def promise_lines(results: Sequence[CaseResult]) -> list[str]:
     """Below the table: the counts, the errors promised, the judges, and what could be done."""
-    lines = [*verdict_lines(results), *error_lines(results)]
-    return [*lines, *judge_lines(results), *improvement_lines(results)]
+    cases = undecided(results)
+    return [
+        *verdict_lines(results),
+        *error_lines(results),
+        *judge_lines(results),
+        *([shortage_advice(cases)] if cases else []),
+        *improvement_lines(results),
+    ]
 
 
 _NAMED = 3  # of undecided cases, in a warning

@@ -217,11 +217,11 @@ def effort_line(efforts: Iterable[UsageTotals]) -> str:
         by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
         workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
         by = f" by {counted(len(workers), 'worker')}" if workers else ""
-        loads = f"model loads: {by_role}{by}"
+        loads = f"{counted(sum(whole.roles.values()), 'model load')} ({by_role}){by}"
     usage = f"; {usage_line(whole.usage)}" if whole.usage.requests else ""
     return (
-        f"{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
-        f"{whole.hits} results from the store; {loads}{usage}"
+        f"{loads}, {whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
+        f"{whole.hits} results from the store{usage}"
     )
 
 
