@@ -39,8 +39,10 @@ class RunReport:
     @property
     def incomplete(self) -> str | None:
         """Reason why the run is incomplete; None for a complete one."""
-        # A run of informational cases is incomplete as a gate, and its numbers are there.
-        if self.verdict != "incomplete" or (self.cases and not self.problems):
+        if self.verdict != "incomplete":
+            return None
+        # As a gate a run of informational cases is incomplete; its numbers are whole.
+        if self.cases and not self.problems and not any(case.primary for case in self.cases):
             return None
         return "; ".join(self.problems) or "no case was judged"
 

@@ -44,12 +44,17 @@ def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object])
 
 
 def unmeasured_lines(results: Iterable[CaseResult]) -> Iterator[str]:
-    """A line for each informational case that was not measured, and why: it fails no run."""
+    """The informational cases that were not measured, a line for each reason: they fail no run."""
     from pytest_cepbench.report.number_format import name_of, printable
 
+    names: dict[str, list[str]] = {}
     for result in results:
         if result.verdict == "error" and result.passes:
-            yield f"{name_of(result)} was not measured: {printable('; '.join(result.reasons), 500)}"
+            reason = printable("; ".join(result.reasons), 500)
+            names.setdefault(reason, []).append(name_of(result))
+    for reason, (first, *others) in names.items():
+        cases = f"{first} and {len(others)} more were" if others else f"{first} was"
+        yield f"{cases} not measured: {reason}"
 
 
 def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[str]]) -> int:

@@ -13,7 +13,7 @@ from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.report.number_format import between, counted, number, printable
 from pytest_cepbench.report.result import CaseResult
 
-_LONGEST_REASON = 200
+_LONGEST_REASON = 120
 
 _UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 

@@ -182,12 +182,14 @@ def _aligned(
     """Rows as lines below a header: words to the left, numbers to the right.
 
     columns: that a line may take; None where it does not matter.
-    dropped: heads, in the order in which columns are left out to get there.
+    dropped: heads, in the order in which columns are left out to get there; those without a number
+    go first.
     """
     table = [dict(zip(heads, cells, strict=True)) for cells in (heads, *rows)]
     widths = {head: max(width_of(row[head]) for row in table) for head in heads}
     if columns is not None:
-        for head in dropped:
+        known = {head: any(row[head] != "-" for row in table[1:]) for head in heads}
+        for head in sorted(dropped, key=known.__getitem__):
             if _excess(widths, columns) > 0:
                 del widths[head]
         cut = max(0, _excess(widths, columns))

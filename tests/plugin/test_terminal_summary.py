@@ -56,7 +56,7 @@ def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: in
     section = _section(ended)
     assert section[0].startswith("Do not ship: 1 of 4 gating cases regressed;")
     assert max(map(len, section)) <= columns, "\n".join(section)
-    assert "baseline" not in next(line for line in section if line.startswith("verdict"))
+    assert "tolerance" not in next(line for line in section if line.startswith("verdict"))
 
 
 def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
