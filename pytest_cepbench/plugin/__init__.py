@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -270,7 +271,9 @@ def _warn_of_undecided(config: pytest.Config, controller: Controller) -> None:
         from pytest_cepbench.errors import InconclusiveWarning
         from pytest_cepbench.report.text import shortage_warning
 
-        config.issue_config_time_warning(InconclusiveWarning(shortage_warning(cases)), 2)
+        # A mark can ignore it for a test, in a run where `-W error` raises it.
+        with suppress(InconclusiveWarning):
+            config.issue_config_time_warning(InconclusiveWarning(shortage_warning(cases)), 2)
 
 
 def pytest_enter_pdb(config: pytest.Config) -> None:

@@ -127,6 +127,19 @@ def test_a_filter_that_ignores_the_warning_is_obeyed(accepted: ScoredProject) ->
     assert ended.report["headline"].startswith("Undecided: ")
 
 
+def test_a_mark_that_ignores_the_warning_is_obeyed(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Also where `-W error` would raise it: the test passes, and the session ends as it should."""
+    project = accepted.copy(tmp_path / "project")
+    mark = '@pytest.mark.filterwarnings("ignore::pytest_cepbench.InconclusiveWarning")'
+    test = (project.path / "test_scored.py").read_text()
+    (project.path / "test_scored.py").write_text(
+        test.replace("def test_drift", f"import pytest\n\n{mark}\ndef test_drift")
+    )
+    ended = project.run(CANDIDATE, "-k", "unclear", "-W", "error")
+    assert ended.code == pytest.ExitCode.OK, ended.output + ended.errors
+    assert ended.report["headline"].startswith("Undecided: ")
+
+
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
 def test_syrupy_counts_a_users_own_snapshots_alone(
     accepted: ScoredProject, tmp_path: Path, mode: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -280,6 +281,15 @@ def test_the_page_says_what_is_promised() -> None:
         "1.25 % false failures at most per run of checkpoints exchangeable with the baseline, "
         "over 1 case" in text
     )
+
+
+def test_the_page_and_the_json_open_with_the_headline() -> None:
+    """The title, the banner and the field have the same sentence, escaped where that is needed."""
+    sentence = "Do not ship: 1 of 1 gating case regressed; worst <b>toy</b>"
+    facts = dataclasses.replace(FACTS, headline=sentence)
+    html = html_page(facts, [FULL], lambda _: None)
+    assert read_page(html).texts.count(sentence) == 2
+    assert json.loads(json_document(facts, [FULL]))["headline"] == sentence
 
 
 def test_measurements_are_in_the_json_alone() -> None:
