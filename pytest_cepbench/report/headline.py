@@ -6,7 +6,8 @@ not. Only gating cases are counted in it; informational ones have a line of thei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.policy import Policy
@@ -29,18 +30,21 @@ _GROUPS = (
 """Verdicts that keep a run from shipping, the gravest first, and their name beside a graver one."""
 
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
 def headline(
     results: Sequence[CaseResult],
     problems: Collection[str] = (),
     *,
-    skipped: Collection[str] = (),
+    skipped: Mapping[str, str] = _NOTHING,
     other_code: int = 0,
 ) -> str:
     """The run in one sentence, on one line.
 
     results: of all judged cases.
     problems: why the run is incomplete; empty when it is complete.
-    skipped: what was not to be judged, by name.
+    skipped: what was not to be judged, by name, and why.
     other_code: exit code that the run has for a reason other than its cases; 0 where it has none.
     """
     clauses = [_outcome(results, list(problems), skipped, other_code)]
@@ -63,14 +67,14 @@ def undecided(results: Sequence[CaseResult]) -> list[CaseResult]:
 
 
 def _outcome(
-    results: Sequence[CaseResult], problems: list[str], skipped: Collection[str], other_code: int
+    results: Sequence[CaseResult], problems: list[str], skipped: Mapping[str, str], other_code: int
 ) -> str:
     cases = gating(results)
     failing = [result for result in results if not result.passes]
     accepted = [result for result in results if result.accepted]
     if not results:
-        nothing = f"all {len(skipped)} cases were skipped" if skipped else "no case was judged"
-        return f"Nothing was measured: {_first(problems) if problems else nothing}"
+        reasons = problems or list(dict.fromkeys(skipped.values()))
+        return f"Nothing was measured: {_first(reasons) if reasons else 'no case was judged'}"
     if failing:
         return _failure(failing, cases)
     if problems:
@@ -116,13 +120,14 @@ def _gravest(
 ) -> str:
     """The clause of the gravest kind of failing cases."""
     of = f"{len(group)} of {counted(total, 'gating case')}"
+    have = "has" if len(group) == 1 else "have"
     if verdict == Verdict.REGRESSED:
         return f"Do not ship: {of} regressed{_worst(group)}"
     if verdict == Verdict.INCOMPARABLE:
         why = _reason(group[0])
-        return f"Nothing to compare with: {of} have a baseline of something else ({why})"
+        return f"Nothing to compare with: {of} {have} a baseline of something else ({why})"
     if verdict == Verdict.NO_BASELINE:
-        return f"No baseline: {of} have none to compare with"
+        return f"No baseline: {of} {have} none to compare with"
     if verdict == Verdict.INCONCLUSIVE:
         return f"Undecided, which fails this run: {_shortage(cases)}"
     unmeasured = [result for result in cases if result.verdict in _UNMEASURED]
@@ -181,7 +186,7 @@ def _standing(cases: Sequence[CaseResult]) -> str:
         "undecided": len(undecided(cases)),
     }
     known = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"of {counted(len(cases), 'gating case')} judged {known}" if known else ""
+    return f"{known} of {counted(len(cases), 'gating case')} judged" if known else ""
 
 
 def _acceptance(accepted: Sequence[CaseResult]) -> str:
@@ -231,8 +236,8 @@ def _reason(result: CaseResult) -> str:
     return printable(reason, _LONGEST_REASON)
 
 
-def _first(problems: Collection[str]) -> str:
-    """The first problem, and how many there are besides."""
-    first, *others = problems
-    more = f", and {counted(len(others), 'problem')} more" if others else ""
+def _first(reasons: Collection[str]) -> str:
+    """The first reason, and how many there are besides."""
+    first, *others = reasons
+    more = f", and {counted(len(others), 'reason')} more" if others else ""
     return f"{printable(first, _LONGEST_REASON)}{more}"

@@ -213,10 +213,9 @@ def _padded(text: str, width: int, *, right: bool) -> str:
     if width_of(text) > width:
         start = end = ""
         for first, last in zip(text, reversed(text), strict=True):
-            if width_of(start + end + first) + 2 <= width:
-                start += first
-            if width_of(start + end + last) + 2 <= width:
-                end = last + end
+            if width_of(start + first + last + end) + 2 > width:
+                break
+            start, end = start + first, last + end
         text = f"{start}..{end}"
     space = " " * max(0, width - width_of(text))
     return space + text if right else text + space

@@ -72,11 +72,12 @@ def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
 
     What was accepted or refused is counted as such among the former.
     """
-    informational = [
-        result for result in results if not (result.primary or result.accepted or result.refused)
-    ]
-    if len(informational) < len(results):
-        gating = [result for result in results if not any(result is i for i in informational)]
+    gating: list[CaseResult] = []
+    informational: list[CaseResult] = []
+    for result in results:
+        counts_for = result.primary or result.accepted or result.refused
+        (gating if counts_for else informational).append(result)
+    if gating:
         yield f"{counted(len(gating), 'gating case')}: {counts_line(gating)}"
     if informational:
         counts = Counter(result.verdict for result in informational)

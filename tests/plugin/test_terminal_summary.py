@@ -166,7 +166,7 @@ def test_another_failing_test_keeps_the_run_from_shipping(
     ended = project.run(CANDIDATE, "-k", "same or other", f"--junitxml={tmp_path / 'j.xml'}")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     headline = (
-        "Do not ship yet: of 1 gating case judged 1 held, but the run failed outside of the gate "
+        "Do not ship yet: 1 held of 1 gating case judged, but the run failed outside of the gate "
         "(exit code 1)"
     )
     assert ended.report["headline"] == headline

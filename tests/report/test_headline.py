@@ -94,7 +94,7 @@ _DIED = "1 tests did not report: a"
         (
             [INCOMPARABLE],
             (
-                "Nothing to compare with: 1 of 1 gating case have a baseline of something else "
+                "Nothing to compare with: 1 of 1 gating case has a baseline of something else "
                 "(encoder: baseline x, now y)"
             ),
         ),
@@ -126,14 +126,14 @@ def test_a_complete_run_in_one_sentence(results: list[CaseResult], sentence: str
 @pytest.mark.parametrize(
     ("results", "judged"),
     [
-        ([HELD, UNDECIDED], "of 2 gating cases judged 1 held, 1 undecided; 1 skipped"),
+        ([HELD, UNDECIDED], "1 held, 1 undecided of 2 gating cases judged; 1 skipped"),
         ([INFORMATIONAL], "nothing was judged; 1 skipped"),
     ],
 )
 def test_an_incomplete_run_never_ships(results: list[CaseResult], judged: str) -> None:
     """The first problem and the number of the others stand before what was judged."""
-    sentence = headline(results, [_DIED, "a worker died"], skipped=["b"])
-    assert sentence == f"Incomplete: {_DIED}, and 1 problem more; {judged}"
+    sentence = headline(results, [_DIED, "a worker died"], skipped={"b": "no data"})
+    assert sentence == f"Incomplete: {_DIED}, and 1 reason more; {judged}"
 
 
 def test_an_incomplete_run_without_cases_measured_nothing() -> None:
@@ -150,8 +150,9 @@ def test_an_incomplete_run_with_a_regression_says_both() -> None:
 
 def test_what_was_skipped_is_counted() -> None:
     """A run whose suites were skipped in part may ship only with that remark."""
-    assert headline([HELD], skipped=["a", "b"]) == "May ship: the one gating case held; 2 skipped"
-    assert headline([], skipped=["a", "b"]) == "Nothing was measured: all 2 cases were skipped"
+    skipped = {"a": "no such data set", "b": "no such data set"}
+    assert headline([HELD], skipped=skipped) == "May ship: the one gating case held; 2 skipped"
+    assert headline([], skipped=skipped) == "Nothing was measured: no such data set"
 
 
 @pytest.mark.parametrize("results", [[HELD], [UNDECIDED], [replace(HELD, accepted=True)]])
@@ -178,7 +179,7 @@ def test_the_sentence_never_contradicts_the_exit_code(
     """It begins with May ship, Undecided or Accepted in runs of exit code 0 alone; it is one
     printable line.
     """
-    skipped = ["x"] if skip else []
+    skipped = {"x": "no data"} if skip else {}
     sentence = headline(results, problems, skipped=skipped)
     code = exit_code(results, lambda: problems)
     if code == 0 and (not results or nothing_compared(results, skipped)):
