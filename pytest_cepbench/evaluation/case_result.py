@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 
 from msgspec.structs import replace
 
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
 from pytest_cepbench.report import AnchorShown, CaseResult, ModelShown, SeriesShown
@@ -53,6 +55,7 @@ def measured_case(
         method=judgement.method,
         units=judgement.units,
         visible=judgement.visible,
+        needed=_samples_needed(evaluated),
         reasons=list(judgement.reasons),
         anchor=_anchor(evaluated),
         chains=shown_chains(run, evaluated, store) if isinstance(run, ChainRun) else [],
@@ -93,6 +96,14 @@ def measured_case(
         ],
         warnings=[*measurement.warnings, *run.warnings(measurement), *judgement.warnings, *remarks],
     )
+
+
+def _samples_needed(evaluated: EvaluatedCase) -> int | None:
+    """The samples that would decide an inconclusive case, as many to a unit as it has now."""
+    judgement, n = evaluated.judgement, evaluated.measurement.n
+    if judgement.verdict is not Verdict.INCONCLUSIVE or not (judgement.needed and judgement.units):
+        return None
+    return ceil(judgement.needed * max(n, judgement.units) / judgement.units)
 
 
 def _anchor(evaluated: EvaluatedCase) -> AnchorShown | None:

@@ -48,10 +48,12 @@ from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
+from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.text import (
     explain,
     promise_lines,
     refusal_lines,
+    shortage_lines,
     summary_table,
     warning_lines,
 )
@@ -137,6 +139,11 @@ class GateResult:
         return self.exit_code == 0
 
     @property
+    def headline(self) -> str:
+        """The run in one sentence, with which every report of it opens."""
+        return headline(self.cases, self.problems, skipped=self.skipped)
+
+    @property
     def verdict(self) -> str:
         """Of the whole run: passed, failed, or incomplete."""
         if nothing_compared(self.cases, self.skipped):
@@ -163,8 +170,10 @@ class GateResult:
         return "\n".join(map(visible, self._lines()))
 
     def _lines(self) -> Iterator[str]:
+        yield self.headline
         if self.cases:
             yield from (line for line, _ in summary_table(self.cases))
+            yield from shortage_lines(self.cases)
             yield from promise_lines(self.cases)
             yield from (f"warning: {line}" for line in warning_lines(self.cases))
             yield from (f"refused: {line}" for line in refusal_lines(self.cases))
@@ -195,10 +204,13 @@ class GateResult:
 
     def _repr_html_(self) -> str:
         """The table of verdicts for notebooks."""
+        opening = f"<div><b>{_shown(self.headline)}</b></div>"
         heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
         rows = "".join(f"<tr>{_html_cells(result)}</tr>" for result in self.cases)
         notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+        return (
+            f"{opening}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+        )
 
 
 def gate_checkpoint(
@@ -348,7 +360,10 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     if update:
         results, changed = _accept(results, settings.baselines, problems)
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
-    written = _write(evaluator, results, problems, infrastructure) if report and results else []
+    written: list[Path] = []
+    if report and results:
+        sentence = headline(results, problems, skipped=skipped)
+        written = _write(evaluator, results, problems, infrastructure, sentence)
     return GateResult(
         cases=tuple(results),
         skipped=skipped,
@@ -364,13 +379,16 @@ def _write(
     results: Sequence[CaseResult],
     problems: Sequence[str],
     infrastructure: list[str],
+    sentence: str,
 ) -> list[Path]:
     """Write the reports, and a line in the history; returns the paths of the reports.
 
-    infrastructure: a failure to write the line is added to it.
+    infrastructure: a failure to write the line is added to it. sentence: the run in one.
     """
     usage = [evaluator.background_usage]
-    written = write_run_reports(evaluator, results, problems, infrastructure, usage)
+    written = write_run_reports(
+        evaluator, results, problems, infrastructure, usage, headline=sentence
+    )
     try:
         record_run(evaluator.context, results, problems, written)
     except WriteError as error:

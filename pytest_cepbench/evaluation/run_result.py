@@ -31,7 +31,9 @@ def run_verdict(results: Sequence[CaseResult], problems: Collection[str]) -> str
     """
     if problems or not results:
         return "incomplete"
-    return "passed" if all(result.passes for result in results) else "failed"
+    if not all(result.passes for result in results):
+        return "failed"
+    return "incomplete" if nothing_compared(results, ()) else "passed"
 
 
 def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object]) -> bool:
@@ -45,12 +47,17 @@ def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object])
 
 
 def unmeasured_lines(results: Iterable[CaseResult]) -> Iterator[str]:
-    """A line for each informational case that was not measured, and why: it fails no run."""
+    """The informational cases that were not measured, a line for each reason: they fail no run."""
     from pytest_cepbench.report.number_format import name_of, printable
 
+    names: dict[str, list[str]] = {}
     for result in results:
         if result.verdict == "error" and result.passes:
-            yield f"{name_of(result)} was not measured: {printable('; '.join(result.reasons), 500)}"
+            reason = printable("; ".join(result.reasons), 500)
+            names.setdefault(reason, []).append(name_of(result))
+    for reason, (first, *others) in names.items():
+        cases = f"{first} and {len(others)} more were" if others else f"{first} was"
+        yield f"{cases} not measured: {reason}"
 
 
 def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[str]]) -> int:
@@ -96,6 +103,7 @@ def write_run_reports(
     *,
     setup: Sequence[str] = (),
     crashes: int = 0,
+    headline: str,
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
@@ -105,6 +113,7 @@ def write_run_reports(
     usage: of the run's processes outside of cases.
     setup: the model under test and what it is compared with; by default what the first result says.
     crashes: workers that died.
+    headline: the run in one sentence.
     Raises WriteError.
     """
     from pytest_cepbench._version import __version__
@@ -121,6 +130,7 @@ def write_run_reports(
         infrastructure,
         usage,
         crashes,
+        headline,
     )
     documents = {
         ".json": json_document(facts, results),

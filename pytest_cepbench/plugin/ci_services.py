@@ -74,7 +74,7 @@ def _summary(controller: Controller) -> str:
     ledger = controller.ledger
     facts = RunFacts(
         ledger.verdict(), __version__, controller.lines, ledger.problems(),
-        controller.infrastructure, controller.background_usage,
+        controller.infrastructure, controller.background_usage, headline=controller.headline,
     )  # fmt: skip
     return markdown_summary(facts, ledger.results)
 

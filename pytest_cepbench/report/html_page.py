@@ -30,6 +30,7 @@ from pytest_cepbench.report.totals import (
     error_lines,
     improvement_lines,
     judge_lines,
+    verdict_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
@@ -71,12 +72,11 @@ def html_page(
         artifact = image(digest)
         return None if artifact is None else _data_uri(artifact)
 
-    passed = sum(result.passes for result in results)
     return template.render(
         facts=facts,
         results=results,
         summary=[
-            f"{passed} of {len(results)} cases pass: {counts_line(results)}",
+            *verdict_lines(results),
             *error_lines(results),
             effort_line(facts.efforts(results)),
             *judge_lines(results),

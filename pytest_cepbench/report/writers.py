@@ -42,6 +42,7 @@ class RunFacts:
     infrastructure: failures of machines from which the run recovered.
     beside: work of its processes outside of cases.
     deaths: number of workers that died.
+    headline: the run in one sentence, see `pytest_cepbench.report.headline`.
     """
 
     verdict: str
@@ -51,6 +52,7 @@ class RunFacts:
     infrastructure: Sequence[str] = ()
     beside: Sequence[UsageTotals] = ()
     deaths: int = 0
+    headline: str = ""
 
     def efforts(self, results: Sequence[CaseResult]) -> list[UsageTotals]:
         """All that the run did."""
@@ -63,6 +65,7 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         "schema": SCHEMA,
         "cepbench": facts.version,
         "verdict": facts.verdict,
+        "headline": facts.headline,
         "counts": count_verdicts(results),
         "alpha": run_alpha(results),
         "setup": list(facts.lines),

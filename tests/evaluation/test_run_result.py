@@ -6,7 +6,12 @@ import msgspec
 import pytest
 
 from pytest_cepbench import GateResult
-from pytest_cepbench.evaluation.run_result import exit_code, nothing_compared, run_verdict
+from pytest_cepbench.evaluation.run_result import (
+    exit_code,
+    nothing_compared,
+    run_verdict,
+    unmeasured_lines,
+)
 from pytest_cepbench.report import CaseResult
 
 
@@ -89,12 +94,29 @@ def test_an_informational_case_that_was_not_measured_says_why() -> None:
     assert "was not measured" not in str(GateResult((HELD, INFORMATIONAL, ERROR)))
 
 
+def test_equal_reasons_of_informational_cases_are_one_line() -> None:
+    """The first case by name and the number of the others."""
+    reasons = (["away"], ["away"], ["full"])
+    cases = [
+        msgspec.structs.replace(case("error", primary=False), reasons=reason) for reason in reasons
+    ]
+    assert list(unmeasured_lines(cases)) == [
+        "toy overall GC@2 and 1 more were not measured: away",
+        "toy overall GC@2 was not measured: full",
+    ]
+
+
+def test_informational_cases_alone_are_an_incomplete_run() -> None:
+    """Nothing could have failed: no program that reads the verdict may take it for a pass."""
+    assert run_verdict([INFORMATIONAL], []) == "incomplete"
+
+
 def test_texts_of_models_are_escaped_in_html() -> None:
     """What a suite or a model is called is text in a notebook, and nothing else."""
     named = CaseResult("n", "<b>toy</b>", "overall", "gc", "GC@2", "held", 0.01)
     html = GateResult((named,), {"<i>": "<script>"})._repr_html_()
 
-    assert "<b>" not in html
+    assert "<b>toy" not in html
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
 
