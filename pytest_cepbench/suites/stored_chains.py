@@ -1,0 +1,213 @@
+"""Chains by a recorded model, such as the baseline's, as far as stores have them.
+
+No model is loaded or asked for them: neither the recorded one nor those that are held fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
+from pytest_cepbench.chains.steps import recall
+from pytest_cepbench.errors import NotInStoreError
+from pytest_cepbench.models.protocols import BoundRole, Model
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.chain_run import ChainRun
+from pytest_cepbench.suites.measures import ChainExcerpt, Measure
+from pytest_cepbench.suites.measures.base import plans_of
+from pytest_cepbench.suites.roles import GROWERS
+
+FloatArray = npt.NDArray[np.float64]
+
+_CONFIDENCE = 0.95
+
+_FEWEST_GENERATIONS = 2  # of a curve
+
+
+class StoredChains:
+    """The chains of a suite's samples by a recorded model, as far as stores have them.
+
+    What was read is kept, but for the vectors.
+    """
+
+    def __init__(self, measures: Mapping[str, Measure], data: ChainData) -> None:
+        """data: of models that refuse to load; see `stored_chains`."""
+        self._measures = measures
+        self._data = data
+        self._chains: dict[Modality, dict[str, Chain]] = {}
+        self._scored: dict[Hashable, dict[str, ChainExcerpt]] = {}
+
+    def known(self, case: Case, sample_ids: Iterable[str]) -> list[str]:
+        """The samples whose chains are stored as far as the case reads them, or to their end.
+
+        Raises DatasetError and StoreError as they come.
+        """
+        plans = _plans_read(self._measures[case.key.metric], case)
+        ids = list(sample_ids)
+        for start in plans:
+            self._look_ahead(start, ids)
+        return [
+            name
+            for name in ids
+            if all(_reaches(self._chains[start][name], plan) for start, plan in plans.items())
+        ]
+
+    def scored(self, case: Case, sample_ids: Iterable[str]) -> dict[str, ChainExcerpt]:
+        """The chains of known samples with their similarities; none where a vector is missing.
+
+        Raises as `known`.
+        """
+        measure = self._measures[case.key.metric]
+        scored = self._scored.setdefault((type(measure), measure.required_features(case)), {})
+        ids = list(sample_ids)
+        missing = set(ids) - scored.keys()
+        samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
+        if samples:
+            data = self._data.recast(samples, _plans_read(measure, case), {})
+            try:
+                measure.read(case, samples, data)
+                excerpts = {s.id: measure.show(case, s.id, data) for s in samples}
+            except NotInStoreError:
+                return {}
+            scored.update((name, shown) for name, shown in excerpts.items() if shown is not None)
+        return {name: scored[name] for name in ids if name in scored}
+
+    def excerpt(self, case: Case, sample_id: str, start: Modality) -> ChainExcerpt | None:
+        """A sample's chain from a start; None where stores do not have it.
+
+        As far as it is stored, also beyond what the case reads; without similarities where the
+        encoder's vectors are not stored. Raises as `known`.
+        """
+        if not self.known(case, [sample_id]):
+            return None
+        scored = self.scored(case, [sample_id]).get(sample_id)
+        chain = self._look_ahead(start, [sample_id])[sample_id]
+        if scored is None or scored.chain.links[0].kind != start:
+            return ChainExcerpt(chain, {}, chain.failure, chain.failed_at)
+        return replace(scored, chain=chain)
+
+    def _look_ahead(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
+        chains = self._chains.setdefault(start, {})
+        missing = set(sample_ids) - chains.keys()
+        samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
+        for pending in self._data.look_ahead(start, samples):
+            chains[pending.chain.sample.id] = pending.chain
+        return chains
+
+
+@dataclass(frozen=True)
+class SimilarityCurve:
+    """Mean similarity of chains to their starts, by generation.
+
+    generations: (g,) that were compared, rising, from 1 on.
+    mean: (g,) over the samples.
+    low, high: (g,) ends of the 95 % confidence interval of each mean, by Student's t over
+        independent units; equal to the mean where there is one unit.
+    samples: how many.
+    """
+
+    generations: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    samples: int
+
+
+def stored_chains(run: ChainRun, step: str) -> StoredChains:
+    """The chains by the model that a baseline remembers, read without loading any model.
+
+    step: the model, by `remember`.
+    Raises BaselineError for a step that cannot be read.
+    """
+    return run.chain_data.once("stored chains", step, lambda: _open(run, step))
+
+
+def _open(run: ChainRun, step: str) -> StoredChains:
+    recorded: dict[str, BoundRole] = {bound.role: bound for bound in recall(step)}
+    store = run.chain_data.store
+
+    def runner(role: str) -> RoleRunner:
+        bound = recorded.get(role) or run.runner(role).bound
+        return RoleRunner(replace(bound, load=_refuse(bound)), store)
+
+    describer, generator = (
+        runner(role) if role in run.assignments.roles else None for role in GROWERS
+    )
+    models = ChainModels(describer, generator, store)
+    data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
+    return StoredChains(run.measures, data)
+
+
+def _reaches(chain: Chain, plan: ChainPlan) -> bool:
+    """Whether a chain goes as far as a plan, or has stopped."""
+    return chain.failure is not None or len(chain.links) > plan.generations
+
+
+def _refuse(bound: BoundRole) -> Callable[[], Model]:
+    def load() -> Model:
+        msg = f"a step of {bound.spec} is not in the store, and chains are only read here"
+        raise NotInStoreError(msg)
+
+    return load
+
+
+def _plans_read(measure: Measure, case: Case) -> dict[Modality, ChainPlan]:
+    """The plans of the chains that a case reads, by start, as far as it reads them."""
+    required = measure.required_features(case)
+    last: dict[Modality, int] = {}
+    for features in required:
+        start = features.plan.start
+        last[start] = max(last.get(start, 0), features.generations[-1])
+    return {plan.start: replace(plan, generations=last[plan.start]) for plan in plans_of(required)}
+
+
+def similarity_curve(
+    show: Callable[[str], ChainExcerpt | None], units: Mapping[str, str]
+) -> SimilarityCurve | None:
+    """The curve of samples; None where a sample is not shown, or with other generations.
+
+    show: gives the chain of a sample id with its similarities.
+    units: sample id -> the independent unit that it belongs to.
+    """
+    rows: list[list[float]] = []
+    generations: tuple[int, ...] = ()
+    for name in units:
+        excerpt = show(name)
+        marks = {} if excerpt is None else excerpt.marks
+        generations = generations or tuple(sorted(marks))
+        if len(generations) < _FEWEST_GENERATIONS or tuple(sorted(marks)) != generations:
+            return None
+        rows.append([marks[generation] for generation in generations])
+    if not rows:
+        return None
+    mean, margin = _mean_and_margin(np.array(rows), list(units.values()))
+    return SimilarityCurve(
+        generations,
+        tuple(mean.tolist()),
+        tuple((mean - margin).tolist()),
+        tuple((mean + margin).tolist()),
+        len(rows),
+    )
+
+
+def _mean_and_margin(values: FloatArray, units: Iterable[str]) -> tuple[FloatArray, FloatArray]:
+    """Mean of each column, and half of its confidence interval's width.
+
+    values: (n, g). units: (n,) rows of one unit are not independent: their deviations add up.
+    """
+    from scipy.special import stdtrit
+
+    mean = values.mean(axis=0)
+    _, places = np.unique(list(units), return_inverse=True)
+    count = int(places.max()) + 1
+    if count == 1:
+        return mean, np.zeros_like(mean)
+    sums = np.zeros((count, values.shape[1]))
+    np.add.at(sums, places, values - mean)
+    error = np.sqrt(count / (count - 1) * (sums**2).sum(axis=0)) / len(values)
+    return mean, float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2)) * error
