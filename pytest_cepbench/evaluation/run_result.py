@@ -93,6 +93,7 @@ def write_run_reports(
     *,
     setup: Sequence[str] = (),
     crashes: int = 0,
+    command: Sequence[str] = (),
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
@@ -102,9 +103,11 @@ def write_run_reports(
     usage: of the run's processes outside of cases.
     setup: the model under test and what it is compared with; by default what the first result says.
     crashes: workers that died.
+    command: by which the run was started, program first.
     Raises WriteError.
     """
     from pytest_cepbench._version import __version__
+    from pytest_cepbench.evaluation.run_provenance import gather_provenance
     from pytest_cepbench.report.html_page import html_page
     from pytest_cepbench.report.markdown import markdown_summary
     from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
@@ -118,6 +121,12 @@ def write_run_reports(
         infrastructure,
         usage,
         crashes,
+        gather_provenance(
+            results,
+            started=evaluator.context.started,
+            command=command,
+            baselines=settings.baselines,
+        ),
     )
     documents = {
         ".json": json_document(facts, results),

@@ -147,7 +147,7 @@ class Controller:
                 staged.parent.rmdir()
         if ledger.results:
             self.background_usage.append(self.evaluator().background_usage)
-            self._write_reports()
+            self._write_reports(session.config)
 
     def exit_code(self, code: Code) -> Code:
         """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.
@@ -224,7 +224,7 @@ class Controller:
             with suppress(OSError):  # syrupy makes the folder before it hands over what to write
                 (self.settings.baselines / suite).rmdir()
 
-    def _write_reports(self) -> None:
+    def _write_reports(self, config: pytest.Config) -> None:
         ledger, evaluator = self.ledger, self.evaluator()
         try:
             self.written = run_result.write_run_reports(
@@ -235,6 +235,7 @@ class Controller:
                 self.background_usage,
                 setup=self.lines,
                 crashes=len(self.crashes.all),
+                command=["pytest", *config.invocation_params.args],
             )
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)

@@ -14,6 +14,7 @@ import msgspec
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.report.number_format import printable
+from pytest_cepbench.report.provenance import Provenance
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.report.totals import (
     count_verdicts,
@@ -42,6 +43,7 @@ class RunFacts:
     infrastructure: failures of machines from which the run recovered.
     beside: work of its processes outside of cases.
     deaths: number of workers that died.
+    provenance: which models were compared, where, when and how; None where it was not gathered.
     """
 
     verdict: str
@@ -51,6 +53,7 @@ class RunFacts:
     infrastructure: Sequence[str] = ()
     beside: Sequence[UsageTotals] = ()
     deaths: int = 0
+    provenance: Provenance | None = None
 
     def efforts(self, results: Sequence[CaseResult]) -> list[UsageTotals]:
         """All that the run did."""
@@ -69,6 +72,7 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         "problems": list(facts.problems),
         "infrastructure": list(facts.infrastructure),
         "deaths": facts.deaths,
+        "provenance": msgspec.to_builtins(facts.provenance),
         "effort": msgspec.to_builtins(total_usage(facts.efforts(results))),
         "cases": [msgspec.to_builtins(result) for result in results],
     }
