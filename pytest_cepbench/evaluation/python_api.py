@@ -85,6 +85,7 @@ class GateOptions(TypedDict, total=False):
     publish: str | Path
     baselines: str | Path
     report: str | Path
+    report_dir: str | Path
     gate: str
     tolerance: float
     alpha: float

@@ -97,6 +97,7 @@ def write_run_reports(
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
+    The page is written as a folder as well where the settings name one.
     results: at least one.
     problems: why the run is incomplete; empty when it is complete.
     infrastructure: what went wrong with machines and was made good.
@@ -110,6 +111,7 @@ def write_run_reports(
     from pytest_cepbench.evaluation.run_provenance import gather_provenance
     from pytest_cepbench.report.html_page import html_page
     from pytest_cepbench.report.markdown import markdown_summary
+    from pytest_cepbench.report.page_folder import write_page_folder
     from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
 
     first, settings = results[0], evaluator.settings
@@ -137,6 +139,10 @@ def write_run_reports(
     written = write_reports(settings.report, documents, stale=False)
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
+    if settings.report_dir is not None:
+        written.append(
+            write_page_folder(settings.report_dir, facts, results, evaluator.stored_image)
+        )
     return written
 
 

@@ -66,6 +66,7 @@ class RunSettings:
     publish: folder or URL where results are written as well.
     baselines: folder of accepted baselines.
     report: the JSON report to write; HTML and Markdown lie beside it.
+    report_dir: folder for the page with its style, script and images as files; None for none.
     gate, tolerance, alpha: as in `Policy`.
     series: name of the series of gates that the run belongs to; None for a run by itself.
     series_length: checkpoints over which half of the error of a series is spent.
@@ -100,6 +101,7 @@ class RunSettings:
     publish: Path | str | None
     baselines: Path
     report: Path
+    report_dir: Path | None
     gate: str | None
     tolerance: float | None
     alpha: float | None
@@ -174,6 +176,7 @@ def read_settings(
         publish=folder_or_url("publish", single["publish"]) if single.get("publish") else None,
         baselines=folder("baselines", root / "baselines"),
         report=folder("report", home / "report.json"),
+        report_dir=resolve("report-dir", single["report-dir"]) if "report-dir" in single else None,
         gate=single.get("gate"),
         tolerance=parse("tolerance", _tolerance),
         alpha=parse("alpha", _alpha),

@@ -232,6 +232,13 @@ OPTIONS = (
         "Report to write, as .json, .html and .md (default: .cepbench/report.json)",
     ),
     Option(
+        "report-dir",
+        "reports",
+        "DIR",
+        "Folder for the page as DIR/index.html with style, script and images as files, for servers "
+        "that allow no inline ones (Jenkins)",
+    ),
+    Option(
         "accept-insensitive",
         "advanced",
         "",

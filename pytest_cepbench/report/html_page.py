@@ -1,19 +1,17 @@
-"""The run as one HTML page that needs nothing beside itself."""
+"""The run as an HTML page, which needs nothing beside itself or has its files in a folder."""
 
 from __future__ import annotations
 
 import base64
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from hashlib import sha256
 from importlib import resources
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
-from PIL import Image
 
-from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.report.case_table import (
     failures_of,
@@ -23,6 +21,15 @@ from pytest_cepbench.report.case_table import (
     settings_of,
 )
 from pytest_cepbench.report.number_format import between, number, word_of
+from pytest_cepbench.report.page_images import ImageSource, PageImages
+from pytest_cepbench.report.page_overview import (
+    case_anchor,
+    causes,
+    sample_anchor,
+    worst_case,
+    worst_samples,
+)
+from pytest_cepbench.report.provenance import comparisons, moment
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import (
     counts_line,
@@ -33,7 +40,8 @@ from pytest_cepbench.report.totals import (
 )
 from pytest_cepbench.report.writers import RunFacts
 
-_THUMBNAIL = 192  # pixels of the longer side
+STYLESHEET, SCRIPT = "page.css", "page.js"
+"""Files of the page's look and behavior; everything is readable without the script."""
 
 COURSE = (120, 32)
 
@@ -47,13 +55,18 @@ _NEAREST, _FARTHEST = 2.0, 8.0
 def html_page(
     facts: RunFacts,
     results: Sequence[CaseResult],
-    image: Callable[[str], ImageArtifact | None],
+    image: ImageSource,
+    *,
+    folder: Path | None = None,
 ) -> str:
     """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
+    folder: where the images of the page become files, beside `page_files`; the page needs nothing
+    beside itself where it is None. Raises OSError where one cannot be written.
     """
     environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template_source),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -62,17 +75,9 @@ def html_page(
     )
     environment.tests |= {"noteworthy": _noteworthy}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
-    template = environment.from_string(
-        resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    )
-
-    @cache  # a category's worst samples are its group's and often the whole suite's too
-    def picture(digest: str) -> str | None:
-        artifact = image(digest)
-        return None if artifact is None else _data_uri(artifact)
-
     passed = sum(result.passes for result in results)
-    return template.render(
+    page_images = PageImages(image, folder)
+    return environment.get_template("page.html.jinja").render(
         facts=facts,
         results=results,
         summary=[
@@ -82,10 +87,34 @@ def html_page(
             *judge_lines(results),
             *improvement_lines(results),
         ],
-        picture=picture,
+        images=page_images,
+        picture=page_images.get,
+        opened=worst_case(results) or next(filter(replaces_answers, results), None),
+        stylesheet=_resource(STYLESHEET),
+        script=_resource(SCRIPT),
+        script_digest=_script_digest(),
         course_size=COURSE,
         interval_size=INTERVAL,
     )
+
+
+def page_files() -> dict[str, str]:
+    """Name -> text of the files that a page with a folder needs beside itself."""
+    return {name: _resource(name) for name in (STYLESHEET, SCRIPT)}
+
+
+def _template_source(name: str) -> str | None:
+    template = resources.files(__package__).joinpath(name)
+    return template.read_text(encoding="utf-8") if template.is_file() else None
+
+
+def _resource(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _script_digest() -> str:
+    """Of the only script that the page's policy lets run."""
+    return base64.b64encode(sha256(_resource(SCRIPT).encode()).digest()).decode()
 
 
 def _displayed(value: object) -> object:
@@ -112,18 +141,6 @@ def replaces_answers(result: CaseResult) -> bool:
     """True where answers become the accepted ones in place of others."""
     measured = result.measured
     return bool(result.accepted and result.answers and measured is not None and measured.answers)
-
-
-def _data_uri(image: ImageArtifact) -> str:
-    picture = image.to_pil()
-    picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
-    factor = _THUMBNAIL // max(picture.size)
-    if factor > 1:  # a small image is shown pixel by pixel, not blurred by the browser
-        size = (picture.width * factor, picture.height * factor)
-        picture = picture.resize(size, Image.Resampling.NEAREST)
-    stream = io.BytesIO()
-    picture.save(stream, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
 # -- the small plots, as coordinates ---------------------------------------------------------------
@@ -208,7 +225,8 @@ def _unit(result: CaseResult) -> float:
 
 
 _FUNCTIONS = (
-    between, counts_line, course_points, failures_of, figures_of, hops_of, interval_plot, looks_of,
-    number, reach_of, replaces_answers, settings_of, word_of,
+    between, case_anchor, causes, comparisons, counts_line, course_points, failures_of, figures_of,
+    hops_of, interval_plot, looks_of, moment, number, reach_of, replaces_answers, sample_anchor,
+    settings_of, word_of, worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

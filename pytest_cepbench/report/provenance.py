@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -92,6 +93,32 @@ def suite_provenance(suite: str, results: Iterable[CaseResult]) -> SuiteProvenan
         data=largest.identity.get("data", ""),
         samples=largest.identity.get("samples", ""),
     )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Suites in which the same candidate was compared with the same baselines.
+
+    first: one of them, for what they have in common.
+    suites: their names.
+    """
+
+    first: SuiteProvenance
+    suites: list[str]
+
+
+def comparisons(provenance: Provenance) -> list[Comparison]:
+    """Candidates and baselines of a run, each pair once."""
+    pairs: dict[object, Comparison] = {}
+    for suite in provenance.suites:
+        key = (*suite.candidate, suite.recorded, None, *suite.baselines, suite.accepted)
+        pairs.setdefault(key, Comparison(suite, [])).suites.append(suite.suite)
+    return list(pairs.values())
+
+
+def moment(time: str) -> str:
+    """An ISO 8601 time as people read it."""
+    return time.replace("T", " ").replace("+00:00", " UTC")
 
 
 def suite_names(results: Sequence[CaseResult]) -> list[str]:
