@@ -27,6 +27,8 @@ from pytest_cepbench.report.provenance import (
 _GIT_SECONDS = 5.0
 """Longest wait for git: a report does without what a slow file system does not tell in time."""
 
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+
 _JOB_ADDRESSES = ("CI_JOB_URL", "RUN_DISPLAY_URL", "BUILD_URL", "BUILDKITE_BUILD_URL")
 """Variables of GitLab, Jenkins (twice) and Buildkite that hold the address of a job."""
 
@@ -51,8 +53,8 @@ def gather_provenance(
         started=_iso(started),
         seconds=round(max(0.0, time.time() - started), 3),
         command=redacted_command(command, environment),
-        commit=commit_of(project),
-        modified=_modified(project, project),
+        commit=_git(project, "rev-parse", "--verify", "HEAD"),
+        modified=_modified(project, "--untracked-files=no"),
         ci=ci_address(environment),
         suites=[
             _with_history(
@@ -81,11 +83,13 @@ def ci_address(environment: Mapping[str, str]) -> str:
 
 
 def commit_of(path: Path) -> str:
-    """Commit of the git repository that a file or folder lies in, or "".
+    """Commit of the git repository that has a file or folder, or "".
 
-    Only HEAD is resolved: nothing that a repository of weights configures is run.
+    What lies in a repository and is not part of it has none.
     """
-    return _git(path, "rev-parse", "--verify", "HEAD")
+    folder = path if path.is_dir() else path.parent
+    tracked = _git(folder, "ls-files", "--", path.name if path != folder else ".")
+    return _git(folder, "rev-parse", "--verify", "HEAD") if tracked else ""
 
 
 def _with_history(suite: SuiteProvenance, baselines: Path) -> SuiteProvenance:
@@ -115,7 +119,7 @@ def _last_change(folder: Path) -> tuple[str, bool]:
     if not folder.is_dir():
         return "", False
     committed = _git(folder, "log", "-1", "--format=%cI", "--", ".")
-    if committed and _modified(folder, folder) is False:
+    if committed and _modified(folder, "--", ".") is False:
         return committed, False
     changes: list[float] = []
     with suppress(OSError):
@@ -123,28 +127,33 @@ def _last_change(folder: Path) -> tuple[str, bool]:
     return (_iso(max(changes)) if changes else ""), True
 
 
-def _modified(repository: Path, folder: Path) -> bool | None:
-    """Whether files of a folder differ from the commit; None without a repository.
+def _modified(folder: Path, *options: str) -> bool | None:
+    """Whether files differ from the commit; None without a repository.
 
     For the user's own project alone: git may run programs that a repository configures.
+    options: of `git status`.
     """
-    status = _run_git(repository, "status", "--porcelain", "--", str(folder))
-    if status is None:
-        return None
-    return any(status.splitlines())
+    status = _run_git(folder, "status", "--porcelain", *options)
+    return None if status is None else bool(status)
 
 
-def _git(path: Path, *arguments: str) -> str:
-    return (_run_git(path, *arguments) or "").strip()
+def _git(folder: Path, *arguments: str) -> str:
+    return (_run_git(folder, *arguments) or "").strip()
 
 
-def _run_git(path: Path, *arguments: str) -> str | None:
+def _run_git(folder: Path, *arguments: str) -> str | None:
     """What git prints, or None where it fails, is not there, or takes too long."""
-    folder = path if path.is_dir() else path.parent
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    # A hook of git sets variables that would lead to its own repository.
+    environment = {name: text for name, text in os.environ.items() if name not in _GIT_VARIABLES}
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(folder)]
     try:
         done = subprocess.run(  # noqa: S603 - no shell, and no argument of a repository
-            command, capture_output=True, check=True, timeout=_GIT_SECONDS, stdin=subprocess.DEVNULL
+            [*command, *arguments],
+            capture_output=True,
+            check=True,
+            timeout=_GIT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            env=environment,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -67,7 +67,7 @@ def _is_ours(page: Path) -> bool:
     try:
         with page.open("rb") as stream:
             return _GENERATOR in stream.read(_HEAD)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
         return False

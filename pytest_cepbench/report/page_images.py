@@ -87,7 +87,7 @@ class PageImages:
             (self.folder / address).write_bytes(data)
             if max(image.size) > THUMBNAIL:
                 original = f"{IMAGES}/{name}-original.png"
-                image.to_pil().save(self.folder / original, "PNG")
+                image.to_pil().save(self.folder / original, "PNG", compress_level=1)
         enlarged = max(image.size) < THUMBNAIL
         return PageImage(name, *thumbnail.size, address, original, enlarged)
 

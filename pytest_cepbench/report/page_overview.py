@@ -111,7 +111,8 @@ def _anchor(*names: str) -> str:
 
 def _losses(result: CaseResult) -> Iterator[WorstSample]:
     sign = 1.0 if result.higher_is_better else -1.0
-    for shown in (*result.chains, *result.answers):
+    samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
+    for shown in samples:
         if shown.baseline is not None:
             loss = sign * (shown.baseline - shown.score)
             if loss > 0:

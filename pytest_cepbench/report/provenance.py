@@ -31,7 +31,7 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
     prompts: of the roles, by name.
     data: the data set's identity.
     samples: number of samples of its largest case, and their digest.
-    commits: spec of a model under test -> commit of the repository that its files lie in.
+    commits: spec of a model under test -> commit of the repository that has its files.
     """
 
     suite: str
