@@ -155,8 +155,13 @@ def measure(photographs: int, loads: int) -> list[str]:
         written = time.perf_counter() - started
         size = single.stat().st_size
         rows.append(_row(photographs, "single file", size, 0, written, load_seconds(single, loads)))
+        files = [folder / f"{number}.png" for number in range(_PATTERNS)]
+        for number, path in enumerate(files):
+            photograph(number, images).to_pil().save(path)
         started = time.perf_counter()
-        page = write_page_folder(folder / "page", facts, results, stored)
+        page = write_page_folder(
+            folder / "page", facts, results, stored, lambda digest: files[int(digest) % _PATTERNS]
+        )
         written = time.perf_counter() - started
         thumbnails = sum(path.stat().st_size for path in page.parent.glob("images/*.webp"))
         size = page.stat().st_size

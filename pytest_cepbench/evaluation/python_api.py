@@ -216,7 +216,7 @@ def gate_checkpoint(
         default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports are written
-        where `report` is given.
+        where `report` or `report_dir` is given.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option. A
     suite that the model under test has no part in is skipped, as in pytest; one whose data set is
     not here makes the result incomplete.
@@ -226,7 +226,8 @@ def gate_checkpoint(
     evaluator = Evaluator(RunContext(settings))
     try:
         with importable(files):
-            return _gate(evaluator, files, update=snapshot_update, report="report" in options)
+            report = "report" in options or "report_dir" in options
+            return _gate(evaluator, files, update=snapshot_update, report=report)
     finally:
         evaluator.close()
         evaluator.context.remove_folder()

@@ -141,7 +141,13 @@ def write_run_reports(
         keep_out_of_git(settings.home, settings.report)
     if settings.report_dir is not None:
         written.append(
-            write_page_folder(settings.report_dir, facts, results, evaluator.stored_image)
+            write_page_folder(
+                settings.report_dir,
+                facts,
+                results,
+                evaluator.stored_image,
+                evaluator.stored_file,
+            )
         )
     return written
 

@@ -21,7 +21,7 @@ from pytest_cepbench.report.case_table import (
     settings_of,
 )
 from pytest_cepbench.report.number_format import between, number, word_of
-from pytest_cepbench.report.page_images import ImageSource, PageImages
+from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
 from pytest_cepbench.report.page_overview import (
     case_anchor,
     causes,
@@ -58,12 +58,14 @@ def html_page(
     image: ImageSource,
     *,
     folder: Path | None = None,
+    file: FileSource = lambda _: None,
 ) -> str:
     """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
     folder: where the images of the page become files, beside `page_files`; the page needs nothing
     beside itself where it is None. Raises OSError where one cannot be written.
+    file: gives the stored file of an image, which is copied into the folder.
     """
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template_source),
@@ -76,7 +78,7 @@ def html_page(
     environment.tests |= {"noteworthy": _noteworthy}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     passed = sum(result.passes for result in results)
-    page_images = PageImages(image, folder)
+    page_images = PageImages(image, folder, file)
     return environment.get_template("page.html.jinja").render(
         facts=facts,
         results=results,

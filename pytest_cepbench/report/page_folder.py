@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.report.html_page import html_page, page_files
-from pytest_cepbench.report.page_images import IMAGES, ImageSource
+from pytest_cepbench.report.page_images import IMAGES, FileSource, ImageSource
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import RunFacts
 
@@ -22,16 +22,21 @@ _GENERATOR = b'<meta name="generator" content="pytest-cepbench'
 
 _HEAD = 4096  # bytes of a page in which it names its generator
 
-_IMAGE = re.compile(r"image-[0-9a-f]{16}(?:\.webp|-original\.png)")
+_IMAGE = re.compile(r"image-[0-9a-f]{16}(?:-original)?\.(?:webp|png)")
 
 
 def write_page_folder(
-    folder: Path, facts: RunFacts, results: Sequence[CaseResult], image: ImageSource
+    folder: Path,
+    facts: RunFacts,
+    results: Sequence[CaseResult],
+    image: ImageSource,
+    file: FileSource = lambda _: None,
 ) -> Path:
     """Write the page and its files; returns the path of the page, which is written last.
 
     A page of an earlier run is replaced, and its images are removed.
     image: gives a stored image by digest, or None when it is gone.
+    file: gives the stored file of an image, for the original beside the page.
     Raises WriteError where a file cannot be written, and where the folder has a page of others.
     """
     page = folder / PAGE
@@ -45,7 +50,7 @@ def write_page_folder(
         folder.mkdir(parents=True, exist_ok=True)
         page.unlink(missing_ok=True)  # it would be taken for the report of this run
         before = _images(folder)
-        text = html_page(facts, results, image, folder=folder)
+        text = html_page(facts, results, image, folder=folder, file=file)
         for name, content in page_files().items():
             (folder / name).write_text(content, encoding="utf-8")
         fresh = folder / f".{PAGE}.new"

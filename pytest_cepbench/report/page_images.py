@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ _QUALITY = 75  # of WebP, for what is made smaller anyway
 
 ImageSource = Callable[[str], ImageArtifact | None]
 """Gives a stored image by digest, or None when it is gone."""
+
+FileSource = Callable[[str], Path | None]
+"""Gives the file that a store has of an image, by digest, or None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,12 @@ class PageImages:
     source: where they come from.
     folder: of the page, where thumbnails and originals become files; None: the page holds the
     thumbnails itself, and shows all of `shown` at its end.
+    file: where originals are copied from; others are written as PNG.
     """
 
     source: ImageSource
     folder: Path | None = None
+    file: FileSource = lambda _: None
     _images: dict[str, PageImage | None] = field(default_factory=dict)
 
     @property
@@ -72,24 +78,34 @@ class PageImages:
         """
         if digest not in self._images:
             artifact = self.source(digest)
-            self._images[digest] = None if artifact is None else self._page_image(artifact)
+            self._images[digest] = None if artifact is None else self._page_image(digest, artifact)
         return self._images[digest]
 
-    def _page_image(self, image: ImageArtifact) -> PageImage:
+    def _page_image(self, digest: str, image: ImageArtifact) -> PageImage:
         thumbnail, data = _thumbnail(image)
         name = f"image-{image.digest[:16]}"
         if self.folder is None:
             address = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
             original = ""
         else:
-            address = original = f"{IMAGES}/{name}.webp"
+            address = f"{IMAGES}/{name}.webp"
             (self.folder / IMAGES).mkdir(parents=True, exist_ok=True)
             (self.folder / address).write_bytes(data)
-            if max(image.size) > THUMBNAIL:
-                original = f"{IMAGES}/{name}-original.png"
-                image.to_pil().save(self.folder / original, "PNG", compress_level=1)
+            whole = max(image.size) <= THUMBNAIL
+            original = address if whole else self._copy_original(self.folder, name, digest, image)
         enlarged = max(image.size) < THUMBNAIL
         return PageImage(name, *thumbnail.size, address, original, enlarged)
+
+    def _copy_original(self, folder: Path, name: str, digest: str, image: ImageArtifact) -> str:
+        """Put the whole image beside its thumbnail; returns its path relative to the page."""
+        stored = self.file(digest)
+        suffix = ".png" if stored is None else stored.suffix
+        original = f"{IMAGES}/{name}-original{suffix}"
+        if stored is None:
+            image.to_pil().save(folder / original, "PNG", compress_level=1)
+        else:
+            shutil.copyfile(stored, folder / original)
+        return original
 
 
 def _thumbnail(image: ImageArtifact) -> tuple[Image.Image, bytes]:

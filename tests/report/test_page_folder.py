@@ -45,6 +45,15 @@ def test_style_script_and_images_are_files(tmp_path: Path) -> None:
         assert ImageArtifact(np.asarray(image.convert("RGB"))).digest == SMALL.digest
 
 
+def test_originals_are_the_files_of_the_store(tmp_path: Path) -> None:
+    """They are copied as they are, in the format of the store."""
+    stored = tmp_path / "stored.webp"
+    stored.write_bytes(b"the file of the store")
+    write_page_folder(tmp_path / "out", FACTS, [CASE], IMAGES.get, {"1" * 64: stored}.get)
+    original = tmp_path / "out" / "images" / f"image-{LARGE.digest[:16]}-original.webp"
+    assert original.read_bytes() == stored.read_bytes()
+
+
 def test_a_later_run_replaces_the_page_and_its_images(tmp_path: Path) -> None:
     """Images that are not shown any more are removed; files of others stay."""
     write_page_folder(tmp_path, FACTS, [CASE], IMAGES.get)
