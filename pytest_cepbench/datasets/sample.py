@@ -151,6 +151,10 @@ class Dataset:
         """The samples of one category, sorted by id."""
         return self._by_category.get(category, ())
 
+    def with_id(self, sample_id: str) -> Sample | None:
+        """The sample of an id; None where there is none."""
+        return self._by_id.get(sample_id)
+
     def limited(self, most: int) -> Dataset:
         """At most so many samples of each category: the same in every run and on every machine.
 
@@ -203,6 +207,10 @@ class Dataset:
             for category in dict.fromkeys(sample.categories):
                 samples_of.setdefault(category, []).append(sample)
         return {category: tuple(samples) for category, samples in samples_of.items()}
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, Sample]:
+        return {sample.id: sample for sample in self.samples}
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:

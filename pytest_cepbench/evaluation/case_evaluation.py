@@ -11,6 +11,7 @@ from typing import cast
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
+from pytest_cepbench.gate.measurement import rounded
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import LEAST_LOST, look_shares, look_sizes
 from pytest_cepbench.suites import Case
@@ -74,6 +75,31 @@ class EvaluatedCase:
         """True where the samples that got worse are those that did so since the anchor."""
         since = self.judgement.since_anchor
         return since is not None and self.judgement.losers == since.losers
+
+    @property
+    def reference(self) -> Baseline | None:
+        """What the samples that got worse are compared with: the baseline, or the anchor."""
+        return self.references.anchor if self.lost_since_anchor else self.references.baseline
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """Sample id -> its paired difference to the reference, turned so that positive is better.
+
+        Empty where nothing was compared, and where a score is that of a whole set.
+        """
+        measurement, reference = self.measurement, self.reference
+        compared = self.judgement.difference is not None and not measurement.sizes
+        if reference is None or not compared:
+            return {}
+        battled = self.lost_since_anchor and measurement.answers
+        scores = measurement.anchor_scores if battled else measurement.scores
+        sign = 1.0 if measurement.higher_is_better else -1.0
+        return {
+            sample: rounded(sign * (score - reference.scores[category][sample]))
+            for category, part in scores.items()
+            for sample, score in part.items()
+            if sample in reference.scores.get(category, {})
+        }
 
     def judge_at(self, alpha: float) -> Judgement:
         """The measurement judged at another alpha, of which the last look has its share."""

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
-from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
+from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
+from pytest_cepbench.evaluation.shown_samples import shown_answers
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
 from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
-from pytest_cepbench.store import Store
 from pytest_cepbench.suites import SuiteRun
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
@@ -24,7 +25,7 @@ def measured_case(
     unmeasured: CaseResult,
     evaluated: EvaluatedCase,
     run: SuiteRun,
-    store: Store,
+    evaluator: Evaluator,
     *,
     messages: Sequence[str],
     accepted: bool,
@@ -35,14 +36,19 @@ def measured_case(
 
     unmeasured: the case, and how it is judged.
     run: measured it.
-    store: keeps the images that reports show.
+    evaluator: of the process; its store keeps the images that reports show.
     messages: on memory and models, from while it was measured.
     accepted: whether the measurement is to become the baseline.
     refused: why it may not, where that was asked for.
     series: its place in a series of gates.
     """
     measurement, judgement = evaluated.measurement, evaluated.judgement
-    baseline = evaluated.references.baseline
+    baseline, store = evaluated.references.baseline, evaluator.store
+    shown = (
+        shown_chains(run, evaluated, store, evaluator.settings, unmeasured.nodeid)
+        if isinstance(run, ChainRun)
+        else ShownChains()
+    )
     judged = replace(
         unmeasured,
         verdict=judgement.verdict.value,
@@ -57,7 +63,13 @@ def measured_case(
         visible=judgement.visible,
         reasons=list(judgement.reasons),
         anchor=_anchor(evaluated),
-        chains=shown_chains(run, evaluated, store) if isinstance(run, ChainRun) else [],
+        chains=shown.chains,
+        median=shown.median,
+        reference=shown.reference,
+        reference_chains=shown.reference_chains,
+        curve_now=shown.curve_now,
+        curve_reference=shown.curve_reference,
+        differences=evaluated.differences,
         answers=(
             shown_answers(run, evaluated, store, accepted=accepted)
             if isinstance(run, AnswerRun)

@@ -155,7 +155,7 @@ class CaseRunner:
             unmeasured,
             evaluated,
             evaluator.suite_run(self.suite_file),
-            evaluator.store,
+            evaluator,
             messages=evaluator.drain_messages(),
             accepted=accepting and not refused,
             refused=refused,
@@ -175,10 +175,9 @@ class CaseRunner:
     def _attribute(self, result: CaseResult, evaluated: EvaluatedCase) -> CaseResult:
         """The result with the hops or parts of a pipeline by which a regressed case lost."""
         most = self.evaluator.settings.attribute
-        judgement, references = evaluated.judgement, evaluated.references
+        judgement, reference = evaluated.judgement, evaluated.reference
         if judgement.verdict is not Verdict.REGRESSED or not most:
             return result
-        reference = references.anchor if evaluated.lost_since_anchor else references.baseline
         if reference is None:
             return result
         case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)

@@ -1,4 +1,4 @@
-"""The samples of a case that reports show: those that lost most, as chains or as answers."""
+"""The samples of a case that reports show, and of suites of answers the answers themselves."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import EVEN, Winner
-from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
 from pytest_cepbench.datasets.sample import Dataset, SeedImage
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
-from pytest_cepbench.report import AnswerShown, ChainShown, LinkShown, StepShown
+from pytest_cepbench.report import AnswerShown, StepShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.answer_excerpts import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.chain_run import ChainRun
 
 MOST_SAMPLES = 5
 """Samples that are named of a case that got worse."""
 
-_SHOWN_WHOLE = 3
+SHOWN_WHOLE = 3
 """The first of them, which are shown with their artifacts."""
 
 _OPPONENTS: Mapping[OpponentName, str] = {
@@ -35,54 +33,11 @@ _OPPONENTS: Mapping[OpponentName, str] = {
 }
 
 
-def shown_chains(run: ChainRun, evaluated: EvaluatedCase, store: Store) -> list[ChainShown]:
-    """The chains of the samples that lost most; images that reports show are put into the store."""
-    chains: list[ChainShown] = []
-    for loser in evaluated.judgement.losers[:MOST_SAMPLES]:
-        excerpt = run.show(evaluated.case, loser.sample)
-        if excerpt is None:
-            continue
-        chain = excerpt.chain
-        failure = excerpt.failure or chain.failure
-        generation = chain.failed_at if excerpt.failure is None else excerpt.failed_at
-        where = "" if generation is None else f" at generation {generation}"
-        chains.append(
-            ChainShown(
-                sample=loser.sample,
-                score=loser.candidate,
-                baseline=loser.baseline,
-                links=_links(chain, excerpt.marks, store) if len(chains) < _SHOWN_WHOLE else [],
-                failure=f"{failure.kind}{where}: {failure.detail}" if failure else None,
-                remark=excerpt.remark,
-            )
-        )
-    return chains
-
-
-def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
-    links = []
-    for generation, link in enumerate(chain.links):
-        if link.source is not None:
-            _keep_image(link.source, link.digest, store)
-        is_image = link.kind == "image" and link.recorded
-        links.append(
-            LinkShown(
-                text=link.text if link.recorded else f"({link.kind} not recorded)",
-                image=link.digest if is_image else None,
-                similarity=marks.get(generation),
-            )
-        )
-    return links
-
-
-def _keep_image(source: SeedImage, digest: str, store: Store) -> None:
+def keep_image(source: SeedImage, digest: str, store: Store) -> None:
     """Put an image of the data set into the store, where reports find it."""
     if not store.image_path(digest).exists():
         with suppress(ImageError):  # changed since it was measured: the report goes without it
             store.put_image(source.load())
-
-
-# -- answers ---------------------------------------------------------------------------------------
 
 
 def shown_answers(
@@ -100,7 +55,7 @@ def shown_answers(
         anchor = not replacing and evaluated.lost_since_anchor
         excerpt = run.show(evaluated.case, loser.sample, anchor=anchor)
         if excerpt is not None:
-            whole = len(answers) < _SHOWN_WHOLE
+            whole = len(answers) < SHOWN_WHOLE
             answers.append(_answer(loser, excerpt, store, whole=whole))
     return answers
 
@@ -162,7 +117,7 @@ def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:
     shown = []
     for step in steps:
         if step.source is not None and step.image is not None:
-            _keep_image(step.source, step.image, store)
+            keep_image(step.source, step.image, store)
         shown.append(StepShown(step.text, step.image))
     return shown
 

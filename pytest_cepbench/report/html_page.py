@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -13,6 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.report.anchors import case_anchor, sample_anchor
 from pytest_cepbench.report.case_table import (
     failures_of,
     figures_of,
@@ -20,14 +20,19 @@ from pytest_cepbench.report.case_table import (
     looks_of,
     settings_of,
 )
+from pytest_cepbench.report.chain_pairs import observed_losses, paired_steps
 from pytest_cepbench.report.number_format import between, number, word_of
 from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
-from pytest_cepbench.report.page_overview import (
-    case_anchor,
-    causes,
-    sample_anchor,
-    worst_case,
-    worst_samples,
+from pytest_cepbench.report.page_overview import causes, worst_case, worst_samples
+from pytest_cepbench.report.plots import (
+    CURVES,
+    INTERVAL,
+    STRIP,
+    curve_plots,
+    heat_map,
+    interval_plot,
+    reach_of,
+    strip_plot,
 )
 from pytest_cepbench.report.provenance import comparisons, moment
 from pytest_cepbench.report.result import CaseResult
@@ -43,13 +48,14 @@ from pytest_cepbench.report.writers import RunFacts
 STYLESHEET, SCRIPT = "page.css", "page.js"
 """Files of the page's look and behavior; everything is readable without the script."""
 
+_PARTS = {
+    STYLESHEET: ("page.css", "plots.css", "paired_chains.css"),
+    SCRIPT: ("page.js", "paired_chains.js"),
+}
+"""File of the page -> files of this package that it consists of."""
+
 COURSE = (120, 32)
-
-INTERVAL = (172, 24)
-"""Width and height in pixels."""
-
-_NEAREST, _FARTHEST = 2.0, 8.0
-"""Tolerances between the middle and the edge of an interval plot."""
+"""Width and height of the course of a case in pixels."""
 
 
 def html_page(
@@ -76,9 +82,10 @@ def html_page(
         finalize=_displayed,
     )
     environment.tests |= {"noteworthy": _noteworthy}
+    environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     passed = sum(result.passes for result in results)
-    page_images = PageImages(image, folder, file)
+    page_images, files = PageImages(image, folder, file), page_files()
     return environment.get_template("page.html.jinja").render(
         facts=facts,
         results=results,
@@ -92,31 +99,25 @@ def html_page(
         images=page_images,
         picture=page_images.get,
         opened=worst_case(results) or next(filter(replaces_answers, results), None),
-        stylesheet=_resource(STYLESHEET),
-        script=_resource(SCRIPT),
-        script_digest=_script_digest(),
+        stylesheet=files[STYLESHEET],
+        script=files[SCRIPT],
+        script_digest=base64.b64encode(sha256(files[SCRIPT].encode()).digest()).decode(),
         course_size=COURSE,
-        interval_size=INTERVAL,
     )
 
 
 def page_files() -> dict[str, str]:
     """Name -> text of the files that a page with a folder needs beside itself."""
-    return {name: _resource(name) for name in (STYLESHEET, SCRIPT)}
+    folder = resources.files(__package__)
+    return {
+        name: "\n".join(folder.joinpath(part).read_text(encoding="utf-8") for part in parts)
+        for name, parts in _PARTS.items()
+    }
 
 
 def _template_source(name: str) -> str | None:
     template = resources.files(__package__).joinpath(name)
     return template.read_text(encoding="utf-8") if template.is_file() else None
-
-
-def _resource(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _script_digest() -> str:
-    """Of the only script that the page's policy lets run."""
-    return base64.b64encode(sha256(_resource(SCRIPT).encode()).digest()).decode()
 
 
 def _displayed(value: object) -> object:
@@ -148,25 +149,6 @@ def replaces_answers(result: CaseResult) -> bool:
 # -- the small plots, as coordinates ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class IntervalPlot:
-    """A difference with its bounds; x in pixels from the left, better to the right.
-
-    zero: no difference.
-    band: left edge and width of what is tolerated.
-    point: the difference; None where it lies outside.
-    line: the bounds, as far as they are inside; None without bounds.
-    beyond_left, beyond_right: whether anything lies outside.
-    """
-
-    zero: float
-    band: tuple[float, float]
-    point: float | None
-    line: tuple[float, float] | None
-    beyond_left: bool
-    beyond_right: bool
-
-
 def course_points(result: CaseResult) -> list[tuple[float, float]]:
     """The curve as points: 0 at the plot's foot; at its head 1, or the largest distance."""
     width, height = COURSE
@@ -178,57 +160,10 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
     ]
 
 
-def reach_of(results: Sequence[CaseResult]) -> float:
-    """The scale that cases shown together share: tolerances from the middle of a plot to its edge.
-
-    In tolerances, since cases of different metrics have no other unit in common. At most 8: one
-    case that is far off shall not make all the others a point.
-    """
-    far = [abs(value) / _unit(result) for result in results for value in _values(result)]
-    return min(_FARTHEST, max([_NEAREST, *far]))
-
-
-def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
-    """The difference of a case on the scale of `reach_of`; None where nothing was compared.
-
-    A case that tolerates nothing has a scale of its own, up to its largest number.
-    """
-    if result.difference is None:
-        return None
-    unit, half = _unit(result), INTERVAL[0] / 2
-
-    def x(value: float) -> float:
-        inside = min(1.0, max(-1.0, value / unit / reach))
-        return round(half * (1 + inside), 1)
-
-    edge = reach * unit
-    tolerated = x(-result.tolerance), x(result.tolerance)
-    low = result.difference if result.low is None else result.low
-    high = result.difference if result.high is None else result.high
-    bounded = result.low is not None or result.high is not None
-    return IntervalPlot(
-        zero=half,
-        band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
-        point=x(result.difference) if abs(result.difference) <= edge else None,
-        line=(x(low), x(high)) if bounded else None,
-        beyond_left=min(low, result.difference) < -edge,
-        beyond_right=max(high, result.difference) > edge,
-    )
-
-
-def _values(result: CaseResult) -> list[float]:
-    return [value for value in (result.low, result.difference, result.high) if value is not None]
-
-
-def _unit(result: CaseResult) -> float:
-    if result.tolerance > 0:
-        return result.tolerance
-    return max((abs(value) for value in _values(result)), default=0.0) or 1.0
-
-
 _FUNCTIONS = (
-    between, case_anchor, causes, comparisons, counts_line, course_points, failures_of, figures_of,
-    hops_of, interval_plot, looks_of, moment, number, reach_of, replaces_answers, sample_anchor,
-    settings_of, word_of, worst_samples,
+    between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots, failures_of,
+    figures_of, heat_map, hops_of, interval_plot, looks_of, moment, number, observed_losses,
+    paired_steps, reach_of, replaces_answers, sample_anchor, settings_of, strip_plot, word_of,
+    worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

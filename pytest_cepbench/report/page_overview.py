@@ -1,11 +1,10 @@
-"""What the page shows first, and how its parts are linked: worst samples, causes, anchors."""
+"""What the page shows first: the worst samples, and causes that cases share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.number_format import counted
@@ -16,11 +15,7 @@ MOST_SAMPLES = 5
 
 _UNJUDGED = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
 
-_NOT_IN_ANCHORS = re.compile(r"[^A-Za-z0-9]+")
-
 _NUMBERS = re.compile(r"\d+")
-
-_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -88,25 +83,6 @@ def causes(results: Sequence[CaseResult]) -> list[Cause]:
             key = _NUMBERS.sub("#", text)
             by_text.setdefault(key, Cause(text)).results.append(result)
     return sorted(by_text.values(), key=lambda cause: -len(cause.results))
-
-
-def case_anchor(result: CaseResult) -> str:
-    """Name of a case in the page's addresses: `#case-...` is its row, `#details-...` its details.
-
-    The same in every run.
-    """
-    return _anchor(result.suite, result.part, result.metric)
-
-
-def sample_anchor(result: CaseResult, sample: str) -> str:
-    """Name of a sample of a case in the page's addresses."""
-    return f"sample-{_anchor(result.suite, result.part, result.metric, sample)}"
-
-
-def _anchor(*names: str) -> str:
-    text = _NOT_IN_ANCHORS.sub("-", " ".join(names)).strip("-").lower()
-    digest = sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{text[:_LONGEST_NAME]}-{digest}"
 
 
 def _losses(result: CaseResult) -> Iterator[WorstSample]:

@@ -29,6 +29,11 @@ class ChainShown(msgspec.Struct, frozen=True):
     score, baseline: the sample's, in the case's metric.
     failure: what stopped it, if anything did.
     remark: what else the metric says of it.
+    baseline_links: the chain of the same sample by the baseline's model (or the anchor's); empty
+    where it is not shown or not in the store.
+    baseline_failure: what stopped that chain.
+    first_difference: the first generation whose artifacts differ, 0 for the start; None where none
+    does, or the other chain is not known.
     """
 
     sample: str
@@ -37,6 +42,25 @@ class ChainShown(msgspec.Struct, frozen=True):
     links: list[LinkShown]
     failure: str | None = None
     remark: str = ""
+    baseline_links: list[LinkShown] = []
+    baseline_failure: str | None = None
+    first_difference: int | None = None
+
+
+class CurveShown(msgspec.Struct, frozen=True):
+    """Mean similarity of chains to their starts (or share that is right), by generation.
+
+    generations: that were compared, rising.
+    mean: at each of them.
+    low, high: 95 % confidence interval of each mean.
+    n: samples.
+    """
+
+    generations: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    n: int
 
 
 class StepShown(msgspec.Struct, frozen=True):
@@ -216,6 +240,12 @@ class CaseResult(msgspec.Struct, frozen=True):
     judge: what is known of the judge whose verdicts its scores come from; empty where none judged.
     series: its place in a series of gates; None where the run is in none.
     baseline_model: whose numbers are the baseline; None without a baseline.
+    median: the sample with the median difference, as a chain; None where nothing was compared.
+    reference: whose chains, scores and curve stand beside those of this run: baseline or anchor.
+    reference_chains: why not all of those chains are known, and the command that makes them.
+    curve_now, curve_reference: mean similarity by generation with its confidence interval, of this
+    run and of the reference; None where a score is no chain's, or chains are not known.
+    differences: paired difference to the reference by sample, turned so that positive is better.
     """
 
     nodeid: str
@@ -267,6 +297,12 @@ class CaseResult(msgspec.Struct, frozen=True):
     judge: str = ""
     series: SeriesShown | None = None
     baseline_model: BaselineModel | None = None
+    median: ChainShown | None = None
+    reference: str = "baseline"
+    reference_chains: str = ""
+    curve_now: CurveShown | None = None
+    curve_reference: CurveShown | None = None
+    differences: dict[str, float] = {}
 
     @property
     def presentation(self) -> Presentation:

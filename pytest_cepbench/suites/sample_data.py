@@ -69,7 +69,8 @@ class SampleData(ABC):
 
     def named(self, sample_id: str) -> list[Sample]:
         """The sample of this id, in a list."""
-        return [sample for sample in self.dataset.samples if sample.id == sample_id]
+        sample = self.dataset.with_id(sample_id)
+        return [] if sample is None else [sample]
 
     def once(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
         """The result of `make`, kept under the key and a name."""

@@ -11,6 +11,7 @@ from pytest_cepbench.report import (
     AnswerShown,
     CaseResult,
     ChainShown,
+    CurveShown,
     HopShown,
     LinkShown,
     StepShown,
@@ -130,6 +131,19 @@ CHAINS = st.builds(
     links=st.lists(LINKS, max_size=3),
     failure=st.none() | st.text(max_size=30),
     remark=st.text(max_size=30),
+    baseline_links=st.lists(LINKS, max_size=3),
+    baseline_failure=st.none() | st.text(max_size=30),
+    first_difference=st.none() | st.integers(0, 3),
+)
+
+CURVES = st.lists(st.tuples(*[st.floats(-1, 1)] * 3), min_size=2, max_size=4).map(
+    lambda rows: CurveShown(
+        generations=list(range(1, len(rows) + 1)),
+        mean=[sorted(row)[1] for row in rows],
+        low=[min(row) for row in rows],
+        high=[max(row) for row in rows],
+        n=7,
+    )
 )
 
 STEPS = st.lists(st.builds(StepShown, text=st.text(max_size=30), image=st.none()), max_size=2)
@@ -211,5 +225,11 @@ RESULTS = st.builds(
     answers=st.lists(ANSWERS, max_size=2),
     measured=st.sampled_from([None, MEASURED]),
     damage=st.lists(st.text(max_size=9), max_size=1),
+    median=st.none() | CHAINS,
+    reference=st.sampled_from(["baseline", "anchor"]),
+    reference_chains=st.text(max_size=30),
+    curve_now=st.none() | CURVES,
+    curve_reference=st.none() | CURVES,
+    differences=st.dictionaries(st.text(max_size=30), st.floats(-1, 1), max_size=4),
 )
 """Anything that a run could report, with texts as hostile as they come."""

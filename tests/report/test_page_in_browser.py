@@ -17,9 +17,9 @@ from pytest_cepbench.report import (
     ModelShown,
     StepShown,
 )
+from pytest_cepbench.report.anchors import case_anchor, sample_anchor
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.page_folder import write_page_folder
-from pytest_cepbench.report.page_overview import case_anchor, sample_anchor
 from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, axe_core, look_at

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
+from pytest_cepbench.report.anchors import case_anchor, sample_anchor
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.page_overview import (
     MOST_SAMPLES,
-    case_anchor,
     causes,
-    sample_anchor,
     worst_case,
     worst_samples,
 )
@@ -107,7 +106,7 @@ def test_rows_details_and_samples_are_linked() -> None:
     page = read_page(html_page(FACTS, [FULL], lambda _: None))
     anchor = case_anchor(FULL)
     ids = page.values("id")
-    assert {anchor, f"details-{anchor}", sample_anchor(FULL, "a.png")} <= set(ids)
+    assert {f"case-{anchor}", f"details-{anchor}", sample_anchor(FULL, "a.png")} <= set(ids)
     assert len(ids) == len(set(ids))
     links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
     assert links

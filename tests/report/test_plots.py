@@ -7,14 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.html_page import (
-    COURSE,
+from pytest_cepbench.gate.baseline import FORMAT, Baseline
+from pytest_cepbench.report import CaseResult, ChainShown, CurveShown
+from pytest_cepbench.report.html_page import COURSE, course_points
+from pytest_cepbench.report.plots import (
+    CURVES,
     INTERVAL,
+    STRIP,
     IntervalPlot,
-    course_points,
+    curve_plots,
+    heat_map,
     interval_plot,
     reach_of,
+    strip_plot,
 )
 from tests.report.results import FULL, RESULTS
 
@@ -35,47 +40,38 @@ def test_nothing_is_drawn_outside(result: CaseResult) -> None:
     assert all(0 <= x <= COURSE[0] and 0 <= y <= COURSE[1] for x, y in course_points(result))
     plot = interval_plot(result, reach_of([result]))
     if plot is not None:
-        known = [plot.band[0], sum(plot.band), *(plot.line or ()), plot.point or 0.0]
+        known = [plot.band[0], sum(plot.band), *(plot.line or ()), plot.point, *plot.ticks]
         assert all(0 <= x <= _WIDTH for x in known)
 
 
-def test_an_interval_lies_where_its_numbers_are() -> None:
-    """At a reach of 4 tolerances the middle is zero and an eighth of the width is one of them."""
-    tolerance = _WIDTH / 8
-    plot = _plot(SMALL, 4.0)
-    assert plot.zero == _WIDTH / 2
-    assert plot.band == pytest.approx((3 * tolerance, 2 * tolerance), abs=0.1)
-    assert plot.point == pytest.approx(2 * tolerance, abs=0.1)
-    assert plot.line == pytest.approx((0.0, 5 * tolerance), abs=0.1)
-    assert (plot.beyond_left, plot.beyond_right) == (False, False)
+def test_an_interval_lies_on_a_symmetric_log_axis() -> None:
+    """X grows by log(1 + tolerances) to either side: at a reach of 8, 2 tolerances are halfway."""
+    plot = _plot(replace(SMALL, high=0.02), 8.0)
+    half = _WIDTH / 2
+    assert plot.zero == half
+    assert plot.point == pytest.approx(half / 2, abs=0.1)
+    assert plot.line == pytest.approx((half * (1 - 0.7325), half * 1.5), abs=0.1)
+    assert plot.band == pytest.approx((half * 0.6845, half * 0.6309), abs=0.1)
+    assert plot.ticks == ()
 
 
-def test_a_difference_at_the_edge_is_inside() -> None:
-    """It has a point there, and no arrow."""
-    plot = _plot(replace(FULL, tolerance=0.5, difference=-1.0, low=None, high=None), 2.0)
-    assert (plot.point, plot.beyond_left) == (0.0, False)
+def test_decades_of_tolerances_are_marked() -> None:
+    """A reach of 250 tolerances has marks at 10 and 100 of them, to either side."""
+    left, right = _plot(FULL, 250.0).ticks[:2], _plot(FULL, 250.0).ticks[2:]
+    assert left == pytest.approx([_WIDTH - x for x in right], abs=0.1)
+    assert _WIDTH / 2 < right[0] < right[1] < _WIDTH
 
 
-def test_cases_shown_together_share_a_scale() -> None:
-    """The farthest number of all decides, up to 8 tolerances; a metric of another size as well."""
-    distance = replace(FULL, tolerance=1.0, difference=-1.0, low=-6.0, high=2.0)
-    assert reach_of([SMALL, distance]) == 6.0
+def test_every_point_is_in_view() -> None:
+    """The farthest number of all cases is the edge of their common scale, however far it is."""
+    distance = replace(FULL, tolerance=1.0, difference=-1.0, low=-600.0, high=2.0)
+    assert reach_of([SMALL, distance]) == 600.0
     assert reach_of([SMALL]) == pytest.approx(4.0)
-    assert reach_of([FULL, SMALL]) == 8.0
     assert reach_of([replace(SMALL, difference=None, low=None, high=None)]) == 2.0
-
-
-def test_what_lies_beyond_is_pointed_to() -> None:
-    """A change far off has no point and an arrow to its side."""
-    plot = _plot(FULL, 8.0)
-    assert (plot.point, plot.beyond_left, plot.beyond_right) == (None, True, False)
-    gain = _plot(replace(FULL, difference=0.25, low=0.2, high=0.3), 8.0)
-    assert (gain.point, gain.beyond_left, gain.beyond_right) == (None, False, True)
-    near = _plot(replace(FULL, difference=-0.07, low=-0.09, high=0.0), 8.0)
-    assert (near.point is None, near.beyond_left, near.beyond_right) == (False, True, False)
-    wide = _plot(replace(FULL, difference=0.0, low=-0.25, high=0.25), 8.0)
-    assert (wide.point, wide.line) == (_WIDTH / 2, (0.0, float(_WIDTH)))
-    assert (wide.beyond_left, wide.beyond_right) == (True, True)
+    line = _plot(distance, 600.0).line
+    assert line is not None
+    assert line[0] == 0.0
+    assert 0 < _plot(distance, 600.0).point < _WIDTH / 2
 
 
 def test_without_bounds_there_is_a_point_alone() -> None:
@@ -91,4 +87,111 @@ def test_a_case_that_tolerates_nothing_fits_by_itself(size: float) -> None:
     strict = replace(FULL, tolerance=0.0, difference=0.0, low=-size, high=size / 2)
     plot = _plot(strict, reach_of([strict]))
     assert plot.band == (_WIDTH / 2, 0.0)
-    assert plot.line == pytest.approx((_WIDTH / 4, _WIDTH * 5 / 8), abs=0.1)
+    assert plot.line is not None
+    assert 0 < plot.line[0] < _WIDTH / 2 < plot.line[1] < _WIDTH
+
+
+# -- curves --------------------------------------------------------------------------------------
+
+NOW = CurveShown([2, 4], [0.6, 0.45], [0.55, 0.4], [0.65, 0.5], 50)
+
+BEFORE = CurveShown([2, 4], [0.9, 0.8], [0.88, 0.75], [0.92, 0.85], 50)
+
+CURVED = replace(FULL, curve_now=NOW, curve_reference=BEFORE)
+
+
+def test_curves_lie_on_a_zoomed_axis_with_round_numbers() -> None:
+    """The axis spans both bands and no more than a step beyond; a lower value is drawn lower."""
+    (plot,) = curve_plots([CURVED])
+    assert plot.before is not None
+    assert [tick.label for tick in plot.up] == ["0.4", "0.6", "0.8", "1.0"]
+    assert [tick.label for tick in plot.across] == ["2", "4"]
+    assert plot.now.points[0][1] < plot.now.points[1][1]
+    assert plot.before.points[0][1] < plot.now.points[0][1]
+    corners = [*plot.now.band, *plot.before.band]
+    assert all(0 <= x <= CURVES[0] and 0 <= y <= CURVES[1] for x, y in corners)
+
+
+def test_a_flat_curve_has_an_axis() -> None:
+    """Chains that lose nothing have no spread, and still a plot."""
+    flat = CurveShown([1, 2], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], 4)
+    (plot,) = curve_plots([replace(FULL, curve_now=flat)])
+    assert plot.before is None
+    assert plot.low < 1.0 <= plot.high
+
+
+def test_equal_curves_are_drawn_once_and_those_of_fewer_samples_not() -> None:
+    """Metrics of the same chains share a curve, which stands for the one that regressed."""
+    held = replace(CURVED, metric="s", label="s(2)", verdict="held")
+    part = replace(CURVED, part="red", n=10)
+    assert [plot.result for plot in curve_plots([held, part, CURVED])] == [CURVED]
+
+
+def test_shares_are_named_as_such() -> None:
+    """What is right or wrong has no similarity."""
+    shares = Baseline(FORMAT, "a/b/c", "c", 0.5, 1, True, {}, {}, {"b": {"x": 0.5}}, shares=True)
+    quantities = [
+        plot.quantity
+        for result in (CURVED, replace(CURVED, measured=shares))
+        for plot in curve_plots([result])
+    ]
+    assert quantities == ["similarity to the start", "share that is right"]
+
+
+# -- heat map ------------------------------------------------------------------------------------
+
+
+def test_a_heat_map_counts_in_tolerances() -> None:
+    """A row for each part, a column for each metric; shades grow with the change, up to four."""
+    small = replace(FULL, part="shape", difference=0.005)
+    other = replace(FULL, label="SIM", tolerance=0.0)
+    heat = heat_map([FULL, small, other])
+    assert heat is not None
+    assert heat.metrics == ("GC@2", "SIM")
+    (color, (first, strict)), (shape, (second, missing)) = heat.rows
+    assert (color, shape) == ("color", "shape")
+    assert first is not None
+    assert first.change == pytest.approx(-25)
+    assert first.shade == 4
+    assert second is not None
+    assert second.change == pytest.approx(0.5)
+    assert second.shade == 1
+    assert strict is not None
+    assert (strict.change, strict.shade) == (None, 0)
+    assert missing is None
+
+
+def test_one_part_makes_no_heat_map() -> None:
+    """Nor does a part that could not be compared."""
+    assert heat_map([FULL, replace(FULL, part="shape", difference=None)]) is None
+
+
+# -- paired differences --------------------------------------------------------------------------
+
+
+@given(
+    st.dictionaries(st.text(min_size=1), st.floats(-1, 1), min_size=2, max_size=60),
+    st.floats(0, 2),
+)
+def test_every_sample_has_a_dot_inside(differences: dict[str, float], tolerance: float) -> None:
+    """However many there are and wherever they lie; those whose chains are shown are linked."""
+    shown = [ChainShown(name, 0.0, 0.0, []) for name in list(differences)[:2]]
+    result = replace(FULL, differences=differences, chains=shown, tolerance=tolerance)
+    plot = strip_plot(result)
+    assert plot is not None
+    assert {dot.sample for dot in plot.dots} == {chain.sample for chain in shown}
+    places = [*plot.others, *((dot.x, dot.y) for dot in plot.dots)]
+    assert len(places) == len(differences) == plot.worse + plot.same + plot.better
+    assert all(0 <= x <= STRIP[0] and 0 <= y <= STRIP[1] for x, y in places)
+
+
+def test_dots_lie_by_their_difference() -> None:
+    """A sample that lost more lies further left; equal ones are stacked."""
+    result = replace(FULL, differences={"a": -0.5, "b": -0.5, "c": 0.0, "d": 0.25}, chains=[])
+    plot = strip_plot(result)
+    assert plot is not None
+    (a, b, c, d) = plot.others
+    assert a[0] == b[0] < c[0] < d[0]
+    assert a[1] > b[1]
+    assert (plot.worse, plot.same, plot.better) == (2, 1, 1)
+    assert strip_plot(replace(result, differences={})) is None

@@ -12,7 +12,9 @@ from tests.test_escapes import hides_nothing
 
 
 def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
-    """JSON names the samples that lost most, link by link; HTML shows all their pictures."""
+    """JSON names the samples that lost most, link by link, and the chains of the baseline's model;
+    HTML shows all their pictures.
+    """
     accepted.run_here("-k", "crowded", REGRESSED)
     (case,) = accepted.report()["cases"]
     chain = case["chains"][0]
@@ -25,14 +27,25 @@ def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
         False,
     ]
     assert (chain["score"], chain["baseline"]) == (pytest.approx(case["value"], abs=0.5), 1.0)
+    before = chain["baseline_links"]
+    assert [link["similarity"] for link in before[::2]] == [
+        None,
+        pytest.approx(1),
+        pytest.approx(1),
+    ]
+    assert (chain["first_difference"], before[0]) == (1, chain["links"][0])
     html = (accepted.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
     page = read_page(html)
-    digests = {link["image"] for chain in case["chains"] for link in chain["links"]} - {None}
-    assert len(page.pictures) == len(digests)
-    assert len(page.shown_pictures) >= 3 * len(case["chains"])
+    digests = {
+        link["image"]
+        for chain in [*case["chains"], case["median"]]
+        for link in [*chain["links"], *chain["baseline_links"]]
+    }
+    assert len(page.pictures) == len(digests - {None})
+    assert len(page.shown_pictures) >= 6 * len(case["chains"])
     for shown in ("REGRESSED", "crowded", "GC@2", chain["sample"], chain["links"][1]["text"]):
-        assert shown in page.text
+        assert shown in "".join(page.texts)
 
 
 def test_a_run_names_its_command_and_both_sides(accepted: Project) -> None:

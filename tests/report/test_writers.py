@@ -209,14 +209,14 @@ def test_notes_and_remarks_are_shown() -> None:
 
 
 def test_a_difference_is_drawn_with_its_bounds() -> None:
-    """Band, zero, bounds, point, in words too; arrows where it lies beyond; nothing without one."""
+    """Band, marks of decades, zero, bounds, point, in words too; nothing without one."""
     near = msgspec.structs.replace(FULL, difference=-0.02, low=-0.03, high=-0.01)
     new = msgspec.structs.replace(FULL, difference=None, low=None, high=None)
     first, second = _drawings(html_page(FACTS, [near, FULL, new], lambda _: None), "interval")
-    assert [child.attrib.get("class", child.tag) for child in first] == [
-        "band", "axis", "zero", "bounds", "circle",
-    ]  # fmt: skip
-    assert [child.attrib["class"] for child in second][-2:] == ["bounds", "beyond"]
+    for drawing in (first, second):
+        assert [child.attrib.get("class", child.tag) for child in drawing] == [
+            "band", "axis", "axis", "axis", "zero", "bounds", "circle",
+        ]  # fmt: skip
     assert first.attrib["aria-label"] == (
         "difference -0.0200, bounds [-0.0300, -0.0100], tolerance 0.0100"
     )

@@ -1,0 +1,266 @@
+"""The chains of a case that reports show, beside those of the baseline's model."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pytest_cepbench.chains import Chain
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
+from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.evaluation.shown_samples import MOST_SAMPLES, SHOWN_WHOLE, keep_image
+from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate.compare import Loser
+from pytest_cepbench.report import ChainShown, CurveShown, LinkShown
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites.attribution import first_difference
+from pytest_cepbench.suites.chain_run import ChainRun
+from pytest_cepbench.suites.measures import ChainExcerpt
+from pytest_cepbench.suites.stored_chains import (
+    SimilarityCurve,
+    StoredChains,
+    similarity_curve,
+    stored_chains,
+)
+
+
+@dataclass(frozen=True)
+class ShownChains:
+    """What a report shows of a case's chains; the fields are those of `CaseResult`."""
+
+    chains: list[ChainShown] = field(default_factory=list)
+    median: ChainShown | None = None
+    reference: str = "baseline"
+    reference_chains: str = ""
+    curve_now: CurveShown | None = None
+    curve_reference: CurveShown | None = None
+
+
+def shown_chains(
+    run: ChainRun, evaluated: EvaluatedCase, store: Store, settings: RunSettings, nodeid: str
+) -> ShownChains:
+    """The chains of the samples that lost most and of the median one, and the mean similarities.
+
+    Images that reports show are put into the store. The chains of the baseline's model come from
+    stores alone: where they are not there, the sentence of `reference_chains` says how to get them.
+
+    settings, nodeid: of the run and the test, for the command in that sentence.
+    """
+    reference = evaluated.reference
+    name = "anchor" if evaluated.lost_since_anchor else "baseline"
+    differences = evaluated.differences
+    stored: StoredChains | None = None
+    missing = ""
+    if reference is not None and differences:
+        try:
+            stored = _stored(run, evaluated, reference, list(differences))
+        except CepError as error:  # the verdict stands without them
+            missing = f"The {name}'s chains cannot be shown: {error}"
+        else:
+            if stored is None or len(stored.chains) < len(differences):
+                missing = _how_to_get(
+                    name, run, reference, stored, len(differences), settings, nodeid
+                )
+    losers = list({loser.sample: loser for loser in evaluated.judgement.losers}.values())
+    shown = [
+        (loser, excerpt)
+        for loser in losers[:MOST_SAMPLES]
+        if (excerpt := run.show(evaluated.case, loser.sample)) is not None
+    ]
+    middle = _median(evaluated, differences)
+    excerpt = None if middle is None else run.show(evaluated.case, middle.sample)
+    return ShownChains(
+        chains=[
+            _chain(loser, excerpt, stored, store, whole=number < SHOWN_WHOLE)
+            for number, (loser, excerpt) in enumerate(shown)
+        ],
+        median=(
+            None
+            if middle is None or excerpt is None
+            else _chain(middle, excerpt, stored, store, whole=True)
+        ),
+        reference=name,
+        reference_chains=missing,
+        curve_now=_curve(run, evaluated),
+        curve_reference=_reference_curve(run, evaluated, stored),
+    )
+
+
+def _stored(
+    run: ChainRun, evaluated: EvaluatedCase, reference: Baseline, samples: list[str]
+) -> StoredChains | None:
+    """The chains of the reference's model; None where it does not say which model that was."""
+    step = reference.model.get("step", "")
+    if not step or run.assignments.replay is not None:
+        return None
+    return stored_chains(run, evaluated.case, step, samples)
+
+
+def _median(evaluated: EvaluatedCase, differences: Mapping[str, float]) -> Loser | None:
+    """The sample in the middle of all by its difference; of two the one that lost more."""
+    if not differences or evaluated.reference is None:
+        return None
+    ordered = sorted(differences, key=lambda sample: (differences[sample], sample))
+    sample = ordered[(len(ordered) - 1) // 2]
+    before, now = (
+        next(part[sample] for part in scores.values() if sample in part)
+        for scores in (evaluated.reference.scores, evaluated.measurement.scores)
+    )
+    return Loser(sample, before, now, differences[sample])
+
+
+def _chain(
+    loser: Loser,
+    excerpt: ChainExcerpt,
+    stored: StoredChains | None,
+    store: Store,
+    *,
+    whole: bool,
+) -> ChainShown:
+    """A sample's chain. whole: whether its artifacts are shown, or only its scores."""
+    chain = excerpt.chain
+    before = None
+    if whole and stored is not None:
+        before = stored.excerpt(loser.sample, chain.links[0].kind)
+    return ChainShown(
+        sample=loser.sample,
+        score=loser.candidate,
+        baseline=loser.baseline,
+        links=_links(chain, excerpt.marks, store) if whole else [],
+        failure=_failure(excerpt),
+        remark=excerpt.remark,
+        baseline_links=[] if before is None else _links(before.chain, before.marks, store),
+        baseline_failure=None if before is None else _failure(before),
+        first_difference=None if before is None else _first_difference(chain, before.chain),
+    )
+
+
+def _first_difference(chain: Chain, before: Chain) -> int | None:
+    """The first generation whose artifacts differ, as far as stores have the chain before."""
+    if before.failure is None and len(before.links) < len(chain.links):
+        chain = Chain(chain.sample, chain.links[: len(before.links)])
+    return first_difference(chain, before)
+
+
+def _failure(excerpt: ChainExcerpt) -> str | None:
+    """What stopped a chain, and where."""
+    failure = excerpt.failure or excerpt.chain.failure
+    generation = excerpt.chain.failed_at if excerpt.failure is None else excerpt.failed_at
+    where = "" if generation is None else f" at generation {generation}"
+    return f"{failure.kind}{where}: {failure.detail}" if failure else None
+
+
+def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
+    links = []
+    for generation, link in enumerate(chain.links):
+        if link.source is not None:
+            keep_image(link.source, link.digest, store)
+        is_image = link.kind == "image" and link.recorded
+        links.append(
+            LinkShown(
+                text=link.text if link.recorded else f"({link.kind} not recorded)",
+                image=link.digest if is_image else None,
+                similarity=marks.get(generation),
+            )
+        )
+    return links
+
+
+# -- mean similarities ---------------------------------------------------------------------------
+
+
+def _curve(run: ChainRun, evaluated: EvaluatedCase) -> CurveShown | None:
+    units = _units(run, _scored(evaluated))
+    return _shown(similarity_curve(lambda sample: run.show(evaluated.case, sample), units))
+
+
+def _reference_curve(
+    run: ChainRun, evaluated: EvaluatedCase, stored: StoredChains | None
+) -> CurveShown | None:
+    """The reference's, over all samples of the case; None where stores lack one of them."""
+    samples = _scored(evaluated)
+    if stored is None or stored.chains.keys() != samples:
+        return None
+    return _shown(similarity_curve(stored.scored, _units(run, samples)))
+
+
+def _scored(evaluated: EvaluatedCase) -> set[str]:
+    if evaluated.measurement.sizes:  # one score of a set
+        return set()
+    return {sample for part in evaluated.measurement.scores.values() for sample in part}
+
+
+def _units(run: ChainRun, samples: set[str]) -> dict[str, str]:
+    return {
+        sample.id: sample.unit for sample in run.chain_data.dataset.samples if sample.id in samples
+    }
+
+
+def _shown(curve: SimilarityCurve | None) -> CurveShown | None:
+    if curve is None:
+        return None
+    return CurveShown(
+        generations=list(curve.generations),
+        mean=_rounded(curve.mean),
+        low=_rounded(curve.low),
+        high=_rounded(curve.high),
+        n=curve.samples,
+    )
+
+
+def _rounded(values: tuple[float, ...]) -> list[float]:
+    return [round(value, 6) + 0.0 for value in values]
+
+
+# -- how to get what is missing ------------------------------------------------------------------
+
+
+def _how_to_get(
+    name: str,
+    run: ChainRun,
+    reference: Baseline,
+    stored: StoredChains | None,
+    samples: int,
+    settings: RunSettings,
+    nodeid: str,
+) -> str:
+    """Why chains of the reference's model are not shown, and the command that makes them."""
+    if run.assignments.replay is not None or reference.model.get("role") == "replay":
+        return f"The {name}'s chains cannot be shown: chains made elsewhere are not in the store."
+    if stored is None:
+        return (
+            f"The {name}'s chains cannot be shown: its file does not say which steps it was "
+            "measured with. A baseline that this version accepts (--snapshot-update) does."
+        )
+    which = f"{len(stored.chains)} of {samples}" if stored.chains else "none"
+    command = shlex.join(["pytest", *_arguments(run, reference, settings, nodeid)])
+    return (
+        f"The store has {which} of the {name}'s chains. Measure its model with this store, then "
+        f"repeat this run, which computes nothing twice:\n{command}\n"
+        "Or name a store that has them: --cep-shared=DIR or --cep-shared=URL"
+    )
+
+
+def _arguments(
+    run: ChainRun, reference: Baseline, settings: RunSettings, nodeid: str
+) -> Iterator[str]:
+    """The arguments of pytest that measure the reference's model as this run measures its own."""
+    yield nodeid.partition("::")[0] or str(run.suite.name)
+    spec = reference.model.get("spec", "")
+    roles = dict(settings.roles)
+    if settings.model is None:
+        roles |= dict.fromkeys(run.assignments.gated, spec)
+    else:
+        yield f"--cep-model={spec}"
+    if settings.role is not None:
+        yield f"--cep-role={settings.role}"
+    yield from (f"--cep-{role}={text}" for role, text in roles.items())
+    yield from (f"--cep-encoder={name}={text}" for name, text in settings.encoders.items())
+    yield from (f"--cep-data={name}={place}" for name, place in settings.data.items())
+    if settings.samples is not None:
+        yield f"--cep-samples={settings.samples}"
+    if settings.seeds is not None:
+        yield f"--cep-seeds={settings.seeds}"
+    yield f"--cep-store={settings.store}"

@@ -1,0 +1,160 @@
+"""A shown chain beside the baseline's: aligned steps, and which words of their texts differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+
+from pytest_cepbench.report.result import CaseResult, ChainShown, HopShown, LinkShown
+
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+
+_MOST_WORDS = 2000
+"""Words of a text that are compared one by one; comparing takes their square in the worst case."""
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """A part of a text. changed: whether the other text does not have it at this place."""
+
+    text: str
+    changed: bool
+
+
+@dataclass(frozen=True)
+class PairedStep:
+    """One generation of two chains of a sample.
+
+    generation: 0 for the start.
+    before, now: the baseline's artifact and this run's; None where a chain had stopped, or its
+        artifact is not stored.
+    before_text, now_text: parts of their texts; empty for images.
+    change: of the similarity, positive is better; None where one of them was not measured.
+    first: whether the chains differ from here on.
+    same: whether both have the same artifact.
+    """
+
+    generation: int
+    before: LinkShown | None
+    now: LinkShown | None
+    before_text: tuple[TextPart, ...]
+    now_text: tuple[TextPart, ...]
+    change: float | None
+    first: bool
+    same: bool
+
+    @property
+    def pictured(self) -> bool:
+        """Whether both are images that differ: what can be laid over each other."""
+        both = self.before is not None and self.now is not None
+        return both and not self.same and self.images == 2
+
+    @property
+    def images(self) -> int:
+        """How many of the two are images."""
+        return sum(link is not None and link.image is not None for link in (self.before, self.now))
+
+
+def has_pairs(result: CaseResult) -> bool:
+    """Whether pictures of a case stand beside the baseline's."""
+    shown = (*result.chains, *([] if result.median is None else [result.median]))
+    return any(step.pictured for chain in shown for step in paired_steps(chain))
+
+
+def paired_steps(shown: ChainShown) -> list[PairedStep]:
+    """The steps of a chain beside those of the baseline's, generation by generation."""
+    return [
+        _step(generation, before, now, first=generation == shown.first_difference)
+        for generation, (before, now) in enumerate(zip_longest(shown.baseline_links, shown.links))
+    ]
+
+
+def _step(
+    generation: int, before: LinkShown | None, now: LinkShown | None, *, first: bool
+) -> PairedStep:
+    before_text = "" if before is None else before.text or ""
+    now_text = "" if now is None else now.text or ""
+    if before is None or now is None:
+        parts = _whole(before_text), _whole(now_text)
+    else:
+        parts = word_differences(before_text, now_text)
+    same = (
+        before is not None
+        and now is not None
+        and (before.text, before.image) == (now.text, now.image)
+    )
+    return PairedStep(generation, before, now, *parts, _change(before, now), first, same)
+
+
+def _change(before: LinkShown | None, now: LinkShown | None) -> float | None:
+    ends = [None if link is None else link.similarity for link in (before, now)]
+    if ends[0] is None or ends[1] is None:
+        return None
+    return round(ends[1] - ends[0], 6) + 0.0
+
+
+def word_differences(before: str, now: str) -> tuple[tuple[TextPart, ...], tuple[TextPart, ...]]:
+    """Both texts in parts: those that the other one has as well, and those that it has not.
+
+    Words, signs and the spaces between them are compared; texts of more than 2,000 of them whole.
+    """
+    words: list[list[str]] = [_WORDS.findall(text) for text in (before, now)]
+    if max(map(len, words)) > _MOST_WORDS:
+        return _whole(before, changed=before != now), _whole(now, changed=before != now)
+    operations = SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
+    return (
+        tuple(_parts(words[0], [(tag, low, high) for tag, low, high, _, _ in operations])),
+        tuple(_parts(words[1], [(tag, low, high) for tag, _, _, low, high in operations])),
+    )
+
+
+def _parts(words: list[str], operations: list[tuple[str, int, int]]) -> Iterator[TextPart]:
+    for tag, low, high in operations:
+        if high > low:
+            yield TextPart("".join(words[low:high]), tag != "equal")
+
+
+def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
+    return (TextPart(text, changed),) if text else ()
+
+
+# -- what each hop lost, as observed -------------------------------------------------------------
+
+
+def observed_losses(result: CaseResult) -> list[float | None]:
+    """For each of the case's hops the similarity lost there between baseline and candidate.
+
+    How much further apart the two mean curves are at the first generation compared from the hop on
+    than at the one compared before; above 0 for a loss, whatever the metric. None for a hop whose
+    next one ends at the same generation, which has the loss of both; for a part of a pipeline; and
+    where the curves are not known over the same samples, or hops are of chains with both starts.
+    """
+    before, now = result.curve_reference, result.curve_now
+    one_start = len({hop.start for hop in result.hops}) == 1
+    if before is None or now is None or not one_start:
+        return [None] * len(result.hops)
+    if (before.generations, before.n) != (now.generations, now.n):
+        return [None] * len(result.hops)
+    apart = [b - n for b, n in zip(before.mean, now.mean, strict=True)]
+    lost = dict(
+        zip(
+            now.generations,
+            (round(b - a, 6) + 0.0 for a, b in zip([0.0, *apart], apart, strict=False)),
+            strict=True,
+        )
+    )
+    ends = [_end(hop, now.generations) for hop in result.hops]
+    return [
+        None if end is None or end == following else lost[end]
+        for end, following in zip(ends, [*ends[1:], None], strict=True)
+    ]
+
+
+def _end(hop: HopShown, generations: list[int]) -> int | None:
+    """The first generation compared from a hop on."""
+    if not hop.generation:
+        return None
+    return next((at for at in generations if at >= hop.generation), None)

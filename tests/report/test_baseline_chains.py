@@ -1,0 +1,58 @@
+"""The baseline's chains in the reports of real runs: from a store, or how to get them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from typing import Any
+
+from tests.plugin.project import REGRESSED, Project
+
+CROWDED = ("-k", "crowded", REGRESSED)
+
+
+def _case(project: Project) -> dict[str, Any]:
+    case: dict[str, Any]
+    (case,) = project.report()["cases"]
+    return case
+
+
+def test_the_command_for_missing_chains_makes_them(accepted: Project) -> None:
+    """A new store has none: the report names the command, and after it shows the chains."""
+    shutil.rmtree(accepted.path / ".cepbench" / "store")
+    accepted.run_here(*CROWDED)
+    alone = _case(accepted)
+    assert alone["curve_reference"] is None
+    assert [chain["baseline_links"] for chain in alone["chains"]] == [[], []]
+    sentence, command, _ = alone["reference_chains"].split("\n")
+    assert "none of the baseline's chains" in sentence
+    program, *arguments = shlex.split(command)
+    assert program == "pytest"
+    accepted.run_here(*arguments)
+    result = accepted.run_here(*CROWDED, "--cep-attribute=0")
+    result.stdout.fnmatch_lines(["*0 model inputs*"])
+    paired = _case(accepted)
+    assert paired["reference_chains"] == ""
+    assert all(len(chain["baseline_links"]) == 5 for chain in paired["chains"])
+    assert paired["curve_reference"]["mean"] == [1.0, 1.0]
+    assert paired["chains"][0]["links"] == alone["chains"][0]["links"]
+
+
+def test_a_shared_store_has_the_chains(accepted: Project) -> None:
+    """A machine with a store of its own finds them in one that is only read."""
+    (accepted.path / ".cepbench" / "store").rename(accepted.path / "team")
+    accepted.run_here(*CROWDED, "--cep-shared=team")
+    case = _case(accepted)
+    assert case["reference_chains"] == ""
+    assert case["median"]["baseline_links"][0] == case["median"]["links"][0]
+
+
+def test_differences_are_those_of_the_verdict(accepted: Project) -> None:
+    """One for each sample; their mean is the case's, the median sample lies in their middle."""
+    accepted.run_here(*CROWDED)
+    case = _case(accepted)
+    differences = sorted(case["differences"].values())
+    assert len(differences) == case["n"]
+    assert abs(sum(differences) / len(differences) - case["difference"]) < 1e-6
+    assert case["differences"][case["median"]["sample"]] == differences[(len(differences) - 1) // 2]
+    assert case["curve_now"]["mean"] == [round(value, 6) for value in case["curve"]]

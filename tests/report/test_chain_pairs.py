@@ -1,0 +1,152 @@
+"""A chain beside the baseline's, as the page shows both."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.report import ChainShown, CurveShown, HopShown, LinkShown
+from pytest_cepbench.report.chain_pairs import (
+    TextPart,
+    observed_losses,
+    paired_steps,
+    word_differences,
+)
+from pytest_cepbench.report.html_page import html_page
+from pytest_cepbench.report.writers import RunFacts
+from tests.report.pages import assert_self_contained, read_page
+from tests.report.results import FULL
+
+FACTS = RunFacts("failed", "0", [], [])
+
+START = LinkShown(image="0" * 64)
+
+PAIR = ChainShown(
+    "a.png",
+    0.25,
+    0.75,
+    [START, LinkShown(text="a red cat"), LinkShown(image="1" * 64, similarity=0.25)],
+    baseline_links=[START, LinkShown(text="a dog"), LinkShown(image="2" * 64, similarity=0.75)],
+    first_difference=1,
+)
+
+PAIRED = replace(FULL, chains=[PAIR], median=replace(PAIR, sample="b.png"))
+
+NOW = CurveShown([2, 4], [0.5, 0.25], [0.5, 0.25], [0.5, 0.25], 9)
+
+BEFORE = CurveShown([2, 4], [0.75, 0.75], [0.75, 0.75], [0.75, 0.75], 9)
+
+
+def _picture(_: str) -> ImageArtifact:
+    return ImageArtifact.from_pil(Image.new("RGB", (8, 8)))
+
+
+@given(st.text(), st.text())
+def test_parts_make_up_the_texts(before: str, now: str) -> None:
+    """No character is lost, and what is not marked as changed is the same in both."""
+    old, new = word_differences(before, now)
+    assert "".join(part.text for part in old) == before
+    assert "".join(part.text for part in new) == now
+    kept = ["".join(part.text for part in parts if not part.changed) for parts in (old, new)]
+    assert kept[0] == kept[1]
+
+
+def test_words_that_differ_are_marked() -> None:
+    """Whole words, with what surrounds them left alone."""
+    assert word_differences("a red cat", "a blue cat") == (
+        (TextPart("a ", False), TextPart("red", True), TextPart(" cat", False)),
+        (TextPart("a ", False), TextPart("blue", True), TextPart(" cat", False)),
+    )
+
+
+def test_long_texts_are_compared_whole() -> None:
+    """A model that repeats itself without end does not hold up the report."""
+    long = "cat " * 20_000
+    assert word_differences(long, "a dog") == ((TextPart(long, True),), (TextPart("a dog", True),))
+
+
+def test_steps_are_aligned_by_generation() -> None:
+    """The first difference is marked, similarities are subtracted, pictures can be laid over."""
+    start, text, image = paired_steps(PAIR)
+    assert (start.same, start.first, start.pictured) == (True, False, False)
+    assert (text.first, text.pictured) == (True, False)
+    assert (image.change, image.first, image.pictured) == (-0.5, False, True)
+
+
+def test_a_chain_that_stopped_leaves_its_place_empty() -> None:
+    """Generations that only one of the chains reached stand beside nothing."""
+    (*_, last) = paired_steps(replace(PAIR, links=PAIR.links[:2]))
+    assert (last.now, last.change, last.pictured) == (None, None, False)
+    assert last.before == PAIR.baseline_links[2]
+
+
+def test_observed_losses_are_those_since_the_generation_before() -> None:
+    """The last hop of each stretch has the loss of all of it."""
+    hops = [HopShown("image", "describer", g, 0.1) for g in (1, 2, 3)]
+    result = replace(FULL, hops=hops, curve_now=NOW, curve_reference=BEFORE)
+    assert observed_losses(result) == [None, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"curve_reference": None},
+        {"curve_reference": replace(BEFORE, n=8)},
+        {"hops": [HopShown("image", "describer", 1, 0.1), HopShown("text", "describer", 2, 0.1)]},
+        {"hops": [HopShown("question", "writer", 0, 0.1)]},
+    ],
+    ids=["unknown", "other-samples", "two-starts", "parts"],
+)
+def test_no_loss_is_claimed_that_was_not_observed(change: dict[str, object]) -> None:
+    """Without the same chains on both sides nothing is said of a hop."""
+    result = replace(FULL, curve_now=NOW, curve_reference=BEFORE)
+    assert set(observed_losses(replace(result, **change))) == {None}
+
+
+def test_the_page_has_both_rows() -> None:
+    """Baseline above candidate with the words that differ, for the losers and the median sample."""
+    html = html_page(FACTS, [PAIRED], _picture)
+    assert_self_contained(html)
+    page = read_page(html)
+    assert html.index('<tr class="before">') < html.index('<tr class="now">')
+    assert "<del>dog</del>" in html
+    assert "<ins>red cat</ins>" in html
+    assert "median sample" in page.text
+    assert "first difference" in page.text
+    assert "-0.5000" in page.text
+    assert html.count('class="enlarge" hidden') == 2
+
+
+def test_the_page_says_how_to_get_missing_chains() -> None:
+    """Once for a case, with the command; its own chains are there all the same."""
+    alone = replace(PAIR, baseline_links=[], first_difference=None)
+    missing = "The store has none.\npytest suites --cep-model=<b>\nOr name a store"
+    result = replace(FULL, chains=[alone, replace(alone, sample="c")], reference_chains=missing)
+    html = html_page(FACTS, [result], _picture)
+    assert html.count("<pre>pytest suites --cep-model=&lt;b&gt;</pre>") == 1
+    assert '<tr class="before">' not in html
+    assert "<ins>" not in html
+    assert html.count('<tr class="now">') == 2
+
+
+def test_texts_of_models_cannot_write_to_the_page() -> None:
+    """What models say is text in every place that it is shown at."""
+    evil = "</td><script>alert(1)</script>"
+    links = [START, LinkShown(text=evil), LinkShown(text=f"{evil} x")]
+    pair = replace(
+        PAIR, sample=evil, links=links, baseline_links=[START, LinkShown(text="y")], failure=evil
+    )
+    differences = {evil: -0.5, "b": 0.0}
+    html = html_page(FACTS, [replace(PAIRED, chains=[pair], differences=differences)], _picture)
+    assert_self_contained(html)
+
+
+def test_settled_cases_show_no_pictures() -> None:
+    """A case that holds names its samples alone."""
+    html = html_page(FACTS, [replace(PAIRED, verdict="held")], _picture)
+    assert '<table class="pair"' not in html
+    assert "a.png" in html
