@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pytest_cepbench.chains import Chain
+from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.settings import RunSettings
@@ -15,6 +16,7 @@ from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.report import ChainShown, CurveShown, LinkShown
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.attribution import first_difference
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.measures import ChainExcerpt
@@ -51,17 +53,17 @@ def shown_chains(
     reference = evaluated.reference
     name = "anchor" if evaluated.lost_since_anchor else "baseline"
     differences = evaluated.differences
-    stored: StoredChains | None = None
+    before = _ReferenceChains(evaluated.case)
     missing = ""
     if reference is not None and differences:
         try:
-            stored = _stored(run, evaluated, reference, list(differences))
+            before = _reference_chains(run, evaluated, reference, differences)
         except CepError as error:  # the verdict stands without them
             missing = f"The {name}'s chains cannot be shown: {error}"
         else:
-            if stored is None or len(stored.chains) < len(differences):
+            if len(before.known) < len(differences):
                 missing = _how_to_get(
-                    name, run, reference, stored, len(differences), settings, nodeid
+                    name, run, reference, len(before.known), len(differences), settings, nodeid
                 )
     losers = list({loser.sample: loser for loser in evaluated.judgement.losers}.values())
     shown = [
@@ -73,29 +75,58 @@ def shown_chains(
     excerpt = None if middle is None else run.show(evaluated.case, middle.sample)
     return ShownChains(
         chains=[
-            _chain(loser, excerpt, stored, store, whole=number < SHOWN_WHOLE)
+            _chain(loser, excerpt, before, store, whole=number < SHOWN_WHOLE)
             for number, (loser, excerpt) in enumerate(shown)
         ],
         median=(
             None
             if middle is None or excerpt is None
-            else _chain(middle, excerpt, stored, store, whole=True)
+            else _chain(middle, excerpt, before, store, whole=True)
         ),
         reference=name,
         reference_chains=missing,
         curve_now=_curve(run, evaluated),
-        curve_reference=_reference_curve(run, evaluated, stored),
+        curve_reference=_shown(before.curve),
     )
 
 
-def _stored(
-    run: ChainRun, evaluated: EvaluatedCase, reference: Baseline, samples: list[str]
-) -> StoredChains | None:
-    """The chains of the reference's model; None where it does not say which model that was."""
-    step = reference.model.get("step", "")
-    if not step or run.assignments.replay is not None:
+@dataclass(frozen=True)
+class _ReferenceChains:
+    """The chains of a case by the reference's model.
+
+    stored: reads them; None where the reference does not say which model that was.
+    known: ids of the samples whose chains stores have.
+    curve: of all samples; None where stores lack one of them.
+    """
+
+    case: Case
+    stored: StoredChains | None = None
+    known: frozenset[str] = frozenset()
+    curve: SimilarityCurve | None = None
+
+    def excerpt(self, sample: str, start: Modality) -> ChainExcerpt | None:
+        """The chain of a sample; None where stores do not have it."""
+        if self.stored is None or sample not in self.known:
+            return None
+        with suppress(CepError):  # the verdict stands without it
+            return self.stored.excerpt(self.case, sample, start)
         return None
-    return stored_chains(run, evaluated.case, step, samples)
+
+
+def _reference_chains(
+    run: ChainRun, evaluated: EvaluatedCase, reference: Baseline, samples: Collection[str]
+) -> _ReferenceChains:
+    """The chains of the reference's model. Raises as `stored_chains` and `StoredChains.known`."""
+    case, step = evaluated.case, reference.model.get("step", "")
+    if not step or run.assignments.replay is not None:
+        return _ReferenceChains(case)
+    stored = stored_chains(run, step)
+    known = frozenset(stored.known(case, samples))
+    scored = _scored(evaluated)
+    curve = None
+    if known and known == scored:
+        curve = similarity_curve(stored.scored(case, scored).get, _units(run, scored))
+    return _ReferenceChains(case, stored, known, curve)
 
 
 def _median(evaluated: EvaluatedCase, differences: Mapping[str, float]) -> Loser | None:
@@ -114,16 +145,14 @@ def _median(evaluated: EvaluatedCase, differences: Mapping[str, float]) -> Loser
 def _chain(
     loser: Loser,
     excerpt: ChainExcerpt,
-    stored: StoredChains | None,
+    reference: _ReferenceChains,
     store: Store,
     *,
     whole: bool,
 ) -> ChainShown:
     """A sample's chain. whole: whether its artifacts are shown, or only its scores."""
     chain = excerpt.chain
-    before = None
-    if whole and stored is not None:
-        before = stored.excerpt(loser.sample, chain.links[0].kind)
+    before = reference.excerpt(loser.sample, chain.links[0].kind) if whole else None
     return ChainShown(
         sample=loser.sample,
         score=loser.candidate,
@@ -176,16 +205,6 @@ def _curve(run: ChainRun, evaluated: EvaluatedCase) -> CurveShown | None:
     return _shown(similarity_curve(lambda sample: run.show(evaluated.case, sample), units))
 
 
-def _reference_curve(
-    run: ChainRun, evaluated: EvaluatedCase, stored: StoredChains | None
-) -> CurveShown | None:
-    """The reference's, over all samples of the case; None where stores lack one of them."""
-    samples = _scored(evaluated)
-    if stored is None or stored.chains.keys() != samples:
-        return None
-    return _shown(similarity_curve(stored.scored, _units(run, samples)))
-
-
 def _scored(evaluated: EvaluatedCase) -> set[str]:
     if evaluated.measurement.sizes:  # one score of a set
         return set()
@@ -221,7 +240,7 @@ def _how_to_get(
     name: str,
     run: ChainRun,
     reference: Baseline,
-    stored: StoredChains | None,
+    known: int,
     samples: int,
     settings: RunSettings,
     nodeid: str,
@@ -229,12 +248,12 @@ def _how_to_get(
     """Why chains of the reference's model are not shown, and the command that makes them."""
     if run.assignments.replay is not None or reference.model.get("role") == "replay":
         return f"The {name}'s chains cannot be shown: chains made elsewhere are not in the store."
-    if stored is None:
+    if not reference.model.get("step"):
         return (
             f"The {name}'s chains cannot be shown: its file does not say which steps it was "
             "measured with. A baseline that this version accepts (--snapshot-update) does."
         )
-    which = f"{len(stored.chains)} of {samples}" if stored.chains else "none"
+    which = f"{known} of {samples}" if known else "none"
     command = shlex.join(["pytest", *_arguments(run, reference, settings, nodeid)])
     return (
         f"The store has {which} of the {name}'s chains. Measure its model with this store, then "

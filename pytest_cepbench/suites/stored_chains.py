@@ -5,13 +5,13 @@ No model is loaded or asked for them: neither the recorded one nor those that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
+from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.models.protocols import BoundRole, Model
@@ -29,39 +29,75 @@ _CONFIDENCE = 0.95
 _FEWEST_GENERATIONS = 2  # of a curve
 
 
-@dataclass(frozen=True)
 class StoredChains:
-    """The chains of a case by a recorded model, of the samples that stores have.
+    """The chains of a suite's samples by a recorded model, as far as stores have them.
 
-    data: reads them as far as the case does; None where there are none.
-    chains: sample id -> start -> the chain as far as it is stored, without similarities; of samples
-        whose chains are stored as far as the case reads them.
+    What was read is kept, but for the vectors.
     """
 
-    case: Case
-    measure: Measure
-    data: ChainData | None
-    chains: Mapping[str, Mapping[Modality, ChainExcerpt]]
+    def __init__(self, measures: Mapping[str, Measure], data: ChainData) -> None:
+        """data: of models that refuse to load; see `stored_chains`."""
+        self._measures = measures
+        self._data = data
+        self._chains: dict[Modality, dict[str, Chain]] = {}
+        self._scored: dict[Hashable, dict[str, ChainExcerpt]] = {}
 
-    def scored(self, sample_id: str) -> ChainExcerpt | None:
-        """A sample's chain with its similarities; None where stores do not have all of it."""
-        if self.data is None or sample_id not in self.chains:
-            return None
-        try:
-            return self.measure.show(self.case, sample_id, self.data)
-        except NotInStoreError:
-            return None
+    def known(self, case: Case, sample_ids: Iterable[str]) -> list[str]:
+        """The samples whose chains are stored as far as the case reads them, or to their end.
 
-    def excerpt(self, sample_id: str, start: Modality) -> ChainExcerpt | None:
+        Raises DatasetError and StoreError as they come.
+        """
+        plans = _plans_read(self._measures[case.key.metric], case)
+        ids = list(sample_ids)
+        for start in plans:
+            self._look_ahead(start, ids)
+        return [
+            name
+            for name in ids
+            if all(_reaches(self._chains[start][name], plan) for start, plan in plans.items())
+        ]
+
+    def scored(self, case: Case, sample_ids: Iterable[str]) -> dict[str, ChainExcerpt]:
+        """The chains of known samples with their similarities; none where a vector is missing.
+
+        Raises as `known`.
+        """
+        measure = self._measures[case.key.metric]
+        scored = self._scored.setdefault((type(measure), measure.required_features(case)), {})
+        ids = list(sample_ids)
+        missing = set(ids) - scored.keys()
+        samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
+        if samples:
+            data = self._data.recast(samples, _plans_read(measure, case), {})
+            try:
+                measure.read(case, samples, data)
+                excerpts = {s.id: measure.show(case, s.id, data) for s in samples}
+            except NotInStoreError:
+                return {}
+            scored.update((name, shown) for name, shown in excerpts.items() if shown is not None)
+        return {name: scored[name] for name in ids if name in scored}
+
+    def excerpt(self, case: Case, sample_id: str, start: Modality) -> ChainExcerpt | None:
         """A sample's chain from a start; None where stores do not have it.
 
-        Without similarities where the encoder's vectors are not stored.
+        As far as it is stored, also beyond what the case reads; without similarities where the
+        encoder's vectors are not stored. Raises as `known`.
         """
-        known = self.chains.get(sample_id, {}).get(start)
-        scored = self.scored(sample_id)
-        if known is None or scored is None or scored.chain.links[0].kind != start:
-            return known
-        return replace(scored, chain=known.chain)
+        if not self.known(case, [sample_id]):
+            return None
+        scored = self.scored(case, [sample_id]).get(sample_id)
+        chain = self._look_ahead(start, [sample_id])[sample_id]
+        if scored is None or scored.chain.links[0].kind != start:
+            return ChainExcerpt(chain, {}, chain.failure, chain.failed_at)
+        return replace(scored, chain=chain)
+
+    def _look_ahead(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
+        chains = self._chains.setdefault(start, {})
+        missing = set(sample_ids) - chains.keys()
+        samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
+        for pending in self._data.look_ahead(start, samples):
+            chains[pending.chain.sample.id] = pending.chain
+        return chains
 
 
 @dataclass(frozen=True)
@@ -82,40 +118,34 @@ class SimilarityCurve:
     samples: int
 
 
-def stored_chains(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -> StoredChains:
-    """The samples' chains by the model that a baseline remembers, without loading any model.
+def stored_chains(run: ChainRun, step: str) -> StoredChains:
+    """The chains by the model that a baseline remembers, read without loading any model.
 
     step: the model, by `remember`.
-    Raises BaselineError for a step that cannot be read, DatasetError and StoreError as they come.
+    Raises BaselineError for a step that cannot be read.
     """
-    recorded = {bound.role: bound for bound in recall(step)}
+    return run.chain_data.once("stored chains", step, lambda: _open(run, step))
+
+
+def _open(run: ChainRun, step: str) -> StoredChains:
+    recorded: dict[str, BoundRole] = {bound.role: bound for bound in recall(step)}
     store = run.chain_data.store
 
     def runner(role: str) -> RoleRunner:
-        bound = recorded.get(role) or run.runner(role).bound  # type: ignore[call-overload]
+        bound = recorded.get(role) or run.runner(role).bound
         return RoleRunner(replace(bound, load=_refuse(bound)), store)
 
     describer, generator = (
         runner(role) if role in run.assignments.roles else None for role in GROWERS
     )
-    measure = run.measures[case.key.metric]
-    plans = _plans_read(measure, case)
     models = ChainModels(describer, generator, store)
-    dataset = run.chain_data.dataset
-    wanted = set(sample_ids)
-    samples = [sample for sample in dataset.samples if sample.id in wanted]
-    whole = ChainData(dataset, run.suite.plans, models, runner)
-    chains: dict[str, dict[Modality, ChainExcerpt]] = {}
-    for start, plan in plans.items():
-        for pending in whole.look_ahead(start, samples):
-            chain = pending.chain
-            if chain.failure is not None or len(chain.links) > plan.generations:
-                excerpt = ChainExcerpt(chain, {}, chain.failure, chain.failed_at)
-                chains.setdefault(chain.sample.id, {})[start] = excerpt
-    known = {name: own for name, own in chains.items() if len(own) == len(plans)}
-    complete = [sample for sample in samples if sample.id in known]
-    data = whole.recast(complete, plans, {}) if complete else None
-    return StoredChains(case, measure, data, known)
+    data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
+    return StoredChains(run.measures, data)
+
+
+def _reaches(chain: Chain, plan: ChainPlan) -> bool:
+    """Whether a chain goes as far as a plan, or has stopped."""
+    return chain.failure is not None or len(chain.links) > plan.generations
 
 
 def _refuse(bound: BoundRole) -> Callable[[], Model]:

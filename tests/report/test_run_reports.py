@@ -128,7 +128,9 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     assert all(hides_nothing(path.read_text(encoding="utf-8"), "\n") for path in written)
     html = (project.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
-    text = read_page(html).text
+    assert "<script>x" not in html
+    assert "<script>alert" not in html
+    text = "".join(read_page(html).texts)
     assert name in text
     assert r"e\x1b[31m\u202egnp.\u200b.png" in text
     assert r"</script>\x1b]0;title\x07 \ud83d\u2066" in text

@@ -59,11 +59,11 @@ def test_chains_are_those_that_were_measured(stage_describer: Stage) -> None:
     before.measure("overall-gc")
     asked = _asked()
     case = now.cases["overall-gc"]
-    stored = stored_chains(now.run, case, _step(before), _ids(now))
-    assert sorted(stored.chains) == _ids(now)
+    stored = stored_chains(now.run, _step(before))
+    assert stored.known(now.cases["overall-gc"], _ids(now)) == _ids(now)
     for name in _ids(now):
         known = before.run.show(case, name)
-        excerpt = stored.excerpt(name, "image")
+        excerpt = stored.excerpt(case, name, "image")
         assert known is not None
         assert excerpt is not None
         digests = [link.digest for link in excerpt.chain.links]
@@ -78,9 +78,10 @@ def test_what_is_not_stored_is_not_made(stage_describer: Stage) -> None:
     now.measure("overall-gc")
     asked = _asked()
     other = _step(stage_describer("1-3"))
-    stored = stored_chains(now.run, now.cases["overall-gc"], other, _ids(now))
-    assert (stored.data, stored.chains) == (None, {})
-    assert stored.excerpt(_ids(now)[0], "image") is None
+    stored = stored_chains(now.run, other)
+    case = now.cases["overall-gc"]
+    assert stored.known(case, _ids(now)) == []
+    assert stored.excerpt(case, _ids(now)[0], "image") is None
     assert _asked() == asked
 
 
@@ -89,19 +90,19 @@ def test_chains_without_vectors_have_no_similarities(stage_describer: Stage) -> 
     before, now = stage_describer("1"), stage_describer("3")
     case = now.cases["overall-gc"]
     before.run.grow([(case, before.run.dataset.samples)])
-    stored = stored_chains(now.run, case, _step(before), _ids(now))
-    excerpt = stored.excerpt(_ids(now)[0], "image")
+    stored = stored_chains(now.run, _step(before))
+    excerpt = stored.excerpt(case, _ids(now)[0], "image")
     assert excerpt is not None
     assert (len(excerpt.chain.links), excerpt.marks) == (5, {})
-    assert stored.scored(_ids(now)[0]) is None
+    assert stored.scored(case, _ids(now)) == {}
 
 
 def test_chains_are_complete_as_far_as_the_case_reads(stage_describer: Stage) -> None:
     """SIM reads the first iteration; what is stored beyond it is shown as well."""
     before, now = stage_describer("1"), stage_describer("3")
     before.measure("overall-gc")
-    stored = stored_chains(now.run, now.cases["overall-sim"], _step(before), _ids(now))
-    excerpt = stored.excerpt(_ids(now)[0], "image")
+    stored = stored_chains(now.run, _step(before))
+    excerpt = stored.excerpt(now.cases["overall-sim"], _ids(now)[0], "image")
     assert excerpt is not None
     assert (len(excerpt.chain.links), sorted(excerpt.marks)) == (5, [2])
 
@@ -110,9 +111,9 @@ def test_chains_that_stopped_are_complete(stage_describer: Stage) -> None:
     """A model that says nothing has chains too, with the failure that ended them."""
     before, now = stage_describer("3", mute="1"), stage_describer("1")
     before.measure("overall-gc")
-    stored = stored_chains(now.run, now.cases["overall-gc"], _step(before), _ids(now))
-    assert sorted(stored.chains) == _ids(now)
-    excerpt = stored.excerpt(_ids(now)[0], "image")
+    stored = stored_chains(now.run, _step(before))
+    assert stored.known(now.cases["overall-gc"], _ids(now)) == _ids(now)
+    excerpt = stored.excerpt(now.cases["overall-gc"], _ids(now)[0], "image")
     assert excerpt is not None
     assert excerpt.failure is not None
     assert (excerpt.failure.kind, excerpt.failed_at) == ("empty-text", 3)
@@ -122,7 +123,7 @@ def test_a_step_that_is_none_is_refused(stage_describer: Stage) -> None:
     """A baseline that was edited is a line that names the remedy."""
     now = stage_describer("1")
     with pytest.raises(BaselineError, match="cannot be read"):
-        stored_chains(now.run, now.cases["overall-gc"], "{}", _ids(now))
+        stored_chains(now.run, "{}")
 
 
 # -- curves --------------------------------------------------------------------------------------
