@@ -91,9 +91,9 @@ def test_it_is_searched_filtered_and_sorted(page: Path) -> None:
         set("[name=verdict]", "error", "change");
         outcome.filtered = shown();
         set("[name=verdict]", "", "change");
-        document.querySelectorAll("th button")[3].click();
+        document.querySelectorAll(".cases th button")[3].click();
         outcome.sorted = shown();
-        outcome.direction = document.querySelectorAll("th")[3].getAttribute("aria-sort");
+        outcome.direction = document.querySelectorAll(".cases th")[3].getAttribute("aria-sort");
         return outcome;
         """,
     )
