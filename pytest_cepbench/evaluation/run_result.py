@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.files import keep_out_of_git
 
 if TYPE_CHECKING:
@@ -140,15 +141,13 @@ def write_run_reports(
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
     if settings.report_dir is not None:
-        written.append(
-            write_page_folder(
-                settings.report_dir,
-                facts,
-                results,
-                evaluator.stored_image,
-                evaluator.stored_file,
-            )
-        )
+        image, file = evaluator.stored_image, evaluator.stored_file
+        try:
+            page = write_page_folder(settings.report_dir, facts, results, image, file)
+        except WriteError as error:
+            msg = f"{error}; {shown_path(settings.report)} and the files beside it were written"
+            raise WriteError(msg) from error
+        written.append(page)
     return written
 
 

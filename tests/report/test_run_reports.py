@@ -77,7 +77,9 @@ def test_the_page_as_a_folder(accepted: Project) -> None:
     accepted.write("own/index.html", "my page")
     result = accepted.run_here("-k", "color", REGRESSED, "--cep-report-dir=own")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["no report: *own/index.html is not a report of cepbench*"])
+    result.stdout.fnmatch_lines([
+        "no report: *own/index.html is not a report of cepbench*report.json and the files*"
+    ])  # fmt: skip
     assert (accepted.path / "own" / "index.html").read_text() == "my page"
 
 
