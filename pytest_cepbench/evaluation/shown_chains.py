@@ -254,7 +254,7 @@ def _how_to_get(
             "measured with. A baseline that this version accepts (--snapshot-update) does."
         )
     which = f"{known} of {samples}" if known else "none"
-    command = shlex.join(["pytest", *_arguments(run, reference, settings, nodeid)])
+    command = _command(nodeid.partition("::")[0], list(_options(run, reference, settings)))
     return (
         f"The store has {which} of the {name}'s chains. Measure its model with this store, then "
         f"repeat this run, which computes nothing twice:\n{command}\n"
@@ -262,24 +262,37 @@ def _how_to_get(
     )
 
 
-def _arguments(
-    run: ChainRun, reference: Baseline, settings: RunSettings, nodeid: str
-) -> Iterator[str]:
-    """The arguments of pytest that measure the reference's model as this run measures its own."""
-    yield nodeid.partition("::")[0] or str(run.suite.name)
+def _command(path: str, options: list[tuple[str, str]]) -> str:
+    """The command line, or the call of `gate_checkpoint` where that gated the suite file itself."""
+    if not path.endswith(".toml"):
+        return shlex.join(["pytest", path, *(f"--cep-{name}={text}" for name, text in options)])
+    values: dict[str, list[str]] = {}
+    for name, text in options:
+        values.setdefault(name, []).append(text)
+    arguments = [
+        f"{name}={texts[0]!r}" if len(texts) == 1 else f"{name}={texts!r}"
+        for name, texts in values.items()
+    ]
+    return f"gate_checkpoint({', '.join([repr(path), *arguments])})"
+
+
+def _options(
+    run: ChainRun, reference: Baseline, settings: RunSettings
+) -> Iterator[tuple[str, str]]:
+    """The options by which the reference's model is measured as this run measures its own."""
     spec = reference.model.get("spec", "")
     roles = dict(settings.roles)
     if settings.model is None:
         roles |= dict.fromkeys(run.assignments.gated, spec)
     else:
-        yield f"--cep-model={spec}"
+        yield "model", spec
     if settings.role is not None:
-        yield f"--cep-role={settings.role}"
-    yield from (f"--cep-{role}={text}" for role, text in roles.items())
-    yield from (f"--cep-encoder={name}={text}" for name, text in settings.encoders.items())
-    yield from (f"--cep-data={name}={place}" for name, place in settings.data.items())
+        yield "role", settings.role
+    yield from roles.items()
+    yield from (("encoder", f"{name}={text}") for name, text in settings.encoders.items())
+    yield from (("data", f"{name}={place}") for name, place in settings.data.items())
     if settings.samples is not None:
-        yield f"--cep-samples={settings.samples}"
+        yield "samples", str(settings.samples)
     if settings.seeds is not None:
-        yield f"--cep-seeds={settings.seeds}"
-    yield f"--cep-store={settings.store}"
+        yield "seeds", str(settings.seeds)
+    yield "store", str(settings.store)

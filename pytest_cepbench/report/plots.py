@@ -352,8 +352,8 @@ def strip_plot(result: CaseResult) -> StripPlot | None:
         band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
         mean=x(result.difference),
         ticks=tuple(
-            Tick(x(low + i * step), f"{low + i * step + 0.0:+.{decimals}f}")
-            for i in range(count + 1)
+            Tick(x(value), f"{value:+.{decimals}f}" if abs(value) > step / 2 else "0")
+            for value in (low + i * step for i in range(count + 1))
         ),
         worse=sum(value < 0 for value in values),
         same=sum(value == 0 for value in values),

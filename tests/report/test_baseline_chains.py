@@ -6,6 +6,9 @@ import shlex
 import shutil
 from typing import Any
 
+import pytest
+
+from pytest_cepbench import CaseResult, gate_checkpoint
 from tests.plugin.project import REGRESSED, Project
 
 CROWDED = ("-k", "crowded", REGRESSED)
@@ -36,6 +39,22 @@ def test_the_command_for_missing_chains_makes_them(accepted: Project) -> None:
     assert all(len(chain["baseline_links"]) == 5 for chain in paired["chains"])
     assert paired["curve_reference"]["mean"] == [1.0, 1.0]
     assert paired["chains"][0]["links"] == alone["chains"][0]["links"]
+
+
+def test_the_api_is_told_the_call_that_makes_them(
+    accepted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suite that was gated from Python names the call in place of a command line."""
+    monkeypatch.chdir(accepted.path)
+
+    def gate() -> CaseResult:
+        result = gate_checkpoint("suite.toml", store="new", attribute=0, model="shapes:?miss=0.3")
+        return result["toy/crowded/gc"]
+
+    alone = gate()
+    call = alone.reference_chains.split("\n")[1]
+    assert eval(call, {"gate_checkpoint": gate_checkpoint}).passed  # our own text
+    assert gate().reference_chains == ""
 
 
 def test_a_shared_store_has_the_chains(accepted: Project) -> None:
