@@ -51,6 +51,17 @@ def one_line(text: str, most: int = 200) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
+def width_of(text: str) -> int:
+    """Columns of a terminal that a printable text takes."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def _width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("F", "W") else 1
+
+
 def escape_json(document: str) -> str:
     """The JSON document with invisible characters as JSON escapes; its meaning does not change.
 

@@ -41,6 +41,9 @@ class RunReport:
         """Reason why the run is incomplete; None for a complete one."""
         if self.verdict != "incomplete":
             return None
+        # As a gate a run of informational cases is incomplete; its numbers are whole.
+        if self.cases and not self.problems and not any(case.primary for case in self.cases):
+            return None
         return "; ".join(self.problems) or "no case was judged"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from math import ceil
 
 from msgspec.structs import replace
 
@@ -11,7 +12,7 @@ from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
 from pytest_cepbench.evaluation.shown_samples import shown_answers
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
 from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
@@ -61,6 +62,7 @@ def measured_case(
         method=judgement.method,
         units=judgement.units,
         visible=judgement.visible,
+        needed=_samples_needed(evaluated),
         reasons=list(judgement.reasons),
         anchor=_anchor(evaluated),
         chains=shown.chains,
@@ -131,6 +133,14 @@ def _fingerprints(step: str) -> Iterator[str]:
         fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
         if isinstance(fingerprint, str):
             yield fingerprint
+
+
+def _samples_needed(evaluated: EvaluatedCase) -> int | None:
+    """The samples that would decide an inconclusive case, as many to a unit as it has now."""
+    judgement, n = evaluated.judgement, evaluated.measurement.n
+    if judgement.verdict is not Verdict.INCONCLUSIVE or not (judgement.needed and judgement.units):
+        return None
+    return ceil(judgement.needed * max(n, judgement.units) / judgement.units)
 
 
 def _anchor(evaluated: EvaluatedCase) -> AnchorShown | None:

@@ -47,10 +47,12 @@ from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
+from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.text import (
     explain,
     promise_lines,
     refusal_lines,
+    shortage_lines,
     summary_table,
     warning_lines,
 )
@@ -135,6 +137,11 @@ class GateResult:
         return self.exit_code == 0
 
     @property
+    def headline(self) -> str:
+        """The run in one sentence, with which every report of it opens."""
+        return headline(self.cases, self.problems, skipped=self.skipped)
+
+    @property
     def verdict(self) -> str:
         """Of the whole run: passed, failed, or incomplete."""
         if nothing_compared(self.cases, self.skipped):
@@ -161,8 +168,10 @@ class GateResult:
         return "\n".join(map(visible, self._lines()))
 
     def _lines(self) -> Iterator[str]:
+        yield self.headline
         if self.cases:
             yield from (line for line, _ in summary_table(self.cases))
+            yield from shortage_lines(self.cases)
             yield from promise_lines(self.cases)
             yield from (f"warning: {line}" for line in warning_lines(self.cases))
             yield from (f"refused: {line}" for line in refusal_lines(self.cases))
@@ -193,10 +202,13 @@ class GateResult:
 
     def _repr_html_(self) -> str:
         """The table of verdicts for notebooks."""
+        opening = f"<div><b>{_shown(self.headline)}</b></div>"
         heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
         rows = "".join(f"<tr>{_html_cells(result)}</tr>" for result in self.cases)
         notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+        return (
+            f"{opening}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+        )
 
 
 def gate_checkpoint(
@@ -348,7 +360,14 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     written: list[Path] = []
     if report and results:
         usage = [evaluator.background_usage]
-        written = write_run_reports(evaluator, results, problems, infrastructure, usage)
+        written = write_run_reports(
+            evaluator,
+            results,
+            problems,
+            infrastructure,
+            usage,
+            headline=headline(results, problems, skipped=skipped),
+        )
     return GateResult(
         cases=tuple(results),
         skipped=skipped,

@@ -29,7 +29,9 @@ def run_verdict(results: Sequence[CaseResult], problems: Collection[str]) -> str
     """
     if problems or not results:
         return "incomplete"
-    return "passed" if all(result.passes for result in results) else "failed"
+    if not all(result.passes for result in results):
+        return "failed"
+    return "incomplete" if nothing_compared(results, ()) else "passed"
 
 
 def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object]) -> bool:
@@ -43,12 +45,17 @@ def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object])
 
 
 def unmeasured_lines(results: Iterable[CaseResult]) -> Iterator[str]:
-    """A line for each informational case that was not measured, and why: it fails no run."""
+    """The informational cases that were not measured, a line for each reason: they fail no run."""
     from pytest_cepbench.report.number_format import name_of, printable
 
+    names: dict[str, list[str]] = {}
     for result in results:
         if result.verdict == "error" and result.passes:
-            yield f"{name_of(result)} was not measured: {printable('; '.join(result.reasons), 500)}"
+            reason = printable("; ".join(result.reasons), 500)
+            names.setdefault(reason, []).append(name_of(result))
+    for reason, (first, *others) in names.items():
+        cases = f"{first} and {len(others)} more were" if others else f"{first} was"
+        yield f"{cases} not measured: {reason}"
 
 
 def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[str]]) -> int:
@@ -85,7 +92,7 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Change]:
     return changes
 
 
-def write_run_reports(
+def write_run_reports(  # noqa: PLR0913 - what a report says comes from many places
     evaluator: Evaluator,
     results: Sequence[CaseResult],
     problems: Collection[str],
@@ -95,6 +102,7 @@ def write_run_reports(
     setup: Sequence[str] = (),
     crashes: int = 0,
     command: Sequence[str] = (),
+    headline: str,
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
@@ -106,6 +114,7 @@ def write_run_reports(
     setup: the model under test and what it is compared with; by default what the first result says.
     crashes: workers that died.
     command: by which the run was started, program first.
+    headline: the run in one sentence.
     Raises WriteError.
     """
     from pytest_cepbench._version import __version__
@@ -124,7 +133,8 @@ def write_run_reports(
         infrastructure,
         usage,
         crashes,
-        gather_provenance(
+        headline=headline,
+        provenance=gather_provenance(
             results,
             started=evaluator.context.started,
             command=command,

@@ -17,7 +17,12 @@ from pytest_cepbench.gate.measurement import (
     rounded,
 )
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
-from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, remarks_on_comparing
+from pytest_cepbench.gate.sensitivity import (
+    largest_drop,
+    power_remark,
+    remarks_on_comparing,
+    units_to_decide,
+)
 from pytest_cepbench.gate.statistics import (
     Bounds,
     Differences,
@@ -65,6 +70,8 @@ class Judgement:
     method: how they were made.
     units: independent samples.
     visible: the smallest drop that so many units can see with 80 % power, at this spread.
+    needed: of an inconclusive comparison, the units that would decide it (`units_to_decide`); None
+    where that is not known.
     reasons: why it does not pass, a sentence each.
     statements: what else is to be known of the comparison, a sentence each.
     losers: the samples that got worse, most first.
@@ -83,6 +90,7 @@ class Judgement:
     method: str = ""
     units: int = 0
     visible: float | None = None
+    needed: int | None = None
     reasons: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
     losers: tuple[Loser, ...] = ()
@@ -161,7 +169,10 @@ def _limited_by_headroom(
     floor = measurement.floor if baseline.floor is None else baseline.floor
     value = baseline.value if judgement.baseline_value is None else judgement.baseline_value
     most = largest_drop(value, baseline, floor)
-    if judgement.verdict is not Verdict.HELD or most is None or most > policy.tolerance:
+    if most is None or most > policy.tolerance:
+        return judgement
+    judgement = replace(judgement, needed=None)  # more samples show no drop that cannot be there
+    if judgement.verdict is not Verdict.HELD:
         return judgement
     end = "what chance gives" if not baseline.shares else "the worst there is"
     reason = (
@@ -240,8 +251,17 @@ def _compare(
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
-        remark = power_remark(both.differences.sd, judgement.units, policy)
-        judgement = _add(judgement, remark)
+        sd, units = both.differences.sd, judgement.units
+        judgement = _add(judgement, power_remark(sd, units, policy))
+        needed = units_to_decide(
+            sd,
+            units,
+            difference,
+            policy,
+            exact="exact" in judgement.method,
+            span=EVEN if measurement.answers else 1.0,
+        )
+        judgement = replace(judgement, needed=needed)
     return replace(judgement, verdict=verdict)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf, log, log1p
 
 from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
@@ -148,6 +148,39 @@ def power_remark(sd: float, units: int, policy: Policy) -> str | None:
         f"{units} independent samples show a drop of {short.visible:.4f} with {POWER:.0%} power, "
         f"and the tolerance is {policy.tolerance:g}{more}"
     )
+
+
+def units_to_decide(
+    sd: float,
+    units: int,
+    difference: float,
+    policy: Policy,
+    *,
+    exact: bool = False,
+    span: float = 1.0,
+) -> int | None:
+    """Units with which an inconclusive comparison would be decided with 80 % power.
+
+    sd: standard deviation of a unit's difference.
+    units: how many were compared.
+    difference: their mean; positive is better.
+    exact: whether the bounds are exact ones, which need enough units that a loss would show in even
+        if none shows a difference.
+    span: the most that a unit can lose.
+    Planned for a drop of the tolerance or none (`samples_needed`). Where there are as many already,
+    the difference lies between the two, and the plan is for a difference as large as observed.
+    None where the tolerance is 0 or covers the span, and where no more units would do.
+    """
+    tolerance = policy.tolerance
+    if not 0 < tolerance < span:
+        return None
+    needed = samples_needed(sd, tolerance, policy.alpha) if sd > 0 else 0
+    if exact:
+        needed = max(needed, ceil(log(policy.alpha) / log1p(-tolerance / span)))
+    if needed <= units and sd > 0:
+        ahead = -difference if difference < -tolerance else difference + tolerance
+        needed = samples_needed(sd, ahead, policy.alpha) if ahead > 0 else 0
+    return needed if needed > units else None
 
 
 def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:

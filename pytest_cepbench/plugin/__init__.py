@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -260,6 +261,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     finally:
         if controller is not None:
             controller.finish(session, updating=updating(session.config))
+            _warn_of_undecided(session.config, controller)
+
+
+def _warn_of_undecided(config: pytest.Config, controller: Controller) -> None:
+    """One warning for all inconclusive cases that pass."""
+    cases = [result for result in controller.ledger.results if result.verdict == "inconclusive"]
+    if any(result.passes and result.gates for result in cases):
+        from pytest_cepbench.errors import InconclusiveWarning
+        from pytest_cepbench.report.text import shortage_warning
+
+        # A mark can ignore it for a test, in a run where `-W error` raises it.
+        with suppress(InconclusiveWarning):
+            config.issue_config_time_warning(InconclusiveWarning(shortage_warning(cases)), 2)
 
 
 def pytest_enter_pdb(config: pytest.Config) -> None:
@@ -267,12 +281,15 @@ def pytest_enter_pdb(config: pytest.Config) -> None:
     _clear_terminal(config)
 
 
+@pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The table of verdicts."""
+    """The headline and the table of verdicts."""
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and controller.ledger.active:
+        from pytest_cepbench.plugin.terminal.snapshot_report import leave_out_cases
         from pytest_cepbench.plugin.terminal.summary import write_summary
 
+        leave_out_cases(config, controller.settings.baselines)
         write_summary(controller, terminalreporter, updating=updating(config))
 
 

@@ -54,6 +54,8 @@ class Controller:
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
     pytests_code: the exit code that pytest itself gave the session; None before its end.
+    headline: the run in one sentence; empty before its end.
+    code: the exit code with that sentence; None before.
     """
 
     context: RunContext
@@ -70,6 +72,8 @@ class Controller:
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
     pytests_code: int | None = None
+    headline: str = ""
+    code: Code = None
 
     @cached_property
     def crashes(self) -> CrashLog:
@@ -145,6 +149,8 @@ class Controller:
             shutil.rmtree(staged, ignore_errors=True)
             with suppress(OSError):  # another run may be staging beside
                 staged.parent.rmdir()
+        self.code = session.exitstatus
+        self.headline = self._headline(self.code)
         if ledger.results:
             self.background_usage.append(self.evaluator().background_usage)
             self._write_reports(session.config)
@@ -168,6 +174,16 @@ class Controller:
         # Who names a model wants to know of it, and no test ran.
         unasked = self.settings.names_models and self.pytests_code == nothing
         return nothing if ledger.nothing_compared or unasked else code
+
+    def _headline(self, code: Code) -> str:
+        """The run in one sentence. code: exit code of the session."""
+        from pytest_cepbench.report.headline import headline
+
+        results, problems = self.ledger.results, self.ledger.problems()
+        own = run_result.exit_code(results, lambda: problems)
+        harmless = (0, int(pytest.ExitCode.NO_TESTS_COLLECTED))
+        other = int(code) if not own and isinstance(code, int) and code not in harmless else 0
+        return headline(results, problems, skipped=self.ledger.skipped, other_code=other)
 
     def _publish(self, session: pytest.Session) -> None:
         """Wait until results of this process are where they are published."""
@@ -236,21 +252,38 @@ class Controller:
                 setup=self.lines,
                 crashes=len(self.crashes.all),
                 command=["pytest", *config.invocation_params.args],
+                headline=self.headline,
             )
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
 
     def mark_junit(self, config: pytest.Config) -> None:
-        """Put the verdict of the run into pytest's JUnit file, if it writes one."""
+        """Put verdict and headline of the run into pytest's JUnit file, if it writes one.
+
+        That is before baselines are accepted, so what is to be accepted is only announced.
+        """
         from _pytest.junitxml import xml_key  # the stash key that pytest's own fixture uses
 
         xml = config.stash.get(xml_key, None)
         if xml is not None and self.ledger.active:
             xml.add_global_property("cepbench_verdict", self.ledger.verdict())
+            xml.add_global_property("cepbench_headline", self._announcement())
             # What a dead worker began stays there as a test without an outcome, beside its retry.
             for (nodeid, _), begun in xml.node_reporters.items():
                 if str(nodeid) in self.crashes.retried and not begun.nodes:
                     xml.node_reporters_ordered.remove(begun)
+
+    def _announcement(self) -> str:
+        """The headline of a run that has accepted nothing yet."""
+        results = self.ledger.results
+        accepted = sum(result.accepted for result in results)
+        failing = not all(result.passes for result in results)
+        if not accepted or failing or self.ledger.problems() or self.pytests_code:
+            return self._headline(self.pytests_code)
+        return (
+            f"To be accepted: {accepted} of {len(results)} cases; the JSON report says whether "
+            "they were"
+        )
 
 
 def publishing_seconds(session: pytest.Session) -> float | None:

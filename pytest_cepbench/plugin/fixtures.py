@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -97,8 +98,9 @@ def cep_gate(
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         result = runner(case, request.node.nodeid, here.over(mark.overrides))
         if result.presentation.outcome == "inconclusive" and not result.accepted:
-            try:
-                request.node.warn(InconclusiveWarning(one_line(result)))
+            try:  # the run warns once, of all such cases
+                with warnings.catch_warnings(record=True):
+                    request.node.warn(InconclusiveWarning(one_line(result)))
             except InconclusiveWarning:  # -W error: what is not known is to fail, in the ledger too
                 result = replace(result, strict=True)
         record.add(result)

@@ -9,6 +9,7 @@ from pytest_cepbench.gate.policy import BETTING
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.number_format import (
     between,
+    counted,
     name_of,
     number,
     percent,
@@ -47,6 +48,29 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
     )
 
 
+SHORTAGE_HEADS = ("verdict", "case", "n", "needed", "visible drop", "tolerance")
+"""Of the columns of `shortage_cells`."""
+
+
+def shortage_cells(result: CaseResult) -> tuple[str, ...]:
+    """Cells of an undecided case: its samples, those that would decide it, what they can see."""
+    return (
+        word_of(result),
+        name_of(result),
+        str(result.n) if result.n else "-",
+        "-" if result.needed is None else str(result.needed),
+        number(result.visible),
+        number(result.tolerance),
+    )
+
+
+def shortage_advice(results: Sequence[CaseResult]) -> str:
+    """What to do about undecided cases; more looks where there were none."""
+    looked = any(len(result.looks) > 1 or result.partial for result in results)
+    more = "more samples or seeds" if looked else "try --cep-inconclusive=more, more samples"
+    return f"{counted(len(results), 'case')} undecided: {more}, or a larger tolerance"
+
+
 def figures_of(result: CaseResult) -> Iterator[TableLine]:
     """Comparison of a case with its baseline and its anchor; none where nothing was measured."""
     if result.value is None:
@@ -68,6 +92,8 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     if result.visible is not None:
         remark = "the smallest that so many samples see with 80 % power"
         yield TableLine("visible drop", number(result.visible), remark)
+    if result.needed is not None:
+        yield TableLine("needed", str(result.needed), "samples would decide it, with 80 % power")
     span = range_shown(result)
     if span is not None:
         yield TableLine("chance", number(span.floor), str(span))

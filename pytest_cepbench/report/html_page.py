@@ -42,6 +42,7 @@ from pytest_cepbench.report.totals import (
     error_lines,
     improvement_lines,
     judge_lines,
+    verdict_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
@@ -84,13 +85,12 @@ def html_page(
     environment.tests |= {"noteworthy": _noteworthy}
     environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
-    passed = sum(result.passes for result in results)
     page_images, files = PageImages(image, folder, file), page_files()
     return environment.get_template("page.html.jinja").render(
         facts=facts,
         results=results,
         summary=[
-            f"{passed} of {len(results)} cases pass: {counts_line(results)}",
+            *verdict_lines(results),
             *error_lines(results),
             effort_line(facts.efforts(results)),
             *judge_lines(results),

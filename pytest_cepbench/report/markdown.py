@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pytest_cepbench.report.case_table import HEADS, answer_lines, cells_of, range_shown
+from pytest_cepbench.report.case_table import (
+    HEADS,
+    SHORTAGE_HEADS,
+    answer_lines,
+    cells_of,
+    range_shown,
+    shortage_advice,
+    shortage_cells,
+)
+from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
@@ -15,12 +24,17 @@ from pytest_cepbench.report.totals import (
     error_lines,
     improvement_lines,
     judge_lines,
+    verdict_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
 
+_SHORTAGE_HEAD = f"| {' | '.join(SHORTAGE_HEADS)} |\n|---|---|---:|---:|---:|---:|"
+
 _LONGEST_TEXT = 300
+
+_LONGEST_HEADLINE = 1000
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", '"': "&quot;"}
 
@@ -36,11 +50,11 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     """
     loud = [result for result in results if not result.settled]
     quiet = [result for result in results if result.settled]
-    lines = [f"## cepbench: {escaped(facts.verdict)}", ""]
+    opening = facts.headline or f"cepbench: {facts.verdict}"
+    lines = [f"## {escaped(opening, _LONGEST_HEADLINE)}", ""]
     lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
     lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
-    counts = [counts_line(results)] if results else []
-    summary = [*counts, *error_lines(results), *improvement_lines(results)]
+    summary = [*verdict_lines(results), *error_lines(results), *improvement_lines(results)]
     lines += [f"- {line}" for line in summary]
     lines += [f"- {escaped(line, 700)}" for line in judge_lines(results)]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
@@ -52,6 +66,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         lines += ["", "**What failed:**", ""]
         lines += [f"- {escaped(one_line(result), 500)}" for result in failing]
     lines += _lost_answers(failing)
+    lines += _shortage(results)
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
@@ -75,6 +90,15 @@ def escaped(text: str, most: int = 200) -> str:
     marked = _MARKUP.sub(r"\\\g<0>", line)
     shown = "".join(_ENTITIES.get(char, char) for char in marked)
     return _MENTION.sub("@\u200b", shown)
+
+
+def _shortage(results: Sequence[CaseResult]) -> Iterator[str]:
+    """What would decide the cases of which the samples do not tell."""
+    cases = undecided(results)
+    if cases:
+        yield from ("", f"**{escaped(shortage_advice(cases))}:**", "", _SHORTAGE_HEAD)
+        for result in cases:
+            yield f"| {' | '.join(map(escaped, shortage_cells(result)))} |"
 
 
 def _row(result: CaseResult) -> str:

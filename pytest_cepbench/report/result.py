@@ -221,6 +221,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     method: of the bounds.
     units: independent samples.
     visible: the smallest drop that so many can see with 80 % power.
+    needed: samples that would decide an inconclusive case; None where that is not known.
     looks: samples at each look.
     partial: whether more samples were there.
     accepted: whether the measurement is to become the baseline.
@@ -271,6 +272,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     method: str = ""
     units: int = 0
     visible: float | None = None
+    needed: int | None = None
     looks: list[int] = []
     partial: bool = False
     n: int = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_cepbench.escapes import width_of
 from pytest_cepbench.report.case_table import (
     HEADS,
+    SHORTAGE_HEADS,
     answer_lines,
     cells_of,
     failures_of,
@@ -15,10 +17,13 @@ from pytest_cepbench.report.case_table import (
     looks_of,
     range_shown,
     settings_of,
+    shortage_advice,
+    shortage_cells,
 )
+from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
-from pytest_cepbench.report.totals import counts_line, error_lines, improvement_lines, judge_lines
+from pytest_cepbench.report.totals import error_lines, improvement_lines, judge_lines, verdict_lines
 
 __all__ = [
     "explain",
@@ -27,6 +32,7 @@ __all__ = [
     "printable",
     "promise_lines",
     "refusal_lines",
+    "shortage_lines",
     "summary_table",
     "verbose_lines",
     "warning_lines",
@@ -136,32 +142,106 @@ def one_line(result: CaseResult) -> str:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def summary_table(results: Sequence[CaseResult]) -> list[tuple[str, str]]:
+_DROPPED = ("tolerance", "n", "baseline", "now", "bounds", "change")
+"""Columns in the order in which a terminal that is too narrow goes without them."""
+
+
+def summary_table(
+    results: Sequence[CaseResult], columns: int | None = None
+) -> list[tuple[str, str]]:
     """(line, color) for every case, below a header whose color is "bold".
 
+    columns: that a line may take; None where it does not matter. Where the table is wider, numbers
+    are left out in the order of `_DROPPED`, and then names are cut in their middle.
     Verdicts of cases that cannot fail the run are in lower case. Columns are as wide as what is in
     them, so that cases with usual names fit into 120.
     """
-    rows = [HEADS, *(cells_of(result) for result in results)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        " ".join(  # verdict and case to the left, numbers to the right
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        for cells in rows
-    ]
+    lines = _aligned([cells_of(result) for result in results], HEADS, columns, _DROPPED)
     colors = ["green" if result.accepted else result.presentation.color for result in results]
     return list(zip(lines, ["bold", *colors], strict=True))
 
 
+def shortage_lines(results: Sequence[CaseResult], columns: int | None = None) -> list[str]:
+    """A table of the undecided cases: samples now and needed, drop that is visible and tolerance.
+
+    columns: as in `summary_table`. Empty where no gating case is undecided.
+    """
+    cases = undecided(results)
+    if not cases:
+        return []
+    rows = [shortage_cells(result) for result in cases]
+    return _aligned(rows, SHORTAGE_HEADS, columns, ("tolerance", "visible drop"))
+
+
+def _aligned(
+    rows: Sequence[Sequence[str]],
+    heads: Sequence[str],
+    columns: int | None,
+    dropped: Sequence[str],
+) -> list[str]:
+    """Rows as lines below a header: words to the left, numbers to the right.
+
+    columns: that a line may take; None where it does not matter.
+    dropped: heads, in the order in which columns are left out to get there; those without a number
+    go first.
+    """
+    table = [dict(zip(heads, cells, strict=True)) for cells in (heads, *rows)]
+    widths = {head: max(width_of(row[head]) for row in table) for head in heads}
+    if columns is not None:
+        known = {head: any(row[head] != "-" for row in table[1:]) for head in heads}
+        for head in sorted(dropped, key=known.__getitem__):
+            if _excess(widths, columns) > 0:
+                del widths[head]
+        cut = max(0, _excess(widths, columns))
+        widths["case"] = max(len("case"), widths["case"] - cut)
+    return [
+        " ".join(
+            _padded(row[head], width, right=head not in ("verdict", "case"))
+            for head, width in widths.items()
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _excess(widths: Mapping[str, int], columns: int) -> int:
+    """By how much a table is too wide, with a space between its columns."""
+    return sum(widths.values()) + len(widths) - 1 - columns
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    """A cell of this width; dots stand for the middle of what is wider."""
+    if width_of(text) > width:
+        start = end = ""
+        for first, last in zip(text, reversed(text), strict=True):
+            if width_of(start + first + last + end) + 2 > width:
+                break
+            start, end = start + first, last + end
+        text = f"{start}..{end}"
+    space = " " * max(0, width - width_of(text))
+    return space + text if right else text + space
+
+
 def promise_lines(results: Sequence[CaseResult]) -> list[str]:
     """Below the table: the counts, the errors promised, the judges, and what could be done."""
-    lines = [counts_line(results), *error_lines(results)]
-    informational = sum(not result.primary for result in results)
-    if informational:
-        lines.append(f"in lower case: {informational} informational, which cannot fail the run")
-    return [*lines, *judge_lines(results), *improvement_lines(results)]
+    cases = undecided(results)
+    return [
+        *verdict_lines(results),
+        *error_lines(results),
+        *judge_lines(results),
+        *([shortage_advice(cases)] if cases else []),
+        *improvement_lines(results),
+    ]
+
+
+_NAMED = 3  # of undecided cases, in a warning
+
+
+def shortage_warning(results: Sequence[CaseResult]) -> str:
+    """The undecided cases in one sentence, for pytest's warnings; the first few by name."""
+    cases = undecided(results)
+    shown = "; ".join(one_line(result) for result in cases[:_NAMED])
+    more = f"; and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    return f"{shortage_advice(cases)}. {shown}{more}"
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:

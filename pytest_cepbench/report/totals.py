@@ -29,17 +29,20 @@ _ORDER = (
 )
 
 _SERIES = (
-    "series {name}, checkpoint {look}, alpha {part:.2g} of {alpha:.3g}: false failures at most "
-    "{percent} per series, however long, of checkpoints that lost no more than the tolerance, over "
-    "{cases}"
+    "{percent} false failures at most per series, however long, of checkpoints that lost no more "
+    "than the tolerance, over {cases}; checkpoint {look} of series {name}, alpha {part:.2g} of "
+    "{alpha:.3g}"
 )
 
 _PROMISES = {
-    "regression": "false failures at most {alpha} per run of checkpoints exchangeable with the "
+    "regression": "{alpha} false failures at most per run of checkpoints exchangeable with the "
     "baseline, over {cases}",
-    "noninferiority": "a drop larger than tolerated passes in at most {alpha} of runs, "
+    "noninferiority": "{alpha} of runs at most pass with a drop larger than tolerated, "
     "over {cases}",
 }
+
+
+_UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
 
 def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
@@ -62,6 +65,24 @@ def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
 def counts_line(results: Sequence[CaseResult]) -> str:
     """The counts in one line."""
     return ", ".join(f"{count} {name}" for name, count in count_verdicts(results).items())
+
+
+def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
+    """The counts by verdict: a line for the cases that gate, one for the informational ones.
+
+    What was accepted or refused is counted as such among the former.
+    """
+    gating: list[CaseResult] = []
+    informational: list[CaseResult] = []
+    for result in results:
+        counts_for = result.primary or result.accepted or result.refused
+        (gating if counts_for else informational).append(result)
+    if gating:
+        yield f"{counted(len(gating), 'gating case')}: {counts_line(gating)}"
+    if informational:
+        counts = Counter(result.verdict for result in informational)
+        shown = ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
+        yield f"{len(informational)} informational, which cannot fail the run: {shown}"
 
 
 def run_alpha(results: Sequence[CaseResult]) -> float | None:
@@ -88,7 +109,13 @@ def _sum(results: Sequence[CaseResult]) -> float | None:
 
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
-    """Promises on the run's errors, a line for each gate that its cases have."""
+    """Promises on the run's errors, a line for each gate that its cases have.
+
+    A run with cases that were not measured has no promise.
+    """
+    unmeasured = sum(result.gates and result.verdict in _UNMEASURED for result in results)
+    if unmeasured:
+        return [f"{counted(unmeasured, 'case')} not measured: no promise on error"]
     lines: list[str] = []
     for gate, wording in _PROMISES.items():
         own = [result for result in _promising(results) if result.gate == gate]
@@ -104,7 +131,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
         lines.append(line)
     plain = sum(result.gates and result.gate == "threshold" for result in results)
     if plain:
-        lines.append(f"no promise on error: {counted(plain, 'case')} judged by threshold alone")
+        lines.append(f"{counted(plain, 'case')} judged by threshold alone: no promise on error")
     return lines
 
 
@@ -186,15 +213,15 @@ def effort_line(efforts: Iterable[UsageTotals]) -> str:
     """Usage of the run, in one sentence."""
     efforts = list(efforts)
     whole = total_usage(efforts)
-    loads = f"{whole.loads} model loads, "
+    loads = f"{whole.loads} model loads"
     if whole.roles:
         by_role = ", ".join(f"{count} {role}" for role, count in whole.roles.items())
         workers = {effort.worker for effort in efforts if effort.loads and effort.worker}
         by = f" by {counted(len(workers), 'worker')}" if workers else ""
-        loads = f"model loads: {by_role}{by}; "
+        loads = f"{counted(sum(whole.roles.values()), 'model load')} ({by_role}){by}"
     usage = f"; {usage_line(whole.usage)}" if whole.usage.requests else ""
     return (
-        f"{loads}{whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
+        f"{loads}, {whole.inputs} model inputs ({whole.model_seconds:.1f} s in models), "
         f"{whole.hits} results from the store{usage}"
     )
 

@@ -43,6 +43,7 @@ class RunFacts:
     infrastructure: failures of machines from which the run recovered.
     beside: work of its processes outside of cases.
     deaths: number of workers that died.
+    headline: the run in one sentence, see `pytest_cepbench.report.headline`.
     provenance: which models were compared, where, when and how; None where it was not gathered.
     """
 
@@ -53,6 +54,7 @@ class RunFacts:
     infrastructure: Sequence[str] = ()
     beside: Sequence[UsageTotals] = ()
     deaths: int = 0
+    headline: str = ""
     provenance: Provenance | None = None
 
     def efforts(self, results: Sequence[CaseResult]) -> list[UsageTotals]:
@@ -66,6 +68,7 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         "schema": SCHEMA,
         "cepbench": facts.version,
         "verdict": facts.verdict,
+        "headline": facts.headline,
         "counts": count_verdicts(results),
         "alpha": run_alpha(results),
         "setup": list(facts.lines),

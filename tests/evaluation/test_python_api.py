@@ -102,6 +102,8 @@ def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> N
     assert result.passed
     assert result.verdict == "passed"
     text = str(result)
+    assert text.splitlines()[0] == result.headline
+    assert result.headline.startswith("May ship: all ")
     assert "HELD" in text
     assert "false failures at most" in text
     assert text.splitlines()[-1] == "verdict: passed"

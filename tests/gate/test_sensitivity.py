@@ -16,6 +16,7 @@ from pytest_cepbench.gate.sensitivity import (
     Range,
     power_remark,
     remarks_on_accepting,
+    units_to_decide,
     why_not_accepted,
 )
 from tests.gate.build import KEY, accepted, bell, measured, scored, text_of
@@ -207,6 +208,34 @@ def test_samples_that_cannot_show_the_tolerance() -> None:
     assert power_remark(0.1, many // 2, Policy()) is not None
     assert power_remark(0.1, 24, Policy(tolerance=0.5)) is None
     assert power_remark(0.1, 24, Policy(gate="threshold")) is None
+
+
+def test_units_that_decide_are_planned_for_the_tolerance() -> None:
+    """As many as the remark says; with that many already, for the difference as observed."""
+    policy = Policy()
+    needed = units_to_decide(0.1, 24, 0.0, policy)
+    assert f"about {needed} would do" in str(power_remark(0.1, 24, policy))
+    assert needed is not None
+    between = units_to_decide(0.1, needed, -0.004, policy)
+    assert between is not None
+    assert between > needed
+    assert units_to_decide(0.1, needed, -0.01, policy) is None  # at the very tolerance
+    assert units_to_decide(0.1, 24, 0.0, Policy(tolerance=0.0)) is None
+    assert units_to_decide(0.1, 24, 0.0, Policy(tolerance=0.5), span=0.5) is None
+
+
+def test_exact_bounds_need_units_enough_to_see_a_rare_loss() -> None:
+    """Where no unit differs, n units exclude a loss of 1 - alpha^(1/n): as the gate then does."""
+    needed = units_to_decide(0.0, 24, 0.0, Policy(), exact=True)
+    assert needed == 299  # 0.99^299 < 0.05 < 0.99^298
+    same = [1.0] * needed
+    for count, verdict in ((needed, Verdict.HELD), (needed - 1, Verdict.INCONCLUSIVE)):
+        before = accepted(measured(scored(same[:count]), shares=True))
+        judgement = judge(
+            measured(scored(same[:count]), model=OTHER, shares=True), before, Policy()
+        )
+        assert judgement.verdict is verdict
+        assert judgement.needed == (None if verdict is Verdict.HELD else needed)
 
 
 def test_an_inconclusive_case_says_how_many_samples_would_do() -> None:

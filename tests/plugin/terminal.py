@@ -15,7 +15,7 @@ from threading import Lock, Thread
 
 import pyte
 
-from pytest_cepbench.plugin.terminal.screen import width_of
+from pytest_cepbench.escapes import width_of
 
 COLUMNS, ROWS = 100, 24
 

@@ -28,7 +28,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     """One step has been accepted: no anchor yet, and the summary speaks of a new case."""
     project = ScoredProject.make(tmp_path_factory.mktemp("anchors"), scored_suite(n=30))
     ended = project.accept(_step(0))
-    ended.lines.fnmatch_lines(["new cases: 1", "1 baseline written below baselines: commit them"])
+    ended.lines.fnmatch_lines(["1 new case", "1 baseline written below baselines: commit them"])
     assert "changed " not in ended.output
     assert not (project.baselines / "anchors").exists()
     return project

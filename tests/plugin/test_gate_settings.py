@@ -173,7 +173,7 @@ def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> Non
     ended.lines.fnmatch_lines(
         [
             (
-                "false failures at most 7 % per run of checkpoints exchangeable with the baseline, "
+                "7 % false failures at most per run of checkpoints exchangeable with the baseline, "
                 "over 14 cases"
             )
         ]
@@ -207,7 +207,7 @@ def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) ->
     ended.lines.fnmatch_lines(
         [
             (
-                "false failures at most 7 % per run of checkpoints exchangeable with the baseline, "
+                "7 % false failures at most per run of checkpoints exchangeable with the baseline, "
                 "over 15 cases"
             )
         ]

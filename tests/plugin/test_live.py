@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.escapes import width_of
 from pytest_cepbench.plugin.terminal import live
 from pytest_cepbench.plugin.terminal.live import (
     ProgressSnapshot,
@@ -20,7 +21,6 @@ from pytest_cepbench.plugin.terminal.live import (
     progress_lines,
     read_snapshots,
 )
-from pytest_cepbench.plugin.terminal.screen import width_of
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import Terminal, pytest_on, wait_for
 

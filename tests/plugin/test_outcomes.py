@@ -69,19 +69,25 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
     ended.lines.fnmatch_lines(
         [
             "test_scored.py i+.?Fi. *",
-            "*InconclusiveWarning: scored unclear GC@1 inconclusive: difference -*, n = 30",
+            (
+                "*InconclusiveWarning: 1 case undecided: try --cep-inconclusive=more, *"
+                "scored unclear GC@1 inconclusive: difference -*, n = 30"
+            ),
+            "Do not ship: 1 of 5 gating cases regressed; worst scored/worse GC@1 -*",
             "regressed *scored aside GC@1 *",
             "IMPROVED *scored better GC@1 *",
             "HELD *scored same GC@1 *",
             "INCONCLUSIVE scored unclear GC@1 *",
             "REGRESSED *scored worse GC@1 *",
             "inconclusive scored overall GC@1 *",
+            "INCONCLUSIVE scored unclear GC@1 30 *",
+            "5 gating cases: 2 held, 1 improved, 1 inconclusive, 1 regressed",
+            "2 informational, which cannot fail the run: 1 inconclusive, 1 regressed",
             (
-                "false failures at most 5 % per run of checkpoints exchangeable with the baseline, "
+                "5 % false failures at most per run of checkpoints exchangeable with the baseline, "
                 "over 4 cases"
             ),
-            "no promise on error: 1 case judged by threshold alone",
-            "in lower case: 2 informational, which cannot fail the run",
+            "1 case judged by threshold alone: no promise on error",
             "1 case improved: --snapshot-update raises the baseline, *",
             "REGRESSED test_scored.py::test_drift?worse-gc? - *",
             "=* 1 failed, 3 passed, 1 warning, 2 informational, 1 inconclusive in *",
@@ -123,6 +129,8 @@ def test_junit_carries_verdicts_and_numbers(plain: tuple[Ended, Path]) -> None:
     ended, junit = plain
     run, cases = junit_properties(junit)
     assert run["cepbench_verdict"] == ended.report["verdict"] == "failed"
+    assert run["cepbench_headline"] == ended.report["headline"]
+    assert ended.report["headline"].startswith("Do not ship: 1 of 5 gating cases regressed; ")
     assert len(cases) == len(FOUND)
     for name, case in ended.cases.items():
         properties = cases[f"test_drift[{name}]"]
@@ -169,7 +177,9 @@ def test_an_inconclusive_case_passes_though_warnings_are_errors(accepted: Scored
     assert ended.code == pytest.ExitCode.OK
     assert ended.report["verdict"] == "passed"
     assert not ended.cases["unclear-gc"]["strict"]
-    ended.lines.fnmatch_lines(["*warnings summary*", "*InconclusiveWarning: *", "1 inconclusive"])
+    ended.lines.fnmatch_lines(
+        ["*warnings summary*", "*InconclusiveWarning: *", "1 gating case: 1 inconclusive"]
+    )
 
 
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])

@@ -103,7 +103,7 @@ def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
     toy.write("test_toy.py", f"def test_one{gate}def test_two{gate}")
     result = toy.run_here("-k", "color", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["new cases: 1", "1 baseline written below baselines: *"])
+    result.stdout.fnmatch_lines(["1 new case", "1 baseline written below baselines: *"])
 
 
 @pytest.mark.parametrize(

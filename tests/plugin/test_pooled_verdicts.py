@@ -67,7 +67,7 @@ def test_it_costs_no_further_error(faint: Ended) -> None:
     faint.lines.fnmatch_lines(
         [
             (
-                "false failures at most 5 % per run of checkpoints exchangeable with the baseline, "
+                "5 % false failures at most per run of checkpoints exchangeable with the baseline, "
                 "over 4 cases"
             )
         ]

@@ -16,7 +16,7 @@ def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) 
             "test_toy.py::test_drift?count-gc? NO-BASELINE *",
             "no-baseline: toy, count, GC@2 (nothing has been accepted yet to compare with)",
             "*next: run again with --snapshot-update to accept these numbers, and commit the file",
-            "accept what was measured: run again with --snapshot-update",
+            "*no baseline: run again with --snapshot-update to accept what was measured",
             "NO-BASELINE test_toy.py::test_drift?count-gc? - *",
         ]
     )

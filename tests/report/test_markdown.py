@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.markdown import escaped, markdown_summary
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import Page, read_page
@@ -39,12 +40,14 @@ def _read(text: str) -> Page:
 @settings(max_examples=20)
 @given(st.lists(RESULTS, max_size=3), st.text(max_size=30))
 def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult], text: str) -> None:
-    """Whatever it is made of, a summary has a row for each case and no markup but its own."""
+    """Whatever it is made of, a summary has a row for each case, one more for each undecided one,
+    and no markup but its own.
+    """
     summary = markdown_summary(RunFacts("failed", "1", [text], [text]), results)
     assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
     html = _html(summary)
     assert read_page(html).tags <= OURS
-    assert html.count("<td") == 8 * len(results)
+    assert html.count("<td") == 8 * len(results) + 6 * len(undecided(results))
 
 
 @given(st.text(alphabet="\\`*_{}[]()#+-.!|<>&~$:/\"'= aw\n1", max_size=40))
@@ -84,10 +87,10 @@ def test_a_summary_in_full() -> None:
         "## cepbench: failed\n"
         "\n"
         "- **incomplete:** a worker &lt;i&gt;died&lt;/i&gt;\n"
-        "- 1 held, 1 regressed, 1 no-baseline\n"
-        "- false failures at most 2.5 % per run of checkpoints exchangeable with the baseline, "
+        "- 3 gating cases: 1 held, 1 regressed, 1 no-baseline\n"
+        "- 2.5 % false failures at most per run of checkpoints exchangeable with the baseline, "
         "over 2 cases\n"
-        "- no promise on error: 1 case judged by threshold alone\n"
+        "- 1 case judged by threshold alone: no promise on error\n"
         "- **warning:** toy color GC@2 and 1 more: the measurement is close to what chance gives\n"
         "\n"
         "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
@@ -136,3 +139,13 @@ def test_a_run_without_cases_says_why() -> None:
     assert "a worker &lt;i&gt;died" in text
     assert "|" not in text
     assert SECRET not in markdown_summary(FACTS, [FULL])
+
+
+def test_the_headline_is_the_title_and_undecided_cases_say_what_they_need() -> None:
+    """A job summary begins with it; the table has the samples now and needed, and what is seen."""
+    case = replace(FULL, verdict="inconclusive", visible=0.0625, needed=420, looks=[50])
+    title = "Undecided: 1 of 1 gating case; about 420 samples would decide (now 50)"
+    facts = RunFacts("passed", "1", [], [], headline=title)
+    lines = markdown_summary(facts, [case]).splitlines()
+    assert lines[0] == f"## {title}"
+    assert "| INCONCLUSIVE | toy color GC@2 | 50 | 420 | 0.0625 | 0.0100 |" in lines

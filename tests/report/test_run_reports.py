@@ -95,7 +95,7 @@ def test_held_runs_are_reported_too(accepted: Project) -> None:
     assert all(case.passes and case.identity and case.model for case in cases)
     html = (accepted.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
-    assert "10 of 10 cases pass" in read_page(html).text
+    assert "May ship: all 10 gating cases held" in read_page(html).text
     assert document["counts"] == {"held": 10}
     assert "10 held" in (accepted.path / ".cepbench" / "report.md").read_text()
     result.stdout.fnmatch_lines(

@@ -30,18 +30,18 @@ def test_the_promise_is_that_of_the_series() -> None:
     """In the place of the promise of a run; cases without a part in it keep theirs."""
     series, others = error_lines([SERIAL, SERIAL, replace(FULL, gate="noninferiority")])
     assert series == (
-        "series run-1, checkpoint 7, alpha 0.0006 of 0.025: false failures at most 2.5 % per "
-        "series, however long, of checkpoints that lost no more than the tolerance, over 2 cases"
+        "2.5 % false failures at most per series, however long, of checkpoints that lost no more "
+        "than the tolerance, over 2 cases; checkpoint 7 of series run-1, alpha 0.0006 of 0.025"
     )
-    assert others.startswith("a drop larger than tolerated passes")
+    assert "of runs at most pass with a drop larger than tolerated" in others
 
 
 def test_each_look_has_its_line() -> None:
     """Cases that were looked at before keep their number beside new ones."""
     lines = error_lines([SERIAL, replace(SERIAL, series=replace(PLACE, look=9))])
-    assert [line.partition(",")[2].partition(",")[0] for line in lines] == [
-        " checkpoint 7",
-        " checkpoint 9",
+    assert [line.partition("; ")[2].partition(" of")[0] for line in lines] == [
+        "checkpoint 7",
+        "checkpoint 9",
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.escapes import width_of
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
@@ -17,6 +18,8 @@ from pytest_cepbench.report.text import (
     one_line,
     printable,
     promise_lines,
+    shortage_lines,
+    shortage_warning,
     summary_table,
     verbose_lines,
 )
@@ -204,6 +207,61 @@ def test_usual_names_fit_into_120_columns() -> None:
     assert " [-0.3125, -0.1875] " in table[2]
 
 
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [
+        (120, "verdict case now baseline change bounds tolerance n"),
+        (92, "verdict case now baseline change bounds n"),
+        (80, "verdict case now change bounds"),
+        (58, "verdict case change"),
+        (20, "verdict case"),
+    ],
+)
+def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
+    """No line is wider than the terminal; verdict and case stay to the last, the case cut."""
+    named = msgspec.structs.replace(FULL, suite="instrument", part="text-to-image")
+    wide = msgspec.structs.replace(named, part="\u5f62\u72b6" * 4)
+    table = [line for line, _ in summary_table([named, wide], columns)]
+    assert table[0].split() == heads.split()
+    assert max(map(width_of, table)) <= columns
+    assert all(line.startswith("REGRESSED ") for line in table[1:])
+    if columns == 20:
+        assert table[1] == "REGRESSED inst..GC@2"
+
+
+def test_undecided_cases_have_a_table_of_their_own() -> None:
+    """Samples now and needed, and what is seen; only of cases that gate. Then what to do."""
+    case = msgspec.structs.replace(
+        FULL, verdict="inconclusive", needed=420, looks=[], partial=False
+    )
+    others = [FULL, msgspec.structs.replace(case, primary=False)]
+    assert shortage_lines([case, *others]) == [
+        "verdict      case            n needed visible drop tolerance",
+        "INCONCLUSIVE toy color GC@2 50    420       0.0625    0.0100",
+    ]
+    advice = "1 case undecided: try --cep-inconclusive=more, more samples, or a larger tolerance"
+    assert advice in promise_lines([case, *others])
+    assert shortage_lines(others) == []
+    looked = msgspec.structs.replace(case, looks=[25, 50])
+    assert "1 case undecided: more samples or seeds, or a larger tolerance" in promise_lines(
+        [looked]
+    )
+    assert "\n  needed              420   samples would decide it" in explain(case)
+
+
+def test_many_undecided_cases_are_one_warning() -> None:
+    """It begins with their number and names the first few."""
+    cases = [
+        msgspec.structs.replace(FULL, verdict="inconclusive", part=f"part-{number}")
+        for number in range(20)
+    ]
+    warning = shortage_warning(cases)
+    assert warning.startswith("20 cases undecided: ")
+    assert "part-2" in warning
+    assert "part-3" not in warning
+    assert warning.endswith("; and 17 more")
+
+
 def test_a_verdict_without_a_measurement_has_dashes() -> None:
     """As a suite's own: a row of dashes, no zeros that look like numbers."""
     pooled = msgspec.structs.replace(
@@ -229,7 +287,7 @@ def test_informational_cases_are_told_apart() -> None:
     (_, (line, color)) = summary_table([informational])
     assert (line.split()[0], color) == ("regressed", "yellow")
     assert explain(informational).startswith("regressed (informational): toy, color")
-    assert "in lower case: 1 informational, which cannot fail the run" in promise_lines(
+    assert "1 informational, which cannot fail the run: 1 regressed" in promise_lines(
         [FULL, informational]
     )
     assert not any("informational" in line for line in promise_lines([FULL]))

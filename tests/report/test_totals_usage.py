@@ -21,11 +21,11 @@ BESIDE = UsageTotals(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker=
 def test_a_run_is_told_in_one_sentence() -> None:
     """Loads by role and by how many workers; inputs, model time and hits of all together."""
     assert effort_line([CASE, BESIDE]) == (
-        "model loads: 2 describer, 2 encoder by 2 workers; 13 model inputs (1.5 s in models), "
+        "4 model loads (2 describer, 2 encoder) by 2 workers, 13 model inputs (1.5 s in models), "
         "12 results from the store"
     )
     assert effort_line([replace(CASE, worker=""), replace(CASE, worker="")]).startswith(
-        "model loads: 2 describer; "
+        "2 model loads (2 describer), "
     )
 
 
@@ -52,7 +52,7 @@ def test_every_report_counts_what_was_done_beside_cases() -> None:
     assert document["effort"]["loads"] == 4
     assert document["effort"]["roles"] == {"describer": 2, "encoder": 2}
     assert document["infrastructure"] == ["worker gw1 <died>"]
-    line = "model loads: 2 describer, 2 encoder by 2 workers"
+    line = "4 model loads (2 describer, 2 encoder) by 2 workers"
     markdown = markdown_summary(facts, results)
     html = html_page(facts, results, lambda _: None)
     assert line in html

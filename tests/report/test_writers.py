@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import re
@@ -288,11 +289,20 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
 def test_the_page_says_what_is_promised() -> None:
     """The counts and the error that the run may make stand below its verdict."""
     text = read_page(html_page(FACTS, [FULL], lambda _: None)).text
-    assert "0 of 1 cases pass: 1 regressed" in text
+    assert "1 gating case: 1 regressed" in text
     assert (
-        "false failures at most 1.25 % per run of checkpoints exchangeable with the baseline, "
+        "1.25 % false failures at most per run of checkpoints exchangeable with the baseline, "
         "over 1 case" in text
     )
+
+
+def test_the_page_and_the_json_open_with_the_headline() -> None:
+    """The title, the banner and the field have the same sentence, escaped where that is needed."""
+    sentence = "Do not ship: 1 of 1 gating case regressed; worst <b>toy</b>"
+    facts = dataclasses.replace(FACTS, headline=sentence)
+    html = html_page(facts, [FULL], lambda _: None)
+    assert read_page(html).texts.count(sentence) == 2
+    assert json.loads(json_document(facts, [FULL]))["headline"] == sentence
 
 
 def test_measurements_are_in_the_json_alone() -> None:
@@ -305,7 +315,12 @@ def test_measurements_are_in_the_json_alone() -> None:
 def test_what_a_run_lacks_is_shown() -> None:
     """Verdict, problems and set-up stand at the top of the page."""
     text = read_page(html_page(FACTS, [REGRESSED], lambda _: None)).text
-    for shown in ("cepbench: failed", "0 of 1 cases pass", FACTS.lines[0], FACTS.problems[0]):
+    for shown in (
+        "cepbench: failed",
+        "1 gating case: 1 regressed",
+        FACTS.lines[0],
+        FACTS.problems[0],
+    ):
         assert shown in text
 
 

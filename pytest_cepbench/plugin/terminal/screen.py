@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import Any
+
+from pytest_cepbench.escapes import width_of
 
 _ROOM, _UP = "\x1bD", "\x1b[{}A"  # a line down in the same column, scrolling at the end; back again
 _KEEP, _RETURN = "\x1b7", "\x1b8"
@@ -102,7 +103,7 @@ class Block:
             self._column = 0
         columns = self.columns
         for char in _INVISIBLE.sub("", line):
-            width = _width_of(char)
+            width = width_of(char)
             self._column = width if self._column + width > columns else self._column + width
 
     def _size(self) -> tuple[int, int]:
@@ -122,20 +123,7 @@ def cut(text: str, columns: int) -> str:
     """As much of a printable text as fits."""
     width = 0
     for place, char in enumerate(text):
-        width += _width_of(char)
+        width += width_of(char)
         if width > columns:
             return text[:place]
     return text
-
-
-def width_of(text: str) -> int:
-    """Columns that a printable text takes."""
-    return sum(map(_width_of, text))
-
-
-def _width_of(char: str) -> int:
-    if char.isascii():
-        return 1
-    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("F", "W") else 1

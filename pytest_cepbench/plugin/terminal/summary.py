@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pytest_cepbench.escapes import visible
+from pytest_cepbench.escapes import visible, width_of
 from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
 
@@ -22,25 +25,92 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
     """
     if not controller.ledger.active:
         return
+    columns = _columns(reporter)
+    headline = (controller.headline, _color(controller))
+    if reporter.verbosity < -1:
+        reporter.write_line(visible(headline[0]), **{headline[1]: True})
+        return
     reporter.write_sep("=", "cepbench summary")
-    lines = [
+    _write_sentences(reporter, [headline], columns)
+    if reporter.verbosity < 0:
+        _write_lines(reporter, _failing_rows(controller, columns))
+        _write_sentences(reporter, _reports(controller, brief=True), None)
+        return
+    _write_lines(reporter, _tables(controller, columns))
+    sentences = [
         *_results(controller, verbose=reporter.verbosity > 0),
         *_problems(controller),
         *((line, None) for line in _acceptance(controller, updating=updating)),
     ]
+    _write_sentences(reporter, sentences, columns)
+    _write_sentences(reporter, _reports(controller, brief=False), None)
+
+
+def _columns(reporter: Any) -> int | None:
+    """Columns of the terminal; None where output goes to a file, which wraps nothing."""
+    if not (reporter.isatty or os.environ.get("COLUMNS")):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def _color(controller: Controller) -> str:
+    """The color of the headline."""
+    from pytest_cepbench.report.headline import undecided
+
+    if controller.code != 0:
+        return "red"
+    return "yellow" if undecided(controller.ledger.results) else "green"
+
+
+def _write_lines(reporter: Any, lines: Iterable[Line]) -> None:
     for line, color in lines:
         reporter.write_line(visible(line), **({} if color is None else {color: True}))
+
+
+def _write_sentences(reporter: Any, sentences: Iterable[Line], columns: int | None) -> None:
+    """Write lines that may be broken between words, where they are wider than the terminal."""
+    for sentence, color in sentences:
+        lines = [visible(sentence)]
+        if columns is not None and width_of(lines[0]) > columns:
+            lines = textwrap.wrap(
+                lines[0],
+                columns,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        _write_lines(reporter, ((line, color) for line in lines))
+
+
+def _reports(controller: Controller, *, brief: bool) -> Iterator[Line]:
+    """Where the reports are. brief: only the page."""
     for path in controller.written:
-        reporter.write_line(visible(f"report: {shown_path(path)}"))
+        if not brief or path.suffix == ".html":
+            yield f"report: {shown_path(path)}", None
     if controller.unreported is not None:
-        reporter.write_line(visible(f"no report: {controller.unreported}"), red=True)
+        yield f"no report: {controller.unreported}", "red"
+
+
+def _failing_rows(controller: Controller, columns: int | None) -> list[Line]:
+    from pytest_cepbench.report.text import summary_table
+
+    failing = [result for result in controller.ledger.results if not result.passes]
+    return [*summary_table(failing, columns)] if failing else []
+
+
+def _tables(controller: Controller, columns: int | None) -> Iterator[Line]:
+    from pytest_cepbench.report.text import shortage_lines, summary_table
+
+    results = controller.ledger.results
+    if results:
+        yield from summary_table(results, columns)
+        yield from ((line, "yellow") for line in shortage_lines(results, columns))
 
 
 def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
     from pytest_cepbench.report.text import (
         promise_lines,
         refusal_lines,
-        summary_table,
         verbose_lines,
         warning_lines,
     )
@@ -48,7 +118,6 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
 
     results = controller.ledger.results
     if results:
-        yield from summary_table(results)
         yield from ((line, None) for line in promise_lines(results))
         yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
         yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
@@ -91,7 +160,9 @@ def _acceptance(controller: Controller, *, updating: bool) -> Iterator[str]:
     elif updating:
         yield "no baseline changed"
     elif "no-baseline" in verdicts and "error" not in verdicts:
-        yield "accept what was measured: run again with --snapshot-update"
+        count = sum(result.verdict == "no-baseline" for result in controller.ledger.results)
+        cases = "1 case has" if count == 1 else f"{count} cases have"
+        yield f"{cases} no baseline: run again with --snapshot-update to accept what was measured"
 
 
 def _changes(controller: Controller) -> Iterator[str]:
@@ -100,7 +171,7 @@ def _changes(controller: Controller) -> Iterator[str]:
 
     new = sum(change.before is None for change in controller.changes)
     if new:
-        yield f"new cases: {new}"
+        yield f"{new} new {'case' if new == 1 else 'cases'}"
     anchors = {"frozen": ", the one before is its anchor", "moved": ", its anchor moves"}
     for change in controller.changes:
         before, after = change.before, change.after

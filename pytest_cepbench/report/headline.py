@@ -1,0 +1,243 @@
+"""The headline: the one sentence that says what a run means, with which every report opens.
+
+It says "May ship" only of a run that ends with exit code 0, and "Do not ship" only of one that does
+not. Only gating cases are counted in it; informational ones have a line of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate.policy import Policy
+from pytest_cepbench.report.number_format import between, counted, number, printable
+from pytest_cepbench.report.result import CaseResult
+
+_LONGEST_REASON = 120
+
+_UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
+
+_HELD = (Verdict.HELD, Verdict.IMPROVED)
+
+_GROUPS = (
+    ((Verdict.REGRESSED,), "regressed"),
+    (_UNMEASURED, "not measured"),
+    ((Verdict.INCOMPARABLE,), "not comparable with the baseline"),
+    ((Verdict.NO_BASELINE,), "without a baseline"),
+    ((Verdict.INCONCLUSIVE,), "undecided"),
+)
+"""Verdicts that keep a run from shipping, the gravest first, and their name beside a graver one."""
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def headline(
+    results: Sequence[CaseResult],
+    problems: Collection[str] = (),
+    *,
+    skipped: Mapping[str, str] = _NOTHING,
+    other_code: int = 0,
+) -> str:
+    """The run in one sentence, on one line.
+
+    results: of all judged cases.
+    problems: why the run is incomplete; empty when it is complete.
+    skipped: what was not to be judged, by name, and why.
+    other_code: exit code that the run has for a reason other than its cases; 0 where it has none.
+    """
+    clauses = [_outcome(results, list(problems), skipped, other_code)]
+    failing = any(not result.passes for result in results)
+    if problems and failing:
+        clauses.append(f"the run is incomplete: {_first(problems)}")
+    if skipped and results:
+        clauses.append(f"{len(skipped)} skipped")
+    return "; ".join(clauses)
+
+
+def gating(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """The cases that the headline counts: those that could have failed the run."""
+    return [result for result in results if result.gates]
+
+
+def undecided(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """The gating cases of which the samples do not tell."""
+    return [result for result in gating(results) if result.verdict == Verdict.INCONCLUSIVE]
+
+
+def _outcome(
+    results: Sequence[CaseResult], problems: list[str], skipped: Mapping[str, str], other_code: int
+) -> str:
+    cases = gating(results)
+    failing = [result for result in results if not result.passes]
+    accepted = [result for result in results if result.accepted]
+    if not results:
+        reasons = problems or list(dict.fromkeys(skipped.values()))
+        return f"Nothing was measured: {_first(reasons) if reasons else 'no case was judged'}"
+    if failing:
+        return _failure(failing, cases)
+    if problems:
+        return f"Incomplete: {_first(problems)}; {_standing(cases) or 'nothing was judged'}"
+    if not cases and not accepted:
+        return (
+            f"Nothing was gated: {counted(len(results), 'case')}, informational, "
+            "which cannot fail the run"
+        )
+    if other_code:
+        return (
+            f"Do not ship yet: {_standing(cases) or _acceptance(accepted)}, but the run failed "
+            f"outside of the gate (exit code {other_code})"
+        )
+    return "; ".join(_passing(cases, accepted))
+
+
+# -- runs that fail --------------------------------------------------------------------------------
+
+
+def _failure(failing: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
+    """Of cases that fail the run: the gravest kind, then how many there are of the others."""
+    refused = [result for result in failing if result.refused]
+    judged = [result for result in failing if not result.refused]
+    groups = [
+        (verdicts[0], name, group)
+        for verdicts, name in _GROUPS
+        if (group := [result for result in judged if result.verdict in verdicts])
+    ]
+    total = max(len(cases), len(failing))
+    if refused:
+        of = f"{len(refused)} of {counted(total, 'measurement')}"
+        clauses = [f"Not accepted: {of} may not become baselines; first {_case(refused[0])}"]
+    else:
+        (verdict, _, group), *groups = groups
+        clauses = [_gravest(verdict, group, cases, total)]
+    clauses += [f"{len(group)} {name}" for _, name, group in groups]
+    return "; ".join(clauses)
+
+
+def _gravest(
+    verdict: Verdict, group: Sequence[CaseResult], cases: Sequence[CaseResult], total: int
+) -> str:
+    """The clause of the gravest kind of failing cases."""
+    of = f"{len(group)} of {counted(total, 'gating case')}"
+    have = "has" if len(group) == 1 else "have"
+    if verdict == Verdict.REGRESSED:
+        return f"Do not ship: {of} regressed{_worst(group)}"
+    if verdict == Verdict.INCOMPARABLE:
+        why = _reason(group[0])
+        return f"Nothing to compare with: {of} {have} a baseline of something else ({why})"
+    if verdict == Verdict.NO_BASELINE:
+        return f"No baseline: {of} {have} none to compare with"
+    if verdict == Verdict.INCONCLUSIVE:
+        return f"Undecided, which fails this run: {_shortage(cases)}"
+    unmeasured = [result for result in cases if result.verdict in _UNMEASURED]
+    start = "Nothing was measured" if len(unmeasured) == total else "Not measured"
+    held = sum(result.verdict in _HELD for result in cases)
+    rest = f"; {held} held" if held else ""
+    return f"{start}: {of} ended in an error; {_case(group[0])}: {_reason(group[0])}{rest}"
+
+
+def _worst(regressed: Sequence[CaseResult]) -> str:
+    """The case that lost most, counted in tolerances; a tolerance of 0 counts as the default one.
+
+    Metrics have different units, of which the tolerance is the measure. Empty where none has a
+    difference, as the verdict of a suite.
+    """
+
+    def lost(result: CaseResult) -> float:
+        return -(result.difference or 0.0) / (result.tolerance or Policy.tolerance)
+
+    compared = [result for result in regressed if result.difference is not None]
+    if not compared:
+        return ""
+    worst = max(compared, key=lost)
+    return f"; worst {_case(worst)} {_change(worst)}"
+
+
+# -- runs that do not fail -------------------------------------------------------------------------
+
+
+def _passing(cases: Sequence[CaseResult], accepted: Sequence[CaseResult]) -> Iterator[str]:
+    """Clauses on a complete run without failing cases, compared or accepted."""
+    if not cases:
+        yield f"Accepted: {_acceptance(accepted)}"
+        return
+    yield f"Undecided: {_shortage(cases)}" if undecided(cases) else _release(cases)
+    if accepted:
+        yield _acceptance(accepted)
+
+
+def _release(cases: Sequence[CaseResult]) -> str:
+    improved = sum(result.verdict == Verdict.IMPROVED for result in cases)
+    how = " by threshold alone" if all(result.gate == "threshold" for result in cases) else ""
+    clauses = [f"May ship: {_all_of(len(cases))} held{how}"]
+    if improved:
+        clauses.append(f"{improved} of them improved")
+    warned = sum(bool(result.warnings) for result in cases)
+    if warned:
+        clauses.append(f"read the warnings of {warned}")
+    return ", ".join(clauses)
+
+
+def _standing(cases: Sequence[CaseResult]) -> str:
+    """How the judged cases stand, where the run as a whole does not end well."""
+    counts = {
+        "held": sum(result.verdict in _HELD for result in cases),
+        "undecided": len(undecided(cases)),
+    }
+    known = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{known} of {counted(len(cases), 'gating case')} judged" if known else ""
+
+
+def _acceptance(accepted: Sequence[CaseResult]) -> str:
+    regressed = sum(result.verdict == Verdict.REGRESSED for result in accepted)
+    lower = f", {regressed} of which had regressed" if regressed else ""
+    are = "is the baseline" if len(accepted) == 1 else "are baselines"
+    return f"{counted(len(accepted), 'measurement')} {are} now{lower}"
+
+
+def _shortage(cases: Sequence[CaseResult]) -> str:
+    """The undecided cases, and the samples that would decide them."""
+    open_cases = undecided(cases)
+    alone = [result for result in open_cases if result.visible is not None or result.needed]
+    known = [result for result in alone if result.needed is not None and result.n]
+    clauses = [f"{len(open_cases)} of {counted(len(cases), 'gating case')}"]
+    if known:
+        most = max(known, key=lambda result: (result.needed or 0) / result.n)
+        which = "" if len(known) == len(alone) else f" {len(known)} of them"
+        clauses.append(f"about {most.needed} samples would decide{which} (now {most.n})")
+    return "; ".join(clauses)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def _all_of(count: int) -> str:
+    return "the one gating case" if count == 1 else f"all {count} gating cases"
+
+
+def _case(result: CaseResult) -> str:
+    """A case as a path, with its metric as shown."""
+    name = f"{result.suite}/{result.part}"
+    return f"{printable(name, 60)} {printable(result.label, 40)}"
+
+
+def _change(result: CaseResult) -> str:
+    """Difference and bounds with as many decimals as tell something."""
+    size = abs(result.difference or 0.0)
+    decimals = 2 if size >= 0.1 else 3
+    bounds = between(result.low, result.high, decimals=decimals)
+    shown = number(result.difference, signed=True, decimals=decimals + 1)
+    return shown if bounds == "-" else f"{shown} {bounds}"
+
+
+def _reason(result: CaseResult) -> str:
+    reason = result.reasons[0] if result.reasons else result.presentation.meaning
+    return printable(reason, _LONGEST_REASON)
+
+
+def _first(reasons: Collection[str]) -> str:
+    """The first reason, and how many there are besides."""
+    first, *others = reasons
+    more = f", and {counted(len(others), 'reason')} more" if others else ""
+    return f"{printable(first, _LONGEST_REASON)}{more}"

@@ -1,0 +1,193 @@
+"""What the end of a run shows: headline first, as wide as the terminal, as brief as asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import MODES
+from tests.plugin.scored_project import (
+    ACCEPT,
+    Ended,
+    ScoredProject,
+    junit_properties,
+    model,
+    scored_suite,
+)
+
+SUITE = scored_suite(
+    n=30,
+    categories=("same", "unclear", "vague", "worse"),
+    rest="""\
+[metrics.gc]
+[metrics.s]
+[gate]
+primary = ["same/gc", "unclear/gc", "vague/gc", "worse/gc"]
+""",
+)
+
+CANDIDATE = model(drop="0,0.005,0.005,0.047", spread="0.004,0.03,0.03,0.01")
+
+OWN_SNAPSHOT = "def test_own(snapshot):\n    assert 1 == snapshot\n"
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """The project with baselines that the tests leave as they are."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("summary"), SUITE)
+    project.accept()
+    return project
+
+
+def _section(ended: Ended) -> list[str]:
+    """The lines of the summary, without its title."""
+    lines = ended.output.splitlines()
+    begin = next(k for k, line in enumerate(lines) if " cepbench summary " in line)
+    rest = lines[begin + 1 :]
+    end = next(k for k, line in enumerate(rest) if line.startswith(("=", "---")))
+    return rest[:end]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: int) -> None:
+    """Table, counts and sentences; the headline comes first."""
+    ended = accepted.run(CANDIDATE, env={"COLUMNS": str(columns)})
+    section = _section(ended)
+    assert section[0].startswith("Do not ship: 1 of 4 gating cases regressed;")
+    assert max(map(len, section)) <= columns, "\n".join(section)
+    assert "tolerance" not in next(line for line in section if line.startswith("verdict"))
+
+
+def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
+    """Logs of a CI system are not cut to the 80 columns that pytest takes a file to have."""
+    ended = accepted.run(CANDIDATE, env={"COLUMNS": ""})
+    section = _section(ended)
+    assert section[1].split() == [
+        "verdict",
+        "case",
+        "now",
+        "baseline",
+        "change",
+        "bounds",
+        "tolerance",
+        "n",
+    ]
+    assert section[0] == ended.report["headline"]
+
+
+def test_quiet_runs_show_the_headline_what_fails_and_the_page(accepted: ScoredProject) -> None:
+    """Four lines with -q, of which one is the table's header."""
+    ended = accepted.run(CANDIDATE, "-q")
+    headline, heads, failing, page = _section(ended)
+    assert headline.startswith("Do not ship: 1 of 4 gating cases regressed; worst scored/worse ")
+    assert heads.startswith("verdict ")
+    assert failing.startswith("REGRESSED scored worse GC@1 ")
+    assert page == "report: .cepbench/report.html"
+
+
+def test_quieter_runs_show_the_headline_alone(accepted: ScoredProject) -> None:
+    """One line with -qq."""
+    ended = accepted.run(CANDIDATE, "-qq")
+    assert ended.output.count(ended.report["headline"]) == 1
+    assert "cepbench summary" not in ended.output
+    assert "report.html" not in ended.output.partition(ended.report["headline"])[2]
+
+
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
+def test_undecided_cases_are_one_warning(accepted: ScoredProject, mode: str) -> None:
+    """However many there are, and whichever worker judged them."""
+    ended = accepted.run(*MODES[mode], CANDIDATE, "-k", "unclear or vague or same")
+    assert ended.code == pytest.ExitCode.OK
+    assert ended.output.count("InconclusiveWarning: ") == 1
+    ended.lines.fnmatch_lines(
+        [
+            "*InconclusiveWarning: 2 cases undecided: try --cep-inconclusive=more, *",
+            "Undecided: 2 of 3 gating cases; about * samples would decide (now 30)",
+            "verdict *case *n *needed *visible drop tolerance",
+            "INCONCLUSIVE scored unclear GC@1 30 *",
+            "INCONCLUSIVE scored vague GC@1 *30 *",
+            "2 cases undecided: try --cep-inconclusive=more, *",
+            "=* 1 warning, *",
+        ]
+    )
+    needed = ended.cases["unclear-gc"]["needed"]
+    assert needed > 30
+    assert f"about {needed} samples" in ended.report["headline"]
+    assert ended.cases["same-gc"]["needed"] is None
+
+
+def test_a_filter_that_ignores_the_warning_is_obeyed(accepted: ScoredProject) -> None:
+    """Of the command line; the verdicts stay what they are."""
+    ended = accepted.run(
+        CANDIDATE, "-k", "unclear", "-W", "ignore::pytest_cepbench.InconclusiveWarning"
+    )
+    assert ended.code == pytest.ExitCode.OK
+    assert "InconclusiveWarning" not in ended.output
+    assert ended.report["headline"].startswith("Undecided: ")
+
+
+def test_a_mark_that_ignores_the_warning_is_obeyed(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Also where `-W error` would raise it: the test passes, and the session ends as it should."""
+    project = accepted.copy(tmp_path / "project")
+    mark = '@pytest.mark.filterwarnings("ignore::pytest_cepbench.InconclusiveWarning")'
+    test = (project.path / "test_scored.py").read_text()
+    (project.path / "test_scored.py").write_text(
+        test.replace("def test_drift", f"import pytest\n\n{mark}\ndef test_drift")
+    )
+    ended = project.run(CANDIDATE, "-k", "unclear", "-W", "error")
+    assert ended.code == pytest.ExitCode.OK, ended.output + ended.errors
+    assert ended.report["headline"].startswith("Undecided: ")
+
+
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
+def test_syrupy_counts_a_users_own_snapshots_alone(
+    accepted: ScoredProject, tmp_path: Path, mode: str
+) -> None:
+    """The cases are in the table already; a snapshot of one's own is reported as ever."""
+    project = accepted.copy(tmp_path / "project")
+    ended = project.run(*MODES[mode], CANDIDATE, "-k", "same")
+    assert "snapshot report summary" not in ended.output
+    (project.path / "test_own.py").write_text(OWN_SNAPSHOT)
+    ended = project.run(*MODES[mode], CANDIDATE, "-k", "same or own")
+    ended.lines.fnmatch_lines(["*snapshot report summary*", "1 snapshot failed."])
+    project.run(ACCEPT, "test_own.py")
+    ended = project.run(*MODES[mode], CANDIDATE, "-k", "same or own")
+    assert ended.code == pytest.ExitCode.OK, ended.output
+    ended.lines.fnmatch_lines(["*snapshot report summary*", "1 snapshot passed."])
+
+
+def test_another_failing_test_keeps_the_run_from_shipping(
+    accepted: ScoredProject, tmp_path: Path
+) -> None:
+    """All gating cases hold, and the exit code is 1: the headline says why."""
+    project = accepted.copy(tmp_path / "project")
+    (project.path / "test_other.py").write_text("def test_other():\n    assert False\n")
+    ended = project.run(CANDIDATE, "-k", "same or other", f"--junitxml={tmp_path / 'j.xml'}")
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    headline = (
+        "Do not ship yet: 1 held of 1 gating case judged, but the run failed outside of the gate "
+        "(exit code 1)"
+    )
+    assert ended.report["headline"] == headline
+    assert junit_properties(tmp_path / "j.xml")[0]["cepbench_headline"] == headline
+
+
+def test_an_accepting_run_says_what_was_accepted(accepted: ScoredProject, tmp_path: Path) -> None:
+    """The JUnit file, which is written before the baselines are, says only that they shall be."""
+    project = accepted.copy(tmp_path / "project")
+    junit = tmp_path / "j.xml"
+    ended = project.run(ACCEPT, CANDIDATE, f"--junitxml={junit}")
+    assert ended.code == pytest.ExitCode.OK, ended.output
+    assert ended.report["headline"] == (
+        "Accepted: 10 measurements are baselines now, 4 of which had regressed"
+    )
+    assert junit_properties(junit)[0]["cepbench_headline"].startswith("To be accepted: 10 of 10 ")
+
+
+def test_informational_cases_alone_gate_nothing(accepted: ScoredProject) -> None:
+    """Exit code 5, and neither verdict nor headline is that of a pass."""
+    ended = accepted.run(CANDIDATE, "-k", "overall")
+    assert ended.code == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert ended.report["verdict"] == "incomplete"
+    assert ended.report["headline"].startswith("Nothing was gated: 2 cases, informational")
