@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from math import ceil
 
@@ -11,10 +12,10 @@ from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
 from pytest_cepbench.evaluation.shown_samples import shown_answers
-from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
-from pytest_cepbench.report import AnchorShown, CaseResult, ModelShown, SeriesShown
+from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
 from pytest_cepbench.suites import SuiteRun
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
@@ -81,6 +82,7 @@ def measured_case(
         accepted=accepted,
         refused=refused,
         series=series,
+        baseline_model=None if baseline is None else _baseline_model(baseline),
     )
     remarks = remarks_on_accepting(measurement) if accepted else ()
     return replace(
@@ -108,6 +110,29 @@ def measured_case(
         ],
         warnings=[*measurement.warnings, *run.warnings(measurement), *judgement.warnings, *remarks],
     )
+
+
+def _baseline_model(baseline: Baseline) -> BaselineModel:
+    model = baseline.model
+    return BaselineModel(
+        role=model.get("role", ""),
+        spec=model.get("spec", ""),
+        identity=model.get("identity", ""),
+        fingerprint=" + ".join(_fingerprints(model.get("step", ""))),
+        reason=baseline.accepted.get("reason", ""),
+    )
+
+
+def _fingerprints(step: str) -> Iterator[str]:
+    """Fingerprints of the roles in a baseline's record of their steps; none in one by hand."""
+    try:
+        steps = json.loads(step)
+    except ValueError:
+        return
+    for record in steps if isinstance(steps, list) else [steps]:
+        fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
+        if isinstance(fingerprint, str):
+            yield fingerprint
 
 
 def _samples_needed(evaluated: EvaluatedCase) -> int | None:

@@ -90,6 +90,7 @@ class GateOptions(TypedDict, total=False):
     baselines: str | Path
     report: str | Path
     history: str | Path
+    report_dir: str | Path
     gate: str
     tolerance: float
     alpha: float
@@ -230,7 +231,7 @@ def gate_checkpoint(
         default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports, and a line
-        in the history, are written where `report` is given.
+        in the history, are written where `report` or `report_dir` is given.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option. A
     suite that the model under test has no part in is skipped, as in pytest; one whose data set is
     not here makes the result incomplete.
@@ -240,7 +241,8 @@ def gate_checkpoint(
     evaluator = Evaluator(RunContext(settings))
     try:
         with importable(files):
-            return _gate(evaluator, files, update=snapshot_update, report="report" in options)
+            report = "report" in options or "report_dir" in options
+            return _gate(evaluator, files, update=snapshot_update, report=report)
     finally:
         evaluator.close()
         evaluator.context.remove_folder()

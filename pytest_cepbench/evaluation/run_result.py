@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.files import keep_out_of_git
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Change]:
     return changes
 
 
-def write_run_reports(
+def write_run_reports(  # noqa: PLR0913 - what a report says comes from many places
     evaluator: Evaluator,
     results: Sequence[CaseResult],
     problems: Collection[str],
@@ -103,22 +104,27 @@ def write_run_reports(
     *,
     setup: Sequence[str] = (),
     crashes: int = 0,
+    command: Sequence[str] = (),
     headline: str,
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
+    The page is written as a folder as well where the settings name one.
     results: at least one.
     problems: why the run is incomplete; empty when it is complete.
     infrastructure: what went wrong with machines and was made good.
     usage: of the run's processes outside of cases.
     setup: the model under test and what it is compared with; by default what the first result says.
     crashes: workers that died.
+    command: by which the run was started, program first.
     headline: the run in one sentence.
     Raises WriteError.
     """
     from pytest_cepbench._version import __version__
+    from pytest_cepbench.evaluation.run_provenance import gather_provenance
     from pytest_cepbench.report.html_page import html_page
     from pytest_cepbench.report.markdown import markdown_summary
+    from pytest_cepbench.report.page_folder import write_page_folder
     from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
 
     first, settings = results[0], evaluator.settings
@@ -130,7 +136,13 @@ def write_run_reports(
         infrastructure,
         usage,
         crashes,
-        headline,
+        headline=headline,
+        provenance=gather_provenance(
+            results,
+            started=evaluator.context.started,
+            command=command,
+            baselines=settings.baselines,
+        ),
     )
     documents = {
         ".json": json_document(facts, results),
@@ -141,6 +153,14 @@ def write_run_reports(
     written = write_reports(settings.report, documents, stale=False)
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
+    if settings.report_dir is not None:
+        image, file = evaluator.stored_image, evaluator.stored_file
+        try:
+            page = write_page_folder(settings.report_dir, facts, results, image, file)
+        except WriteError as error:
+            msg = f"{error}; {shown_path(settings.report)} and the files beside it were written"
+            raise WriteError(msg) from error
+        written.append(page)
     return written
 
 

@@ -69,6 +69,7 @@ class RunSettings:
     baselines: folder of accepted baselines.
     report: the JSON report to write; HTML and Markdown lie beside it.
     history: folder of the history of runs; None: the run is not recorded.
+    report_dir: folder for the page with its style, script and images as files; None for none.
     gate, tolerance, alpha: as in `Policy`.
     series: name of the series of gates that the run belongs to; None for a run by itself.
     series_length: checkpoints over which half of the error of a series is spent.
@@ -104,6 +105,7 @@ class RunSettings:
     baselines: Path
     report: Path
     history: Path | None
+    report_dir: Path | None
     gate: str | None
     tolerance: float | None
     alpha: float | None
@@ -179,6 +181,7 @@ def read_settings(
         baselines=folder("baselines", root / "baselines"),
         report=folder("report", home / "report.json"),
         history=None if single.get("history") == "off" else folder("history", home / "history"),
+        report_dir=resolve("report-dir", single["report-dir"]) if "report-dir" in single else None,
         gate=single.get("gate"),
         tolerance=parse("tolerance", _tolerance),
         alpha=parse("alpha", _alpha),

@@ -158,7 +158,7 @@ class Controller:
         self.headline = self._headline(self.code)
         if ledger.results:
             self.background_usage.append(self.evaluator().background_usage)
-            self._write_reports()
+            self._write_reports(session.config)
         write_files(self)
 
     def exit_code(self, code: Code) -> Code:
@@ -251,7 +251,7 @@ class Controller:
             with suppress(OSError):  # syrupy makes the folder before it hands over what to write
                 (self.settings.baselines / suite).rmdir()
 
-    def _write_reports(self) -> None:
+    def _write_reports(self, config: pytest.Config) -> None:
         ledger, evaluator = self.ledger, self.evaluator()
         try:
             self.written = run_result.write_run_reports(
@@ -262,6 +262,7 @@ class Controller:
                 self.background_usage,
                 setup=self.lines,
                 crashes=len(self.crashes.all),
+                command=["pytest", *config.invocation_params.args],
                 headline=self.headline,
             )
         except WriteError as error:  # the run is judged, and its exit code says how

@@ -238,6 +238,13 @@ OPTIONS = (
         "Folder to which each run adds a line with its verdicts (default: .cepbench/history)",
     ),
     Option(
+        "report-dir",
+        "reports",
+        "DIR",
+        "Folder for the page as DIR/index.html with style, script and images as files, for servers "
+        "that allow no inline ones (Jenkins)",
+    ),
+    Option(
         "accept-insensitive",
         "advanced",
         "",

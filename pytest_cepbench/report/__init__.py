@@ -3,6 +3,7 @@
 from pytest_cepbench.report.result import (
     AnchorShown,
     AnswerShown,
+    BaselineModel,
     CaseResult,
     ChainShown,
     CurveShown,
@@ -17,6 +18,7 @@ from pytest_cepbench.report.result import (
 __all__ = [
     "AnchorShown",
     "AnswerShown",
+    "BaselineModel",
     "CaseResult",
     "ChainShown",
     "CurveShown",

@@ -13,7 +13,7 @@ _LONGEST_NAME = 60
 
 
 def case_anchor(result: CaseResult) -> str:
-    """Name of a case: `#details-...` are its details."""
+    """Name of a case: `#case-...` is its row, `#details-...` its details."""
     return _anchor(result.suite, result.part, result.metric)
 
 

@@ -1,20 +1,16 @@
-"""The run as one HTML page that needs nothing beside itself."""
+"""The run as an HTML page, which needs nothing beside itself or has its files in a folder."""
 
 from __future__ import annotations
 
 import base64
-import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib import resources
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
-from PIL import Image
 
-from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.report.anchors import case_anchor, sample_anchor
 from pytest_cepbench.report.case_table import (
@@ -24,8 +20,10 @@ from pytest_cepbench.report.case_table import (
     looks_of,
     settings_of,
 )
-from pytest_cepbench.report.chain_pairs import has_pairs, observed_losses, paired_steps
+from pytest_cepbench.report.chain_pairs import observed_losses, paired_steps
 from pytest_cepbench.report.number_format import between, number, word_of
+from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
+from pytest_cepbench.report.page_overview import causes, worst_case, worst_samples
 from pytest_cepbench.report.plots import (
     CURVES,
     INTERVAL,
@@ -36,6 +34,7 @@ from pytest_cepbench.report.plots import (
     reach_of,
     strip_plot,
 )
+from pytest_cepbench.report.provenance import comparisons, moment
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import (
     counts_line,
@@ -47,7 +46,14 @@ from pytest_cepbench.report.totals import (
 )
 from pytest_cepbench.report.writers import RunFacts
 
-_THUMBNAIL = 192  # pixels of the longer side
+STYLESHEET, SCRIPT = "page.css", "page.js"
+"""Files of the page's look and behavior; everything is readable without the script."""
+
+_PARTS = {
+    STYLESHEET: ("page.css", "plots.css", "paired_chains.css"),
+    SCRIPT: ("page.js", "paired_chains.js"),
+}
+"""File of the page -> files of this package that it consists of."""
 
 COURSE = (120, 32)
 """Width and height of the course of a case in pixels."""
@@ -56,14 +62,20 @@ COURSE = (120, 32)
 def html_page(
     facts: RunFacts,
     results: Sequence[CaseResult],
-    image: Callable[[str], ImageArtifact | None],
+    image: ImageSource,
+    *,
+    folder: Path | None = None,
+    file: FileSource = lambda _: None,
 ) -> str:
     """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
+    folder: where the images of the page become files, beside `page_files`; the page needs nothing
+    beside itself where it is None. Raises OSError where one cannot be written.
+    file: gives the stored file of an image, which is copied into the folder.
     """
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pytest_cepbench.report", "."),
+        loader=jinja2.FunctionLoader(_template_source),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -73,14 +85,8 @@ def html_page(
     environment.tests |= {"noteworthy": _noteworthy}
     environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
-    template = environment.get_template("page.html.jinja")
-
-    @cache  # a category's worst samples are its group's and often the whole suite's too
-    def picture(digest: str) -> str | None:
-        artifact = image(digest)
-        return None if artifact is None else _data_uri(artifact)
-
-    return template.render(
+    page_images, files = PageImages(image, folder, file), page_files()
+    return environment.get_template("page.html.jinja").render(
         facts=facts,
         results=results,
         summary=[
@@ -90,10 +96,28 @@ def html_page(
             *judge_lines(results),
             *improvement_lines(results),
         ],
-        picture=picture,
+        images=page_images,
+        picture=page_images.get,
+        opened=worst_case(results) or next(filter(replaces_answers, results), None),
+        stylesheet=files[STYLESHEET],
+        script=files[SCRIPT],
+        script_digest=base64.b64encode(sha256(files[SCRIPT].encode()).digest()).decode(),
         course_size=COURSE,
-        script=Script.read("paired_chains.js") if any(map(has_pairs, results)) else None,
     )
+
+
+def page_files() -> dict[str, str]:
+    """Name -> text of the files that a page with a folder needs beside itself."""
+    folder = resources.files(__package__)
+    return {
+        name: "\n".join(folder.joinpath(part).read_text(encoding="utf-8") for part in parts)
+        for name, parts in _PARTS.items()
+    }
+
+
+def _template_source(name: str) -> str | None:
+    template = resources.files(__package__).joinpath(name)
+    return template.read_text(encoding="utf-8") if template.is_file() else None
 
 
 def _displayed(value: object) -> object:
@@ -122,18 +146,6 @@ def replaces_answers(result: CaseResult) -> bool:
     return bool(result.accepted and result.answers and measured is not None and measured.answers)
 
 
-def _data_uri(image: ImageArtifact) -> str:
-    picture = image.to_pil()
-    picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
-    factor = _THUMBNAIL // max(picture.size)
-    if factor > 1:  # a small image is shown pixel by pixel, not blurred by the browser
-        size = (picture.width * factor, picture.height * factor)
-        picture = picture.resize(size, Image.Resampling.NEAREST)
-    stream = io.BytesIO()
-    picture.save(stream, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
-
-
 # -- the small plots, as coordinates ---------------------------------------------------------------
 
 
@@ -148,28 +160,10 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
     ]
 
 
-@dataclass(frozen=True)
-class Script:
-    """A script of the page.
-
-    text: as it stands in the page, to the last character.
-    source: its digest for the page's content policy, under which no other script runs.
-    """
-
-    text: Markup
-    source: str
-
-    @classmethod
-    def read(cls, name: str) -> Script:
-        """The script in a file of this package."""
-        text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-        digest = base64.b64encode(sha256(text.encode()).digest()).decode()
-        return cls(Markup(text), f"sha256-{digest}")  # noqa: S704 # our own file
-
-
 _FUNCTIONS = (
-    between, case_anchor, counts_line, course_points, curve_plots, failures_of, figures_of,
-    heat_map, hops_of, interval_plot, looks_of, number, observed_losses, paired_steps, reach_of,
-    replaces_answers, sample_anchor, settings_of, strip_plot, word_of,
+    between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots, failures_of,
+    figures_of, heat_map, hops_of, interval_plot, looks_of, moment, number, observed_losses,
+    paired_steps, reach_of, replaces_answers, sample_anchor, settings_of, strip_plot, word_of,
+    worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

@@ -83,7 +83,10 @@
     opener.onclick = () => open(opener);
     for (const [, picture] of pictures(opener)) {
       picture.classList.add("enlargeable");
-      picture.addEventListener("click", () => open(opener));
+      picture.addEventListener("click", (event) => {
+        event.preventDefault(); // a picture beside the page is a link to its original
+        open(opener);
+      });
     }
   }
 })();

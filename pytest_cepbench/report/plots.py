@@ -362,4 +362,5 @@ def strip_plot(result: CaseResult) -> StripPlot | None:
 
 
 def _chains_of(result: CaseResult) -> list[ChainShown]:
-    return [*result.chains, *([] if result.median is None else [result.median])]
+    median = None if result.settled else result.median
+    return [*result.chains, *([] if median is None else [median])]

@@ -161,6 +161,23 @@ class ModelShown(msgspec.Struct, frozen=True):
     identity: str
 
 
+class BaselineModel(msgspec.Struct, frozen=True):
+    """The model whose measurement is the accepted baseline of a case.
+
+    role: that it plays.
+    spec: what was typed when it was measured.
+    identity: what it is in one line, its parameters included.
+    fingerprint: all of it; empty where the baseline's file does not name one.
+    reason: why it was accepted; empty where none was given.
+    """
+
+    role: str
+    spec: str
+    identity: str = ""
+    fingerprint: str = ""
+    reason: str = ""
+
+
 class SeriesShown(msgspec.Struct, frozen=True):
     """The place of a case in a series of gates.
 
@@ -223,6 +240,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     models: those that it was measured with.
     judge: what is known of the judge whose verdicts its scores come from; empty where none judged.
     series: its place in a series of gates; None where the run is in none.
+    baseline_model: whose numbers are the baseline; None without a baseline.
     median: the sample with the median difference, as a chain; None where nothing was compared.
     reference: whose chains, scores and curve stand beside those of this run: baseline or anchor.
     reference_chains: why not all of those chains are known, and the command that makes them.
@@ -280,6 +298,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     answers: list[AnswerShown] = []
     judge: str = ""
     series: SeriesShown | None = None
+    baseline_model: BaselineModel | None = None
     median: ChainShown | None = None
     reference: str = "baseline"
     reference_chains: str = ""

@@ -14,6 +14,7 @@ import msgspec
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.report.number_format import printable
+from pytest_cepbench.report.provenance import Provenance
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 from pytest_cepbench.report.totals import (
     count_verdicts,
@@ -43,6 +44,7 @@ class RunFacts:
     beside: work of its processes outside of cases.
     deaths: number of workers that died.
     headline: the run in one sentence, see `pytest_cepbench.report.headline`.
+    provenance: which models were compared, where, when and how; None where it was not gathered.
     """
 
     verdict: str
@@ -53,6 +55,7 @@ class RunFacts:
     beside: Sequence[UsageTotals] = ()
     deaths: int = 0
     headline: str = ""
+    provenance: Provenance | None = None
 
     def efforts(self, results: Sequence[CaseResult]) -> list[UsageTotals]:
         """All that the run did."""
@@ -72,6 +75,7 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         "problems": list(facts.problems),
         "infrastructure": list(facts.infrastructure),
         "deaths": facts.deaths,
+        "provenance": msgspec.to_builtins(facts.provenance),
         "effort": msgspec.to_builtins(total_usage(facts.efforts(results))),
         "cases": [msgspec.to_builtins(result) for result in results],
     }

@@ -33,6 +33,7 @@ VALUES = {
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
     "history": ("one", "two", "three"),
+    "report-dir": ("one/page", "two/page", "three/page"),
     "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
     "alpha": ("0.01", "0.02", "0.5"),

@@ -37,9 +37,50 @@ def test_a_regression_comes_with_its_chains(accepted: Project) -> None:
     html = (accepted.path / ".cepbench" / "report.html").read_text()
     assert_self_contained(html)
     page = read_page(html)
-    assert len(page.values("src")) == 6 * len(case["chains"])
+    digests = {
+        link["image"]
+        for chain in [*case["chains"], case["median"]]
+        for link in [*chain["links"], *chain["baseline_links"]]
+    }
+    assert len(page.pictures) == len(digests - {None})
+    assert len(page.shown_pictures) >= 6 * len(case["chains"])
     for shown in ("REGRESSED", "crowded", "GC@2", chain["sample"], chain["links"][1]["text"]):
         assert shown in "".join(page.texts)
+
+
+def test_a_run_names_its_command_and_both_sides(accepted: Project) -> None:
+    """JSON and page say what was typed, which model was gated, and whose numbers are accepted."""
+    accepted.run_here("-k", "color", REGRESSED)
+    document = accepted.report()
+    provenance = document["provenance"]
+    assert provenance["command"].startswith("pytest ")
+    assert REGRESSED in provenance["command"]
+    (suite,) = provenance["suites"]
+    (candidate,), (baseline,) = suite["candidate"], suite["baselines"]
+    assert candidate["spec"] == REGRESSED.partition("=")[2]
+    assert baseline["spec"].startswith("shapes:")
+    assert baseline["spec"] != candidate["spec"]
+    assert [case["baseline_model"] for case in document["cases"]] == [baseline]
+    text = read_page((accepted.path / ".cepbench" / "report.html").read_text()).text
+    for shown in (candidate["spec"], baseline["spec"], baseline["fingerprint"], suite["data"]):
+        assert shown in text
+
+
+def test_the_page_as_a_folder(accepted: Project) -> None:
+    """`--cep-report-dir` writes the page beside the usual reports; a page of others stays."""
+    result = accepted.run_here("-k", "color", REGRESSED, "--cep-report-dir=public/report")
+    result.stdout.fnmatch_lines(["report: public/report/index.html"])
+    folder = accepted.path / "public" / "report"
+    assert {path.name for path in folder.iterdir()} == {
+        "images", "index.html", "page.css", "page.js",
+    }  # fmt: skip
+    accepted.write("own/index.html", "my page")
+    result = accepted.run_here("-k", "color", REGRESSED, "--cep-report-dir=own")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([
+        "no report: *own/index.html is not a report of cepbench*report.json and the files*"
+    ])  # fmt: skip
+    assert (accepted.path / "own" / "index.html").read_text() == "my page"
 
 
 @pytest.mark.slow

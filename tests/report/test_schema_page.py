@@ -14,6 +14,7 @@ from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import (
     AnchorShown,
     AnswerShown,
+    BaselineModel,
     CaseResult,
     ChainShown,
     CurveShown,
@@ -24,6 +25,7 @@ from pytest_cepbench.report import (
     StepShown,
     UsageTotals,
 )
+from pytest_cepbench.report.provenance import Provenance, SuiteProvenance
 from pytest_cepbench.report.writers import PREFIX, SCHEMA, RunFacts, json_document, properties_of
 from tests.docs.markdown import DOCS, column, tables
 from tests.report.results import REGRESSED
@@ -33,6 +35,9 @@ PAGE = DOCS / "report-schema.md"
 _NAMES: dict[Any, str] = {
     CaseResult: "Case",
     ModelShown: "Model",
+    BaselineModel: "BaselineModel",
+    Provenance: "Provenance",
+    SuiteProvenance: "SuiteProvenance",
     AnchorShown: "Anchor",
     SeriesShown: "Series",
     HopShown: "Hop",

@@ -1,0 +1,164 @@
+"""Gathering the provenance of a run: its results, the project's repository, command and CI job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.evaluation.command_line import redacted_command
+from pytest_cepbench.models.api.redaction import public_url
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.provenance import (
+    Provenance,
+    SuiteProvenance,
+    suite_names,
+    suite_provenance,
+)
+
+_GIT_SECONDS = 5.0
+"""Longest wait for git: a report does without what a slow file system does not tell in time."""
+
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+_JOB_ADDRESSES = ("CI_JOB_URL", "RUN_DISPLAY_URL", "BUILD_URL", "BUILDKITE_BUILD_URL")
+"""Variables of GitLab, Jenkins (twice) and Buildkite that hold the address of a job."""
+
+
+def gather_provenance(
+    results: Sequence[CaseResult],
+    *,
+    started: float,
+    command: Sequence[str],
+    baselines: Path,
+    environment: Mapping[str, str] = os.environ,
+) -> Provenance:
+    """The provenance of a run that ends now.
+
+    started: seconds since the epoch.
+    command: as it was typed, program first; empty where there was none.
+    baselines: folder of the accepted baselines.
+    environment: holds the variables of CI systems, and keys, which the command is cleared of.
+    """
+    project = Path.cwd()
+    return Provenance(
+        started=_iso(started),
+        seconds=round(max(0.0, time.time() - started), 3),
+        command=redacted_command(command, environment),
+        commit=_git(project, "rev-parse", "--verify", "HEAD"),
+        modified=_modified(project, "--untracked-files=no"),
+        ci=ci_address(environment),
+        suites=[
+            _with_history(
+                suite_provenance(suite, (result for result in results if result.suite == suite)),
+                baselines / suite,
+            )
+            for suite in suite_names(results)
+        ],
+    )
+
+
+def ci_address(environment: Mapping[str, str]) -> str:
+    """Address of the CI job that the process belongs to, or ""; GitHub's is put together."""
+    server, repository, run = (
+        environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")
+    )
+    addresses = [environment.get(name, "") for name in _JOB_ADDRESSES]
+    if server and repository and run:
+        attempt = environment.get("GITHUB_RUN_ATTEMPT", "")
+        suffix = f"/attempts/{attempt}" if attempt else ""
+        addresses.insert(0, f"{server}/{repository}/actions/runs/{run}{suffix}")
+    for address in addresses:
+        if address.startswith(("https://", "http://")):
+            return public_url(address)
+    return ""
+
+
+def commit_of(path: Path) -> str:
+    """Commit of the git repository that has a file or folder, or "".
+
+    What lies in a repository and is not part of it has none.
+    """
+    folder = path if path.is_dir() else path.parent
+    tracked = _git(folder, "ls-files", "--", path.name if path != folder else ".")
+    return _git(folder, "rev-parse", "--verify", "HEAD") if tracked else ""
+
+
+def _with_history(suite: SuiteProvenance, baselines: Path) -> SuiteProvenance:
+    """With the commits of models, and the time at which baselines were accepted."""
+    commits = {
+        model.spec: commit for model in suite.candidate if (commit := _model_commit(model.spec))
+    }
+    accepted, uncommitted = _last_change(baselines) if suite.baselines else ("", False)
+    return replace(suite, commits=commits, accepted=accepted, uncommitted=uncommitted)
+
+
+def _model_commit(spec: str) -> str:
+    """Commit of the repository that a checkpoint lies in; a snapshot of the hub is named by it."""
+    with suppress(SpecError, OSError, ValueError):
+        parsed = parse_spec(spec)
+        path = Path(parsed.target)
+        if not parsed.scheme and path.exists():
+            parts = path.resolve().parts
+            if len(parts) > 1 and "snapshots" in parts[:-1]:
+                return parts[parts.index("snapshots") + 1]
+            return commit_of(path)
+    return ""
+
+
+def _last_change(folder: Path) -> tuple[str, bool]:
+    """When the files of a folder last changed, and whether that is not in version control."""
+    if not folder.is_dir():
+        return "", False
+    committed = _git(folder, "log", "-1", "--format=%cI", "--", ".")
+    if committed and _modified(folder, "--", ".") is False:
+        return committed, False
+    changes: list[float] = []
+    with suppress(OSError):
+        changes = [path.stat().st_mtime for path in folder.iterdir()]
+    return (_iso(max(changes)) if changes else ""), True
+
+
+def _modified(folder: Path, *options: str) -> bool | None:
+    """Whether files differ from the commit; None without a repository.
+
+    For the user's own project alone: git may run programs that a repository configures.
+    options: of `git status`.
+    """
+    status = _run_git(folder, "status", "--porcelain", *options)
+    return None if status is None else bool(status)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return (_run_git(folder, *arguments) or "").strip()
+
+
+def _run_git(folder: Path, *arguments: str) -> str | None:
+    """What git prints, or None where it fails, is not there, or takes too long."""
+    # A hook of git sets variables that would lead to its own repository.
+    environment = {name: text for name, text in os.environ.items() if name not in _GIT_VARIABLES}
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(folder)]
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and no argument of a repository
+            [*command, *arguments],
+            capture_output=True,
+            check=True,
+            timeout=_GIT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,88 @@
+"use strict";
+// Search, filters, sorting and links of the page. Without it everything is there, unsorted.
+
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const controls = document.getElementById("controls");
+  const search = document.getElementById("search");
+  const selects = all("#controls select");
+  const count = document.getElementById("count");
+  const entries = all("[data-verdict]");
+  const rows = entries.filter((entry) => entry.matches("tr"));
+
+  const matches = (entry) =>
+    entry.dataset.text.toLowerCase().includes(search.value.trim().toLowerCase()) &&
+    selects.every((select) => !select.value || entry.dataset[select.name] === select.value);
+
+  const apply = () => {
+    for (const entry of entries) entry.hidden = !matches(entry);
+    for (const group of all("[data-group]")) {
+      group.hidden = !all("[data-verdict]", group).some((entry) => !entry.hidden);
+    }
+    const shown = rows.filter((row) => !row.hidden).length;
+    count.textContent = `${shown} of ${rows.length} cases shown`;
+  };
+
+  const numeric = new Intl.Collator(undefined, { numeric: true });
+  const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+  const compare = (first, second) => {
+    const [a, b] = [first, second].map(Number);
+    if (first.trim() && second.trim() && !Number.isNaN(a) && !Number.isNaN(b)) return a - b;
+    return numeric.compare(first, second);
+  };
+
+  const sort = (heading) => {
+    const ascending = heading.getAttribute("aria-sort") !== "ascending";
+    for (const other of all("th", heading.parentNode)) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    const body = heading.closest("table").tBodies[0];
+    const column = heading.cellIndex;
+    const empty = (row) => ["", "-"].includes(value(row, column).trim());
+    const sorted = [...body.rows].sort((a, b) => {
+      if (empty(a) || empty(b)) return empty(a) - empty(b);
+      return (ascending ? 1 : -1) * compare(value(a, column), value(b, column));
+    });
+    body.append(...sorted);
+  };
+
+  for (const heading of all("table.cases th[data-sort]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    button.addEventListener("click", () => sort(heading));
+    heading.append(button);
+  }
+
+  const reveal = () => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    const target = id && document.getElementById(id);
+    if (!target) return;
+    if (target.closest("[hidden]")) {
+      search.value = "";
+      for (const select of selects) select.value = "";
+      apply();
+    }
+    for (let node = target; node; node = node.parentElement) {
+      if (node.matches("details")) node.open = true;
+    }
+    target.scrollIntoView();
+  };
+
+  const toggle = document.getElementById("toggle");
+  const details = () => all("main details").filter((element) => !element.closest("[hidden]"));
+  toggle.addEventListener("click", () => {
+    const open = toggle.getAttribute("aria-pressed") !== "true";
+    toggle.setAttribute("aria-pressed", String(open));
+    for (const element of details()) element.open = open;
+  });
+
+  search.addEventListener("input", apply);
+  for (const select of selects) select.addEventListener("change", apply);
+  window.addEventListener("hashchange", reveal);
+  window.addEventListener("beforeprint", () => {
+    for (const element of details()) element.open = true;
+  });
+  controls.hidden = false;
+  apply();
+  reveal();
+})();

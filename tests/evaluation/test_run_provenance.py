@@ -1,0 +1,171 @@
+"""Provenance of a run: repositories, CI jobs and accepted models are named as they are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.evaluation.run_provenance import ci_address, commit_of, gather_provenance
+from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
+
+HUB_COMMIT = "0" * 40
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *author, *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a model and a folder of baselines in its only commit."""
+    root = tmp_path / "repository"
+    for name in ("model/config.json", "baselines/toy/overall.toml"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("{}")
+    _git(tmp_path, "init", "-q", str(root))
+    _git(root, "add", ".")
+    _git(root, "commit", "-qm", "first")
+    return root
+
+
+def _case(spec: str) -> CaseResult:
+    """A measured case whose model under test has this spec, with a baseline."""
+    return CaseResult(
+        nodeid="test_x.py::test_drift[gc]",
+        suite="toy",
+        part="overall",
+        metric="gc",
+        label="GC@2",
+        verdict="regressed",
+        tolerance=0.01,
+        n=3,
+        model={"role": "describer", "spec": spec},
+        identity={
+            "samples": "3 abc", "data": "loader=folder", "describe prompt": "tell", "chain": "x",
+        },
+        models=[
+            ModelShown("describer", spec, "f" * 64, "a model"),
+            ModelShown("encoder", "clip", "e" * 64, "an encoder"),
+        ],
+        baseline_model=BaselineModel("describer", "old", "another", "d" * 64, "it was better"),
+    )  # fmt: skip
+
+
+def test_a_suite_says_what_was_compared_on_what(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Candidate, baseline, other models, prompts and data of a suite, with commits and times."""
+    monkeypatch.chdir(repository)
+    provenance = gather_provenance(
+        [_case("model?dtype=float32")],
+        started=0.0,
+        command=["pytest", "x"],
+        baselines=repository / "baselines",
+        environment={},
+    )
+    commit = _git(repository, "rev-parse", "HEAD")
+    assert (provenance.started, provenance.command) == ("1970-01-01T00:00:00+00:00", "pytest x")
+    assert (provenance.commit, provenance.modified, provenance.ci) == (commit, False, "")
+    (suite,) = provenance.suites
+    assert [model.seat for model in suite.candidate] == ["describer"]
+    assert [model.seat for model in suite.fixed] == ["encoder"]
+    assert suite.baselines[0].reason == "it was better"
+    assert (suite.prompts, suite.data) == ({"describe prompt": "tell"}, "loader=folder")
+    assert suite.samples == "3 abc"
+    assert suite.commits == {"model?dtype=float32": commit}
+    assert suite.accepted == _git(repository, "log", "-1", "--format=%cI")
+    assert not suite.uncommitted
+
+
+def test_changes_that_are_not_committed_are_said(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit does not describe changed files, nor does its time say when they were accepted."""
+    monkeypatch.chdir(repository)
+    (repository / "baselines/toy/overall.toml").write_text("changed")
+    provenance = gather_provenance(
+        [_case("model")],
+        started=0.0,
+        command=[],
+        baselines=repository / "baselines",
+        environment={},
+    )
+    assert provenance.modified is True
+    assert provenance.suites[0].uncommitted
+    assert provenance.suites[0].accepted.endswith("+00:00")
+
+
+def test_a_checkpoint_beside_the_files_of_a_repository_has_no_commit(repository: Path) -> None:
+    """What a training wrote into a folder that git ignores is in no commit."""
+    assert commit_of(repository / "model") == _git(repository, "rev-parse", "HEAD")
+    (repository / "out").mkdir()
+    (repository / "out" / "weights").write_text("x")
+    assert commit_of(repository / "out") == ""
+    assert commit_of(repository / "out" / "weights") == ""
+
+
+def test_a_hook_of_git_does_not_lead_to_its_own_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks set GIT_DIR; the commit is that of the folder all the same."""
+    other = tmp_path / "other"
+    _git(tmp_path, "init", "-q", str(other))
+    commit = _git(repository, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert commit_of(repository / "model") == commit
+
+
+def test_a_repository_of_weights_runs_no_program(repository: Path, tmp_path: Path) -> None:
+    """Whatever its configuration says: it came with the weights."""
+    mark = tmp_path / "mark"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    _git(repository, "config", "core.fsmonitor", str(program))
+    _git(repository, "config", "core.hooksPath", str(tmp_path))
+    assert commit_of(repository / "model")
+    assert not mark.exists()
+
+
+def test_a_snapshot_of_the_hub_is_named_by_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache of the hub is no git repository; the folder has the name of the commit."""
+    monkeypatch.chdir(tmp_path)
+    snapshot = tmp_path / "hub" / "models--a--b" / "snapshots" / HUB_COMMIT
+    snapshot.mkdir(parents=True)
+    provenance = gather_provenance(
+        [_case(str(snapshot))], started=0.0, command=[], baselines=tmp_path, environment={}
+    )
+    assert provenance.suites[0].commits == {str(snapshot): HUB_COMMIT}
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        (
+            {
+                "GITHUB_SERVER_URL": "https://github.com",
+                "GITHUB_REPOSITORY": "a/b",
+                "GITHUB_RUN_ID": "7",
+                "GITHUB_RUN_ATTEMPT": "2",
+            },
+            "https://github.com/a/b/actions/runs/7/attempts/2",
+        ),
+        ({"CI_JOB_URL": "https://gitlab.com/a/-/jobs/1"}, "https://gitlab.com/a/-/jobs/1"),
+        ({"BUILD_URL": "http://user:secret@ci/job/a/1/"}, "http://ci/job/a/1"),
+        ({"BUILDKITE_BUILD_URL": "https://buildkite.com/a/b"}, "https://buildkite.com/a/b"),
+        ({"BUILD_URL": "javascript:alert(1)"}, ""),
+        ({"GITHUB_REPOSITORY": "a/b"}, ""),
+        ({}, ""),
+    ],
+)
+def test_jobs_of_ci_systems(environment: dict[str, str], address: str) -> None:
+    """Only addresses of the web are links, and they carry no password."""
+    assert ci_address(environment) == address

@@ -1,0 +1,116 @@
+"""A real browser for pages: Chromium loads a page from a real server, and a script looks at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+JENKINS = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; style-src 'self';"
+"""Jenkins' default content policy for what builds have written."""
+
+_SECONDS = 120
+
+_WRAPPER = """<!doctype html><title>wrapper</title>
+<iframe id="page" src="{page}" width="{width}" height="900" style="border: 0"></iframe>
+<pre id="outcome"></pre>
+<script>
+addEventListener("load", async () => {{
+  const frame = document.getElementById("page").contentWindow;
+  const look = async (window, document) => {{ {script} }};
+  let outcome;
+  try {{ outcome = {{ value: await look(frame, frame.document) }}; }}
+  catch (error) {{ outcome = {{ error: String(error) }}; }}
+  document.getElementById("outcome").textContent = JSON.stringify(outcome);
+}});
+</script>
+"""
+
+
+def chromium() -> str:
+    """The browser's program; skips the test where there is none."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        program = shutil.which(name)
+        if program is not None:
+            return program
+    pytest.skip("no Chromium on PATH")
+
+
+def axe_core() -> str:
+    """The source of axe-core, which finds violations of WCAG; skips the test without it.
+
+    From the file that AXE_CORE names, or from node_modules (npm install axe-core).
+    """
+    installed = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+    path = Path(os.environ.get("AXE_CORE", installed))
+    if not path.is_file():
+        pytest.skip(f"no axe-core: neither AXE_CORE nor {installed} is a file")
+    return path.read_text(encoding="utf-8")
+
+
+def look_at(
+    page: Path, script: str, *, width: int = 1400, dark: bool = False, policy: str = ""
+) -> Any:
+    """What a script returns that looks at a page, as its `window` and `document`.
+
+    page: a file; its folder is served.
+    script: the body of an async function.
+    width: of the window in pixels.
+    policy: a content policy that the server sends with the page, beside the page's own.
+    """
+    wrapper = page.with_name("wrapper.html")
+    wrapper.write_text(_WRAPPER.format(page=page.name, width=width, script=script))
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]
+    arguments += ["--blink-settings=preferredColorScheme=0"] if dark else []
+    with _served(page.parent, policy) as address:
+        done = subprocess.run(
+            [chromium(), *arguments, "--dump-dom", f"{address}/{wrapper.name}"],
+            check=True, capture_output=True, text=True, timeout=_SECONDS,
+        )  # fmt: skip
+    match = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert match is not None
+    outcome = json.loads(unescape(match[1]))
+    assert "error" not in outcome, outcome
+    return outcome.get("value")
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def __init__(self, *arguments: Any, policy: str, **options: Any) -> None:
+        self.policy = policy
+        super().__init__(*arguments, **options)
+
+    def end_headers(self) -> None:
+        if self.policy and "wrapper" not in self.path:
+            self.send_header("Content-Security-Policy", self.policy)
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: requests are no news."""
+
+
+@contextmanager
+def _served(folder: Path, policy: str) -> Iterator[str]:
+    """The address of a server of a folder."""
+    handler = partial(_Handler, directory=str(folder), policy=policy)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

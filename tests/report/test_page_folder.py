@@ -1,0 +1,88 @@
+"""The page as a folder: files beside it, nothing inline, and nothing of others touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.report import ChainShown, LinkShown
+from pytest_cepbench.report.page_folder import write_page_folder
+from pytest_cepbench.report.writers import RunFacts
+from tests.report.pages import read_page
+from tests.report.results import REGRESSED
+
+FACTS = RunFacts("failed", "1", [], [])
+
+LARGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+SMALL = ImageArtifact(np.full((16, 16, 3), 100, np.uint8))
+IMAGES = {"1" * 64: LARGE, "2" * 64: SMALL}
+
+LINKS = [LinkShown(image="1" * 64), LinkShown(text="a cat"), LinkShown(image="2" * 64)]
+CASE = replace(REGRESSED, chains=[ChainShown("a.png", 0.5, 0.75, LINKS)])
+
+
+def test_style_script_and_images_are_files(tmp_path: Path) -> None:
+    """Nothing is inline, every address is a file of the folder, and originals have no loss."""
+    page_path = write_page_folder(tmp_path / "report", FACTS, [CASE], IMAGES.get)
+    page = read_page(page_path.read_text())
+    assert not page.scripts
+    assert "style" not in page.tags
+    assert "style" not in {name for _, name, _ in page.attributes}
+    addresses = [
+        value for _, name, value in page.attributes if name in ("src", "href") and value[0] != "#"
+    ]
+    files = {str(path.relative_to(page_path.parent)) for path in page_path.parent.rglob("*.*")}
+    assert set(addresses) | {"index.html"} == files
+    with Image.open(page_path.parent / f"images/image-{LARGE.digest[:16]}-original.png") as image:
+        assert ImageArtifact(np.asarray(image)).digest == LARGE.digest
+    with Image.open(page_path.parent / f"images/image-{SMALL.digest[:16]}.webp") as image:
+        assert ImageArtifact(np.asarray(image.convert("RGB"))).digest == SMALL.digest
+
+
+def test_originals_are_the_files_of_the_store(tmp_path: Path) -> None:
+    """They are copied as they are, in the format of the store."""
+    stored = tmp_path / "stored.webp"
+    stored.write_bytes(b"the file of the store")
+    write_page_folder(tmp_path / "out", FACTS, [CASE], IMAGES.get, {"1" * 64: stored}.get)
+    original = tmp_path / "out" / "images" / f"image-{LARGE.digest[:16]}-original.webp"
+    assert original.read_bytes() == stored.read_bytes()
+
+
+def test_a_later_run_replaces_the_page_and_its_images(tmp_path: Path) -> None:
+    """Images that are not shown any more are removed; files of others stay."""
+    write_page_folder(tmp_path, FACTS, [CASE], IMAGES.get)
+    (tmp_path / "images" / "mine.png").write_bytes(b"x")
+    write_page_folder(tmp_path, FACTS, [CASE], {"2" * 64: SMALL}.get)
+    names = {path.name for path in (tmp_path / "images").iterdir()}
+    assert names == {"mine.png", f"image-{SMALL.digest[:16]}.webp"}
+
+
+def test_a_page_of_others_is_not_replaced(tmp_path: Path) -> None:
+    """A folder that holds a site is named by mistake."""
+    (tmp_path / "index.html").write_text("my page")
+    with pytest.raises(WriteError, match="is not a report of cepbench"):
+        write_page_folder(tmp_path, FACTS, [CASE], IMAGES.get)
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+def test_a_page_that_cannot_be_written_leaves_no_older_one(tmp_path: Path) -> None:
+    """It would be taken for the page of this run; the error names the path."""
+    write_page_folder(tmp_path, FACTS, [CASE], IMAGES.get)
+    (tmp_path / "page.css").unlink()
+    (tmp_path / "page.css").mkdir()
+    with pytest.raises(WriteError, match=r"page\.css could not be written"):
+        write_page_folder(tmp_path, FACTS, [CASE], IMAGES.get)
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
+    """Is an error in one line."""
+    (tmp_path / "report").write_text("x")
+    with pytest.raises(WriteError, match="report could not be written"):
+        write_page_folder(tmp_path / "report", FACTS, [CASE], IMAGES.get)

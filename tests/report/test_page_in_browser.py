@@ -1,0 +1,199 @@
+"""The page in a real browser: its script under its own policy, narrow, dark, accessible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.report import (
+    BaselineModel,
+    CaseResult,
+    ChainShown,
+    LinkShown,
+    ModelShown,
+    StepShown,
+)
+from pytest_cepbench.report.anchors import case_anchor, sample_anchor
+from pytest_cepbench.report.html_page import html_page
+from pytest_cepbench.report.page_folder import write_page_folder
+from pytest_cepbench.report.provenance import Provenance, suite_provenance
+from pytest_cepbench.report.writers import RunFacts
+from tests.report.browser import JENKINS, axe_core, look_at
+from tests.report.results import ANSWERED, FULL
+
+pytestmark = pytest.mark.slow
+
+IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+
+LINKS = [LinkShown(image="0" * 64), LinkShown(text="a cat " * 60), LinkShown(image="0" * 64)]
+LONG = "a-name-without-any-place-to-break-it-" * 4
+REGRESSED = replace(
+    FULL,
+    chains=[ChainShown(LONG, 0.1, 0.9, LINKS, failure="empty-text: nothing", remark="odd")],
+    baseline_model=BaselineModel("describer", "old", "another model", "d" * 64, "it was better"),
+    model={"role": "describer", "spec": "new"},
+    identity={"samples": "50 abc", "data": "loader=folder path=x", "describe prompt": "tell"},
+    models=[ModelShown("describer", "new", "f" * 64, "a model")],
+)
+HELD = replace(FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={})
+FAILED = [
+    replace(FULL, part=f"part {n}", verdict="error", value=None, reasons=["out of memory"])
+    for n in range(3)
+]
+RESULTS = [REGRESSED, HELD, *FAILED, replace(HELD, part="told", primary=False), ANSWERED]
+
+
+def _facts(results: list[CaseResult]) -> RunFacts:
+    provenance = Provenance(
+        started="2026-01-01T00:00:00+00:00",
+        seconds=3.5,
+        command=f"pytest {LONG}",
+        commit="c" * 40,
+        modified=True,
+        ci="https://ci.example/1",
+        suites=[suite_provenance("toy", results)],
+    )
+    return RunFacts(
+        "failed", "1", [LONG], ["a worker died"], ["it ran again"], provenance=provenance
+    )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The single file of a run that regressed, with images, answers and errors."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(html_page(_facts(RESULTS), RESULTS, lambda _: IMAGE))
+    return path
+
+
+def test_it_is_searched_filtered_and_sorted(page: Path) -> None:
+    """By the page's own script, which its policy lets run; the count is announced."""
+    outcome = look_at(
+        page,
+        """
+        const shown = () => [...document.querySelectorAll(".cases tbody tr")]
+          .filter((row) => !row.hidden).map((row) => row.cells[1].textContent);
+        const set = (id, value, event) => {
+          const element = document.querySelector(id);
+          element.value = value;
+          element.dispatchEvent(new window.Event(event));
+        };
+        const outcome = { all: shown(), count: document.getElementById("count").textContent };
+        set("#search", "QUIET", "input");
+        outcome.searched = shown();
+        outcome.details = [...document.querySelectorAll("details[data-verdict]")]
+          .filter((element) => !element.hidden).length;
+        set("#search", "", "input");
+        set("[name=verdict]", "error", "change");
+        outcome.filtered = shown();
+        set("[name=verdict]", "", "change");
+        document.querySelectorAll(".cases th button")[3].click();
+        outcome.sorted = shown();
+        outcome.direction = document.querySelectorAll(".cases th")[3].getAttribute("aria-sort");
+        return outcome;
+        """,
+    )
+    parts = [result.part for result in RESULTS]
+    assert outcome["all"] == parts
+    assert outcome["count"] == f"{len(parts)} of {len(parts)} cases shown"
+    assert (outcome["searched"], outcome["details"]) == (["quiet"], 1)
+    assert outcome["filtered"] == ["part 0", "part 1", "part 2"]
+    assert outcome["sorted"] == [
+        "overall", "color", "quiet", "told", "part 0", "part 1", "part 2",
+    ]  # fmt: skip
+    assert outcome["direction"] == "ascending"
+
+
+def test_addresses_open_what_they_lead_to(page: Path) -> None:
+    """Only the details of the worst case are open; a link to others opens them, folded or not."""
+    outcome = look_at(
+        page,
+        f"""
+        const open = () => [...document.querySelectorAll("main details[open]")].map((e) => e.id);
+        const outcome = {{ before: open() }};
+        window.location.hash = "details-{case_anchor(RESULTS[5])}";
+        await new Promise((resolve) => setTimeout(resolve, 200));
+        outcome.after = open();
+        outcome.sample = Boolean(document.getElementById("{sample_anchor(REGRESSED, LONG)}"));
+        return outcome;
+        """,
+    )
+    assert outcome["before"] == [f"details-{case_anchor(REGRESSED)}"]
+    assert f"details-{case_anchor(RESULTS[5])}" in outcome["after"]
+    assert outcome["sample"]
+
+
+def test_it_fits_a_narrow_screen(page: Path) -> None:
+    """Nothing is cut off or scrolls sideways as a whole at 320 pixels, with all details open."""
+    beyond = look_at(
+        page,
+        """
+        for (const element of document.querySelectorAll("details")) element.open = true;
+        const root = document.documentElement;
+        return root.scrollWidth - root.clientWidth;
+        """,
+        width=320,
+    )
+    assert beyond == 0
+
+
+def test_a_folder_is_whole_under_the_policy_of_jenkins(tmp_path: Path) -> None:
+    """Style and images load, no script runs, and everything can be read."""
+    page = write_page_folder(tmp_path, _facts(RESULTS), RESULTS, lambda _: IMAGE)
+    outcome = look_at(
+        page,
+        """
+        for (const image of document.images) { image.loading = "eager"; await image.decode(); }
+        return {
+          images: [...document.images].map((image) => image.naturalWidth),
+          width: window.getComputedStyle(document.body).maxWidth,
+          controls: document.getElementById("controls").hidden,
+          rows: document.querySelectorAll(".cases tbody tr").length,
+        };
+        """,
+        policy=JENKINS,
+    )
+    assert outcome["images"]
+    assert set(outcome["images"]) == {256}
+    assert outcome["width"] == "1240px"
+    assert outcome["controls"]
+    assert outcome["rows"] == len(RESULTS)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool) -> None:
+    """WCAG 2.2 AA and the best practices of axe-core, with all details open."""
+    text = page.read_text().partition('<meta http-equiv="Content-Security-Policy"')
+    free = text[0] + text[2].partition(">")[2]
+    copy = page.with_name("free.html")
+    copy.write_text(free.replace("</body>", f"<script>{axe_core()}</script></body>"))
+    violations = look_at(
+        copy,
+        """
+        for (const element of document.querySelectorAll("details")) element.open = true;
+        const outcome = await window.axe.run(document, { runOnly: [
+          "wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice",
+        ] });
+        return outcome.violations.map((rule) => [rule.id, rule.nodes[0].html]);
+        """,
+        dark=dark,
+    )
+    assert violations == []
+
+
+def test_steps_of_answers_are_shown(page: Path) -> None:
+    """The pictures of questions and answers are drawn, not only named."""
+    assert isinstance(ANSWERED.answers[0].question[1], StepShown)
+    drawn = look_at(
+        page,
+        """
+        const images = [...document.querySelectorAll(".step svg.image use")];
+        for (const element of document.querySelectorAll("details")) element.open = true;
+        return images.map((use) => Math.round(use.getBBox().width));
+        """,
+    )
+    assert drawn == [256, 256, 256]
