@@ -28,6 +28,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 38
 
 _NEAREST = 2.0  # tolerances that an interval plot reaches at least
 
+_FARTHEST = 1e9
+"""The largest number of tolerances that an axis shows; what is farther lies on its edge."""
+
 _STRONGEST = 4  # shades of a heat map
 
 _DOT = 5.0  # diameter of a sample's dot
@@ -66,10 +69,10 @@ def reach_of(results: Sequence[CaseResult]) -> float:
     """The scale that cases shown together share: tolerances from the middle of a plot to its edge.
 
     In tolerances, since cases of different metrics have no other unit in common: the largest number
-    of all of them, so that every point is in view.
+    of all of them, so that every point is in view, up to a billion.
     """
     far = [abs(value) / _unit(result) for result in results for value in _values(result)]
-    return max([_NEAREST, *far])
+    return min(_FARTHEST, max([_NEAREST, *far]))
 
 
 def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
