@@ -25,8 +25,9 @@ else:
 # plugins for itself: a third of their time. `__pycache__` is ignored by git.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Runs that are tried here are not those of the CI job that runs the tests.
-for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI"):
+# Runs that are tried here are not those of the CI job that runs the tests, nor as wide as its
+# terminal.
+for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 
 # A shell has interrupts ignored in what it starts in the background, and processes inherit that.

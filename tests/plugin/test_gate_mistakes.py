@@ -109,7 +109,7 @@ def test_tables_of_a_suite_are_refused_at_collection(
             (project.path / "test_scored.py").read_text()
         )
     ended = project.run()
-    assert ended.code == pytest.ExitCode.INTERRUPTED
+    assert ended.code == pytest.ExitCode.USAGE_ERROR
     for message in TABLES.values():
         assert message in ended.output
     assert "Traceback" not in ended.output

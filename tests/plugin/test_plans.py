@@ -216,7 +216,7 @@ def test_errors_of_collection_stay_errors(accepted: ScoredProject, tmp_path: Pat
     project = accepted.copy(tmp_path / "broken")
     project.edit("suite.toml", "[gate]", "[gates]")
     ended = project.run("--cep-plan")
-    assert ended.code == pytest.ExitCode.INTERRUPTED
+    assert ended.code == pytest.ExitCode.USAGE_ERROR
     ended.lines.fnmatch_lines(["*suite.toml*gates*"])
     assert "cepbench plan" not in ended.output
 

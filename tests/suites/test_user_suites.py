@@ -91,7 +91,7 @@ def test_a_mistake_in_the_file_is_one_message(project: Project, mistake: str) ->
         SHAPES.replace(mistake, mistake.replace("iterations", "turns").replace("gc", "g"))
     )
     result = project.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines([f"suite file '{project.path}/suite.toml': *"])
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*pytest_cepbench*")
