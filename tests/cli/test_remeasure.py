@@ -126,7 +126,7 @@ def test_later_runs_are_compared_under_the_same_conditions(home: Home) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout
-    assert "10 held" in ended.stdout
+    assert "May ship: all 10 gating cases held" in ended.stdout
     assert "incomparable" not in ended.stdout
 
 

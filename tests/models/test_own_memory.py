@@ -123,8 +123,10 @@ def _wipe(file: Path) -> None:
 def _sums() -> list[float]:
     """The sum of all tensors that are alive in this process, those of the loaded model too."""
     import torch
+    from torch._subclasses.fake_tensor import FakeTensor
 
     gc.collect()
-    # Asking objects for their class makes some warn of themselves.
+    # Asking objects for their class makes some warn of themselves. Compiling leaves fake ones.
     alive = [tensor for tensor in gc.get_objects() if issubclass(type(tensor), torch.Tensor)]
+    alive = [tensor for tensor in alive if not issubclass(type(tensor), FakeTensor)]
     return [tensor.detach().double().sum().item() for tensor in alive if not tensor.is_meta]

@@ -178,9 +178,20 @@ class Project:
         return sum(e["loads"] for e in spent), sum(e["inputs"] for e in spent)
 
 
+_OF_THE_STORE = ("reference", "reference_chains", "curve_reference", "baseline_links",
+                 "baseline_failure", "first_difference")  # fmt: skip
+"""What a report shows of the baseline's chains, as far as the store has them."""
+
+
 def without_effort(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Cases of a report without what may differ between equal runs."""
-    return [{k: v for k, v in case.items() if k != "effort"} for case in cases]
+    """Cases of a report without what may differ between equal runs, also with other stores."""
+    return [_without_store({k: v for k, v in case.items() if k != "effort"}) for case in cases]
+
+
+def _without_store(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_store(v) for k, v in value.items() if k not in _OF_THE_STORE}
+    return [_without_store(v) for v in value] if isinstance(value, list) else value
 
 
 def run_plainly(root: Path, *args: str) -> int:

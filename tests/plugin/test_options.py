@@ -230,7 +230,7 @@ def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyP
     project.write("pytest.ini", "[pytest]\ncepbench_report = out/r.json\n")
     result = project.run(
         "-n", "2", "--generator", "python:user_models:generator?behaviour=honest",
-        "--cep-store=kept", "--snapshot-update",
+        "--cep-store=kept", "--cep-history=off", "--snapshot-update",
     )  # fmt: skip
     assert result.ret == pytest.ExitCode.OK
     cases = project.report("out/r.json")["cases"]

@@ -42,7 +42,7 @@ def test_three_files_say_the_same(accepted: ScoredProject, mode: str) -> None:
         assert "&lt;blink&gt;" in text
         for word in ("REGRESSED", "IMPROVED", "HELD"):
             assert word in text
-    assert "## cepbench: failed" in summary
+    assert "## Do not ship: 1 of 3" in summary
 
 
 def test_a_case_carries_its_measurement(accepted: ScoredProject) -> None:
