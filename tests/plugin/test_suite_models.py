@@ -164,7 +164,7 @@ def test_further_encoders_by_name(project: Project) -> None:
     project.suite(DRIFT)
     project.write("own.py", BLIND)
     result = project.run_here("-k", "mcd")
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(
         ["suite 'drift' needs the encoder 'b': give one with --encoder b=*"]
     )
