@@ -67,13 +67,16 @@ def measured_case(
         anchor=_anchor(evaluated),
         chains=shown.chains,
         median=shown.median,
+        requested=shown.requested,
         reference=shown.reference,
         reference_chains=shown.reference_chains,
         curve_now=shown.curve_now,
         curve_reference=shown.curve_reference,
         differences=evaluated.differences,
         answers=(
-            shown_answers(run, evaluated, store, accepted=accepted)
+            shown_answers(
+                run, evaluated, store, accepted=accepted, requested=evaluator.settings.show
+            )
             if isinstance(run, AnswerRun)
             else []
         ),

@@ -91,6 +91,7 @@ class GateOptions(TypedDict, total=False):
     report: str | Path
     history: str | Path
     report_dir: str | Path
+    show: str | Sequence[str]
     gate: str
     tolerance: float
     alpha: float

@@ -70,6 +70,7 @@ class RunSettings:
     report: the JSON report to write; HTML and Markdown lie beside it.
     history: folder of the history of runs; None: the run is not recorded.
     report_dir: folder for the page with its style, script and images as files; None for none.
+    show: samples that reports show as well, beside those that they choose.
     gate, tolerance, alpha: as in `Policy`.
     series: name of the series of gates that the run belongs to; None for a run by itself.
     series_length: checkpoints over which half of the error of a series is spent.
@@ -106,6 +107,7 @@ class RunSettings:
     report: Path
     history: Path | None
     report_dir: Path | None
+    show: tuple[str, ...]
     gate: str | None
     tolerance: float | None
     alpha: float | None
@@ -182,6 +184,7 @@ def read_settings(
         report=folder("report", home / "report.json"),
         history=None if single.get("history") == "off" else folder("history", home / "history"),
         report_dir=resolve("report-dir", single["report-dir"]) if "report-dir" in single else None,
+        show=tuple(values.get("show", [])),
         gate=single.get("gate"),
         tolerance=parse("tolerance", _tolerance),
         alpha=parse("alpha", _alpha),

@@ -11,9 +11,14 @@ from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.evaluation.shown_samples import MOST_SAMPLES, SHOWN_WHOLE, keep_image
+from pytest_cepbench.evaluation.shown_samples import (
+    MOST_SAMPLES,
+    SHOWN_WHOLE,
+    ScoredSample,
+    keep_image,
+    scored_sample,
+)
 from pytest_cepbench.gate import Baseline
-from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.report import ChainShown, CurveShown, LinkShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case
@@ -34,6 +39,7 @@ class ShownChains:
 
     chains: list[ChainShown] = field(default_factory=list)
     median: ChainShown | None = None
+    requested: list[ChainShown] = field(default_factory=list)
     reference: str = "baseline"
     reference_chains: str = ""
     curve_now: CurveShown | None = None
@@ -43,7 +49,8 @@ class ShownChains:
 def shown_chains(
     run: ChainRun, evaluated: EvaluatedCase, store: Store, settings: RunSettings, nodeid: str
 ) -> ShownChains:
-    """The chains of the samples that lost most and of the median one, and the mean similarities.
+    """The chains of the samples that lost most, of the median one and of those that the engineer
+    named, and the mean similarities.
 
     Images that reports show are put into the store. The chains of the baseline's model come from
     stores alone: where they are not there, the sentence of `reference_chains` says how to get them.
@@ -65,24 +72,27 @@ def shown_chains(
                 missing = _how_to_get(
                     name, run, reference, len(before.known), len(differences), settings, nodeid
                 )
-    losers = list({loser.sample: loser for loser in evaluated.judgement.losers}.values())
-    shown = [
-        (loser, excerpt)
-        for loser in losers[:MOST_SAMPLES]
-        if (excerpt := run.show(evaluated.case, loser.sample)) is not None
-    ]
-    middle = _median(evaluated, differences)
-    excerpt = None if middle is None else run.show(evaluated.case, middle.sample)
+
+    def chain(sample: str, *, whole: bool = True) -> ChainShown | None:
+        scored, excerpt = scored_sample(evaluated, sample), run.show(evaluated.case, sample)
+        if scored is None or excerpt is None:
+            return None
+        return _chain(scored, excerpt, before, store, whole=whole)
+
+    losers = list(dict.fromkeys(loser.sample for loser in evaluated.judgement.losers))
+    shown: list[ChainShown] = []
+    for sample in losers[:MOST_SAMPLES]:
+        lost = chain(sample, whole=len(shown) < SHOWN_WHOLE)
+        if lost is not None:
+            shown.append(lost)
+    middle = _median(differences)
+    median = None if middle is None else chain(middle)
+    drawn = {lost.sample for lost in shown if lost.links} | {middle}
+    named = [sample for sample in dict.fromkeys(settings.show) if sample not in drawn]
     return ShownChains(
-        chains=[
-            _chain(loser, excerpt, before, store, whole=number < SHOWN_WHOLE)
-            for number, (loser, excerpt) in enumerate(shown)
-        ],
-        median=(
-            None
-            if middle is None or excerpt is None
-            else _chain(middle, excerpt, before, store, whole=True)
-        ),
+        chains=shown,
+        median=median,
+        requested=[found for sample in named if (found := chain(sample)) is not None],
         reference=name,
         reference_chains=missing,
         curve_now=_curve(run, evaluated),
@@ -129,21 +139,14 @@ def _reference_chains(
     return _ReferenceChains(case, stored, known, curve)
 
 
-def _median(evaluated: EvaluatedCase, differences: Mapping[str, float]) -> Loser | None:
+def _median(differences: Mapping[str, float]) -> str | None:
     """The sample in the middle of all by its difference; of two the one that lost more."""
-    if not differences or evaluated.reference is None:
-        return None
     ordered = sorted(differences, key=lambda sample: (differences[sample], sample))
-    sample = ordered[(len(ordered) - 1) // 2]
-    before, now = (
-        next(part[sample] for part in scores.values() if sample in part)
-        for scores in (evaluated.reference.scores, evaluated.measurement.scores)
-    )
-    return Loser(sample, before, now, differences[sample])
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
 
 
 def _chain(
-    loser: Loser,
+    scored: ScoredSample,
     excerpt: ChainExcerpt,
     reference: _ReferenceChains,
     store: Store,
@@ -152,11 +155,11 @@ def _chain(
 ) -> ChainShown:
     """A sample's chain. whole: whether its artifacts are shown, or only its scores."""
     chain = excerpt.chain
-    before = reference.excerpt(loser.sample, chain.links[0].kind) if whole else None
+    before = reference.excerpt(scored.sample, chain.links[0].kind) if whole else None
     return ChainShown(
-        sample=loser.sample,
-        score=loser.candidate,
-        baseline=loser.baseline,
+        sample=scored.sample,
+        score=scored.score,
+        baseline=scored.baseline,
         links=_links(chain, excerpt.marks, store) if whole else [],
         failure=_failure(excerpt),
         remark=excerpt.remark,

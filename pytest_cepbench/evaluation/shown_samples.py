@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -33,6 +34,35 @@ _OPPONENTS: Mapping[OpponentName, str] = {
 }
 
 
+@dataclass(frozen=True)
+class ScoredSample:
+    """A sample of a case with its scores.
+
+    score: of this run.
+    baseline: of the baseline, or of the anchor where that is the reference; None where the sample
+    was not compared.
+    """
+
+    sample: str
+    score: float
+    baseline: float | None
+
+
+def scored_sample(evaluated: EvaluatedCase, sample: str) -> ScoredSample | None:
+    """A sample with its scores; None where the case has no score of it."""
+    now, reference = evaluated.measurement, evaluated.reference
+    if now.sizes:  # one score of a set
+        return None
+    score = _score(now.scores, sample)
+    compared = reference is not None and sample in evaluated.differences
+    before = _score(reference.scores, sample) if compared and reference is not None else None
+    return None if score is None else ScoredSample(sample, score, before)
+
+
+def _score(scores: Mapping[str, Mapping[str, float]], sample: str) -> float | None:
+    return next((part[sample] for part in scores.values() if sample in part), None)
+
+
 def keep_image(source: SeedImage, digest: str, store: Store) -> None:
     """Put an image of the data set into the store, where reports find it."""
     if not store.image_path(digest).exists():
@@ -41,22 +71,38 @@ def keep_image(source: SeedImage, digest: str, store: Store) -> None:
 
 
 def shown_answers(
-    run: AnswerRun, evaluated: EvaluatedCase, store: Store, *, accepted: bool
+    run: AnswerRun,
+    evaluated: EvaluatedCase,
+    store: Store,
+    *,
+    accepted: bool,
+    requested: Iterable[str] = (),
 ) -> list[AnswerShown]:
     """The answers to the questions of the samples that lost most, beside those that they battled.
 
     Of battles whose answers are accepted, the answers that replace others. Images that reports
     show are put into the store.
+
+    requested: further samples whose answers are shown.
     """
     replacing = accepted and bool(evaluated.measurement.answers)
     losers = _changed(evaluated) if replacing else evaluated.judgement.losers
+    samples = {
+        loser.sample: ScoredSample(loser.sample, loser.candidate, loser.baseline)
+        for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]
+    }
+    named = set(requested)
+    for sample in requested:
+        scored = samples.get(sample) or scored_sample(evaluated, sample)
+        if scored is not None:
+            samples[sample] = scored
+    anchor = not replacing and evaluated.lost_since_anchor
     answers: list[AnswerShown] = []
-    for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]:
-        anchor = not replacing and evaluated.lost_since_anchor
-        excerpt = run.show(evaluated.case, loser.sample, anchor=anchor)
+    for sample, scored in samples.items():
+        excerpt = run.show(evaluated.case, sample, anchor=anchor)
         if excerpt is not None:
-            whole = len(answers) < SHOWN_WHOLE
-            answers.append(_answer(loser, excerpt, store, whole=whole))
+            whole = len(answers) < SHOWN_WHOLE or sample in named
+            answers.append(_answer(scored, excerpt, store, whole=whole))
     return answers
 
 
@@ -92,12 +138,14 @@ def _changed(evaluated: EvaluatedCase) -> list[Loser]:
     return sorted(changed, key=lambda loser: (loser.difference, loser.sample))
 
 
-def _answer(loser: Loser, excerpt: AnswerExcerpt, store: Store, *, whole: bool) -> AnswerShown:
+def _answer(
+    scored: ScoredSample, excerpt: AnswerExcerpt, store: Store, *, whole: bool
+) -> AnswerShown:
     failure = excerpt.failure
     shown = AnswerShown(
-        sample=loser.sample,
-        score=loser.candidate,
-        baseline=loser.baseline,
+        sample=scored.sample,
+        score=scored.score,
+        baseline=scored.baseline,
         opponent="" if excerpt.opponent is None else _OPPONENTS[excerpt.opponent],
         verdicts=_verdicts(excerpt),
         failure=f"{failure.kind}: {failure.detail}" if failure else None,

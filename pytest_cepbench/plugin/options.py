@@ -245,6 +245,14 @@ OPTIONS = (
         "that allow no inline ones (Jenkins)",
     ),
     Option(
+        "show",
+        "reports",
+        "SAMPLE",
+        "Sample whose chain or answer the report shows as well, in every case that has it (several "
+        "allowed)",
+        multiple=True,
+    ),
+    Option(
         "accept-insensitive",
         "advanced",
         "",

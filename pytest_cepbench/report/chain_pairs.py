@@ -58,10 +58,51 @@ class PairedStep:
         return sum(link is not None and link.image is not None for link in (self.before, self.now))
 
 
-def has_pairs(result: CaseResult) -> bool:
-    """Whether pictures of a case stand beside the baseline's."""
-    shown = (*result.chains, *([] if result.median is None else [result.median]))
-    return any(step.pictured for chain in shown for step in paired_steps(chain))
+@dataclass(frozen=True)
+class PlacedChain:
+    """A chain at its place in the details of a case.
+
+    role: why it is shown, in words; empty for one of the samples that lost most.
+    whole: whether its artifacts are shown, or only its scores.
+    """
+
+    shown: ChainShown
+    role: str
+    whole: bool
+
+
+def placed_chains(result: CaseResult, *, pictured: bool) -> list[PlacedChain]:
+    """The chains of a case in the order of the page, each sample once.
+
+    Those that lost most, the median one and those that the engineer named. Of a case that holds
+    only the worst and the median one are shown whole, and these only where it is `pictured`.
+    """
+    named = {chain.sample for chain in result.requested}
+    losers = [chain for chain in result.chains if chain.sample not in named]
+    placed = [
+        PlacedChain(
+            chain,
+            "worst sample" if result.settled and pictured and not number else "",
+            bool(chain.links) and (not result.settled or (pictured and not number)),
+        )
+        for number, chain in enumerate(losers)
+    ]
+    median = result.median if pictured or not result.settled else None
+    if median is not None and median.sample not in named | {chain.sample for chain in losers}:
+        placed.append(PlacedChain(median, "median sample", bool(median.links)))
+    placed += [PlacedChain(chain, "--cep-show", bool(chain.links)) for chain in result.requested]
+    return placed
+
+
+def drawn_samples(result: CaseResult, *, pictured: bool) -> list[str]:
+    """Ids of the samples whose chain or answer the page shows, where `pictured` is as above."""
+    chains = [
+        placed.shown.sample for placed in placed_chains(result, pictured=pictured) if placed.whole
+    ]
+    shows_answers = pictured or not result.settled
+    return chains + [
+        answer.sample for answer in result.answers if answer.question and shows_answers
+    ]
 
 
 def paired_steps(shown: ChainShown) -> list[PairedStep]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -20,10 +20,20 @@ from pytest_cepbench.report.case_table import (
     looks_of,
     settings_of,
 )
-from pytest_cepbench.report.chain_pairs import observed_losses, paired_steps
+from pytest_cepbench.report.chain_pairs import (
+    drawn_samples,
+    observed_losses,
+    paired_steps,
+    placed_chains,
+)
 from pytest_cepbench.report.number_format import between, number, word_of
 from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
-from pytest_cepbench.report.page_overview import causes, worst_case, worst_samples
+from pytest_cepbench.report.page_overview import (
+    causes,
+    pictured_cases,
+    worst_case,
+    worst_samples,
+)
 from pytest_cepbench.report.plots import (
     CURVES,
     INTERVAL,
@@ -36,6 +46,7 @@ from pytest_cepbench.report.plots import (
 )
 from pytest_cepbench.report.provenance import comparisons, moment
 from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.sample_values import sample_values
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
@@ -51,7 +62,7 @@ STYLESHEET, SCRIPT = "page.css", "page.js"
 
 _PARTS = {
     STYLESHEET: ("page.css", "plots.css", "paired_chains.css"),
-    SCRIPT: ("page.js", "paired_chains.js"),
+    SCRIPT: ("page.js", "paired_chains.js", "paired_differences.js"),
 }
 """File of the page -> files of this package that it consists of."""
 
@@ -82,7 +93,12 @@ def html_page(
         lstrip_blocks=True,
         finalize=_displayed,
     )
-    environment.tests |= {"noteworthy": _noteworthy}
+    pictured = pictured_cases(results)
+
+    def noteworthy(result: CaseResult) -> bool:
+        return _noteworthy(result, pictured)
+
+    environment.tests |= {"noteworthy": noteworthy}
     environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     page_images, files = PageImages(image, folder, file), page_files()
@@ -98,6 +114,7 @@ def html_page(
         ],
         images=page_images,
         picture=page_images.get,
+        pictured=pictured,
         opened=worst_case(results) or next(filter(replaces_answers, results), None),
         stylesheet=files[STYLESHEET],
         script=files[SCRIPT],
@@ -127,8 +144,11 @@ def _displayed(value: object) -> object:
     return value
 
 
-def _noteworthy(result: CaseResult) -> bool:
-    """True where the details of a case are shown by themselves, not folded away with others."""
+def _noteworthy(result: CaseResult, pictured: Collection[str]) -> bool:
+    """True where the details of a case are shown by themselves, not folded away with others.
+
+    pictured: the cases whose chains are shown; see `pictured_cases`.
+    """
     remarkable = bool(
         result.reasons
         or result.notes
@@ -137,7 +157,8 @@ def _noteworthy(result: CaseResult) -> bool:
         or result.warnings
         or result.refused
     )
-    return result.primary and (remarkable or not result.settled or replaces_answers(result))
+    remarkable = remarkable or not result.settled or replaces_answers(result)
+    return result.primary and (remarkable or case_anchor(result) in pictured)
 
 
 def replaces_answers(result: CaseResult) -> bool:
@@ -161,9 +182,9 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
 
 
 _FUNCTIONS = (
-    between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots, failures_of,
-    figures_of, heat_map, hops_of, interval_plot, looks_of, moment, number, observed_losses,
-    paired_steps, reach_of, replaces_answers, sample_anchor, settings_of, strip_plot, word_of,
-    worst_samples,
+    between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots,
+    drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot, looks_of, moment,
+    number, observed_losses, paired_steps, placed_chains, reach_of, replaces_answers,
+    sample_anchor, sample_values, settings_of, strip_plot, word_of, worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

@@ -69,7 +69,7 @@
   };
 
   const toggle = document.getElementById("toggle");
-  const details = () => all("main details").filter((element) => !element.closest("[hidden]"));
+  const details = () => all("main details:not(.values)").filter((element) => !element.closest("[hidden]"));
   toggle.addEventListener("click", () => {
     const open = toggle.getAttribute("aria-pressed") !== "true";
     toggle.setAttribute("aria-pressed", String(open));

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.anchors import case_anchor
 from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
+from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, chains_shown
 
 MOST_SAMPLES = 5
 """Samples that are shown before everything else."""
@@ -30,6 +31,12 @@ class WorstSample:
     result: CaseResult
     shown: ChainShown | AnswerShown
     loss: float
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its artifacts are shown, and not only its scores."""
+        shown = self.shown
+        return bool(shown.links if isinstance(shown, ChainShown) else shown.question)
 
 
 @dataclass
@@ -61,6 +68,20 @@ def worst_samples(results: Sequence[CaseResult]) -> list[WorstSample]:
                 by_sample.setdefault((result.suite, sample.shown.sample), []).append(sample)
     clearest = [max(places, key=_clarity) for places in by_sample.values()]
     return sorted(clearest, key=_rank, reverse=True)[:MOST_SAMPLES]
+
+
+def pictured_cases(results: Sequence[CaseResult]) -> frozenset[str]:
+    """Names of the cases whose chains are shown, as `case_anchor` has them.
+
+    All that are not settled, and of each suite the one that lost most of those that hold.
+    """
+    names = {case_anchor(result) for result in results if not result.settled}
+    held: dict[str, list[CaseResult]] = {}
+    for result in results:
+        if result.settled and result.primary and _has_pictures(result):
+            held.setdefault(result.suite, []).append(result)
+    names |= {case_anchor(max(cases, key=_most_lost)) for cases in held.values()}
+    return frozenset(names)
 
 
 def worst_case(results: Sequence[CaseResult]) -> CaseResult | None:
@@ -99,23 +120,28 @@ def _weight(sample: WorstSample) -> float:
     return sample.loss / (sample.result.tolerance or 1.0)
 
 
-def _is_whole(sample: WorstSample) -> bool:
-    shown = sample.shown
-    return bool(shown.links if isinstance(shown, ChainShown) else shown.question)
-
-
 def _clarity(sample: WorstSample) -> tuple[bool, bool, float]:
-    return not sample.result.passes, _is_whole(sample), _weight(sample)
+    return not sample.result.passes, sample.is_whole, _weight(sample)
 
 
 def _rank(sample: WorstSample) -> tuple[bool, float, bool]:
-    return not sample.result.passes, _weight(sample), _is_whole(sample)
+    return not sample.result.passes, _weight(sample), sample.is_whole
 
 
 def _drop(result: CaseResult) -> float:
     if result.difference is None:
         return -1.0
     return max(0.0, -result.difference) / (result.tolerance or 1.0)
+
+
+def _has_pictures(result: CaseResult) -> bool:
+    chains, answers = chains_shown(result), result.answers
+    return any(chain.links for chain in chains) or any(answer.question for answer in answers)
+
+
+def _most_lost(result: CaseResult) -> tuple[bool, float]:
+    """Of cases that hold: those of which a sample lost come first, then by the mean drop."""
+    return bool(result.chains), _drop(result)
 
 
 def _reasons(result: CaseResult) -> Iterator[str]:

@@ -7,12 +7,12 @@ and Vega-Lite needs a script of 500 kB in every page and shows nothing without J
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import ceil, copysign, floor, log1p, log10
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report.result import CaseResult, ChainShown, CurveShown
+from pytest_cepbench.report.result import CaseResult, CurveShown
 
 INTERVAL = (172, 24)
 """Width and height of an interval plot in pixels."""
@@ -289,8 +289,7 @@ class StripDot:
 class StripPlot:
     """The paired differences of a case, each sample a dot; dots of like differences are stacked.
 
-    dots: of the samples whose chains are shown.
-    others: (x, y) of all others.
+    dots: of all samples, by their difference, in the order of `sample_values`.
     zero: x of no difference.
     band: left edge and width of what is tolerated.
     mean: x of the mean difference.
@@ -299,7 +298,6 @@ class StripPlot:
     """
 
     dots: tuple[StripDot, ...]
-    others: tuple[tuple[float, float], ...]
     zero: float
     band: tuple[float, float]
     mean: float
@@ -309,8 +307,11 @@ class StripPlot:
     better: int
 
 
-def strip_plot(result: CaseResult) -> StripPlot | None:
-    """The distribution of a case's paired differences; None for fewer than two."""
+def strip_plot(result: CaseResult, linked: Collection[str] = ()) -> StripPlot | None:
+    """The distribution of a case's paired differences; None for fewer than two.
+
+    linked: ids of the samples that have a place of their own on the page.
+    """
     differences = result.differences
     if len(differences) < 2 or result.difference is None:
         return None
@@ -333,14 +334,13 @@ def strip_plot(result: CaseResult) -> StripPlot | None:
         columns.setdefault(column, []).append(sample)
     foot = height - 26.0
     rise = min(_DOT, (foot - 8) / max(map(len, columns.values())))
-    shown = {chain.sample for chain in _chains_of(result)}
     dots = [
         StripDot(
             sample,
             differences[sample],
             round(_RIGHT + (column + 0.5) * _DOT, 1),
             round(foot - _DOT / 2 - number * rise, 1),
-            sample in shown,
+            sample in linked,
         )
         for column, samples in columns.items()
         for number, sample in enumerate(samples)
@@ -349,8 +349,7 @@ def strip_plot(result: CaseResult) -> StripPlot | None:
     decimals = max(0, -floor(log10(step)))
     count = round((high - low) / step)
     return StripPlot(
-        dots=tuple(dot for dot in dots if dot.linked),
-        others=tuple((dot.x, dot.y) for dot in dots if not dot.linked),
+        dots=tuple(dots),
         zero=x(0.0),
         band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
         mean=x(result.difference),
@@ -362,8 +361,3 @@ def strip_plot(result: CaseResult) -> StripPlot | None:
         same=sum(value == 0 for value in values),
         better=sum(value > 0 for value in values),
     )
-
-
-def _chains_of(result: CaseResult) -> list[ChainShown]:
-    median = None if result.settled else result.median
-    return [*result.chains, *([] if median is None else [median])]

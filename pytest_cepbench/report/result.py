@@ -242,6 +242,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     series: its place in a series of gates; None where the run is in none.
     baseline_model: whose numbers are the baseline; None without a baseline.
     median: the sample with the median difference, as a chain; None where nothing was compared.
+    requested: the samples that `--cep-show` names and no other field shows, as chains; requested
+    answers stand among `answers`.
     reference: whose chains, scores and curve stand beside those of this run: baseline or anchor.
     reference_chains: why not all of those chains are known, and the command that makes them.
     curve_now, curve_reference: mean similarity by generation with its confidence interval, of this
@@ -305,6 +307,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     curve_now: CurveShown | None = None
     curve_reference: CurveShown | None = None
     differences: dict[str, float] = {}
+    requested: list[ChainShown] = []
 
     @property
     def presentation(self) -> Presentation:
@@ -334,3 +337,15 @@ class CaseResult(msgspec.Struct, frozen=True):
     def gates(self) -> bool:
         """True where it was compared in a way that could have failed the run."""
         return self.primary and not self.accepted
+
+
+def chains_shown(result: CaseResult) -> list[ChainShown]:
+    """All chains of a case that reports have, each sample once, with its artifacts if possible."""
+    chains = [*result.requested, *result.chains]
+    if result.median is not None:
+        chains.append(result.median)
+    by_sample: dict[str, ChainShown] = {}
+    for chain in chains:
+        if chain.links or chain.sample not in by_sample:
+            by_sample[chain.sample] = chain
+    return list(by_sample.values())

@@ -6,10 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import fsum
 
+from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report.number_format import counted, percent, printable
-from pytest_cepbench.report.result import CaseResult, UsageTotals
+from pytest_cepbench.report.result import (
+    AnswerShown,
+    CaseResult,
+    ChainShown,
+    UsageTotals,
+    chains_shown,
+)
 from pytest_cepbench.suites.cases import POOLED
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
@@ -264,3 +271,21 @@ def two_identities(
                 f"the {seat} {spec} of suite {suite} was not the same model in all cases: "
                 f"{'; '.join(lines)}. {_CHANGED if len(fingerprints) > 1 else _SET_OTHERWISE}"
             )
+
+
+def unshown_lines(results: Sequence[CaseResult], requested: Iterable[str]) -> Iterator[str]:
+    """A line for each sample that was to be shown and that no case shows.
+
+    requested: ids of samples, as `--cep-show` has them.
+    """
+    shown = {sample.sample for result in results for sample in _samples_shown(result)}
+    known = {sample for result in results for sample in result.differences}
+    for sample in dict.fromkeys(requested):
+        if sample not in shown:
+            hint = did_you_mean(sample, known)
+            yield printable(f"--cep-show {sample!r}: no judged case has such a sample.{hint}")
+
+
+def _samples_shown(result: CaseResult) -> Iterator[ChainShown | AnswerShown]:
+    yield from (chain for chain in chains_shown(result) if chain.links)
+    yield from result.answers

@@ -33,6 +33,7 @@ VALUES = {
     "baselines": ("one/accepted", "two/accepted", "three/accepted"),
     "report": ("one/r.json", "two/r.json", "three/r.json"),
     "history": ("one", "two", "three"),
+    "show": ("one.png", "two.png", "three.png"),
     "report-dir": ("one/page", "two/page", "three/page"),
     "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
@@ -72,7 +73,7 @@ def _found(settings: dict[str, Any], name: str) -> str:
     if name == "data":
         return "photos=" + Path(settings["data"]["photos"]).name
     field = name.replace("-", "_")
-    (value,) = settings[field] if name == "shared" else (settings[field],)
+    (value,) = settings[field] if name in ("shared", "show") else (settings[field],)
     if name == "budget":
         seconds = None if value.seconds is None else f"{value.seconds:g}s"
         return ",".join(str(part) for part in (value.samples, seconds) if part is not None)

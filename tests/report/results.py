@@ -231,5 +231,6 @@ RESULTS = st.builds(
     curve_now=st.none() | CURVES,
     curve_reference=st.none() | CURVES,
     differences=st.dictionaries(st.text(max_size=30), st.floats(-1, 1), max_size=4),
+    requested=st.lists(CHAINS, max_size=1),
 )
 """Anything that a run could report, with texts as hostile as they come."""

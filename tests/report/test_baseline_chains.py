@@ -75,3 +75,34 @@ def test_differences_are_those_of_the_verdict(accepted: Project) -> None:
     assert abs(sum(differences) / len(differences) - case["difference"]) < 1e-6
     assert case["differences"][case["median"]["sample"]] == differences[(len(differences) - 1) // 2]
     assert case["curve_now"]["mean"] == [round(value, 6) for value in case["curve"]]
+
+
+def test_a_named_sample_is_shown_by_all_cases_that_have_it(accepted: Project) -> None:
+    """Also where it did not lose, and by a case that holds; a name that none has is told."""
+    held = "crowded/0001"
+    shown = ("--cep-show", held, "--cep-show", "crowded/001")
+    result = accepted.run_here("-k", "crowded", *shown)
+    (chain,) = _case(accepted)["requested"]
+    assert chain["sample"] == held
+    assert len(chain["links"]) == len(chain["baseline_links"]) == 5
+    result.stdout.fnmatch_lines(
+        ["--cep-show 'crowded/001': no judged case has such a sample. Did you mean 'crowded/*'?"]
+    )
+    accepted.run_here(*CROWDED)
+    lost = _case(accepted)["chains"][0]["sample"]
+    accepted.run_here(*CROWDED, "--cep-show", lost)
+    case = _case(accepted)
+    assert (case["requested"], case["chains"][0]["sample"]) == ([], lost)
+
+
+def test_the_terminal_links_to_the_worst_sample(accepted: Project) -> None:
+    """The address is that of its pictures on the page; a run that passes has none."""
+    result = accepted.run_here(*CROWDED)
+    page = (accepted.path / ".cepbench" / "report.html").resolve()
+    (line,) = [line for line in result.outlines if line.startswith("worst sample: ")]
+    address, _, anchor = line.removeprefix("worst sample: ").partition("#")
+    assert address == page.as_uri()
+    assert f'id="{anchor}"' in page.read_text()
+    assert anchor.startswith("sample-toy-crowded-gc-")
+    passed = accepted.run_here("-k", "crowded")
+    passed.stdout.no_fnmatch_line("worst sample: *")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.report import ChainShown, CurveShown, HopShown, LinkShown
+from pytest_cepbench.report import CaseResult, ChainShown, CurveShown, HopShown, LinkShown
 from pytest_cepbench.report.chain_pairs import (
     TextPart,
     observed_losses,
@@ -145,8 +145,39 @@ def test_texts_of_models_cannot_write_to_the_page() -> None:
     assert_self_contained(html)
 
 
-def test_settled_cases_show_no_pictures() -> None:
-    """A case that holds names its samples alone."""
-    html = html_page(FACTS, [replace(PAIRED, verdict="held")], _picture)
-    assert '<table class="pair"' not in html
-    assert "a.png" in html
+def _drawn(*results: CaseResult) -> list[str]:
+    """The samples of the page whose chains are drawn, in order."""
+    page = read_page(html_page(FACTS, list(results), _picture))
+    return page.values("data-sample")
+
+
+def test_a_suite_that_holds_shows_its_worst_and_its_median_sample() -> None:
+    """Of the gating case that lost most; the others name their samples alone."""
+    held = replace(PAIRED, verdict="held", difference=-0.001)
+    held = replace(held, chains=[PAIR, replace(PAIR, sample="second.png")])
+    calm = replace(held, part="calm", difference=0.25)
+    informational = replace(held, part="told", difference=-0.5, primary=False)
+    other = replace(held, suite="other")
+    assert _drawn(calm, held, informational, other) == ["a.png", "b.png"] * 2
+    text = read_page(html_page(FACTS, [calm, held], _picture)).text
+    assert text.count("worst sample") == text.count("median sample") == 1
+    assert "second.png" in text
+
+
+def test_a_suite_that_fails_shows_the_worst_of_what_holds_too() -> None:
+    """So that a reviewer sees what good chains look like."""
+    held = replace(PAIRED, part="shape", verdict="held", difference=0.0, chains=[])
+    assert _drawn(PAIRED, held) == ["a.png", "b.png", "b.png"]
+
+
+@pytest.mark.parametrize("verdict", ["regressed", "held"])
+def test_samples_that_were_asked_for_are_shown(verdict: str) -> None:
+    """Whatever the verdict of their case, once each, also where they were only named before."""
+    named = ChainShown("named.png", 0.5, 0.75, [])
+    asked = [replace(PAIR, sample="named.png"), replace(PAIR, sample="new.png")]
+    result = replace(PAIRED, verdict=verdict, chains=[PAIR, named], requested=asked)
+    html = html_page(FACTS, [result], _picture)
+    assert_self_contained(html)
+    assert read_page(html).values("data-sample") == ["a.png", "b.png", "named.png", "new.png"]
+    worse = replace(result, part="worse", difference=-0.5)
+    assert _drawn(result, replace(worse, requested=[])).count("named.png") == 1

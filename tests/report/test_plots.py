@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.gate.baseline import FORMAT, Baseline
-from pytest_cepbench.report import CaseResult, ChainShown, CurveShown
+from pytest_cepbench.report import CaseResult, CurveShown
 from pytest_cepbench.report.html_page import COURSE, course_points
 from pytest_cepbench.report.plots import (
     CURVES,
@@ -21,6 +21,7 @@ from pytest_cepbench.report.plots import (
     reach_of,
     strip_plot,
 )
+from pytest_cepbench.report.sample_values import sample_values
 from tests.report.results import FULL, RESULTS
 
 _WIDTH = INTERVAL[0]
@@ -175,14 +176,14 @@ def test_one_part_makes_no_heat_map() -> None:
 )
 def test_every_sample_has_a_dot_inside(differences: dict[str, float], tolerance: float) -> None:
     """However many there are and wherever they lie; those whose chains are shown are linked."""
-    shown = [ChainShown(name, 0.0, 0.0, []) for name in list(differences)[:2]]
-    result = replace(FULL, differences=differences, chains=shown, tolerance=tolerance)
-    plot = strip_plot(result)
+    shown = list(differences)[:2]
+    result = replace(FULL, differences=differences, tolerance=tolerance, measured=None)
+    plot = strip_plot(result, shown)
     assert plot is not None
-    assert {dot.sample for dot in plot.dots} == {chain.sample for chain in shown}
-    places = [*plot.others, *((dot.x, dot.y) for dot in plot.dots)]
-    assert len(places) == len(differences) == plot.worse + plot.same + plot.better
-    assert all(0 <= x <= STRIP[0] and 0 <= y <= STRIP[1] for x, y in places)
+    assert {dot.sample for dot in plot.dots if dot.linked} == set(shown)
+    assert [dot.sample for dot in plot.dots] == [row.sample for row in sample_values(result)]
+    assert len(plot.dots) == len(differences) == plot.worse + plot.same + plot.better
+    assert all(0 <= dot.x <= STRIP[0] and 0 <= dot.y <= STRIP[1] for dot in plot.dots)
 
 
 def test_dots_lie_by_their_difference() -> None:
@@ -190,8 +191,8 @@ def test_dots_lie_by_their_difference() -> None:
     result = replace(FULL, differences={"a": -0.5, "b": -0.5, "c": 0.0, "d": 0.25}, chains=[])
     plot = strip_plot(result)
     assert plot is not None
-    (a, b, c, d) = plot.others
-    assert a[0] == b[0] < c[0] < d[0]
-    assert a[1] > b[1]
+    a, b, c, d = plot.dots
+    assert a.x == b.x < c.x < d.x
+    assert a.y > b.y
     assert (plot.worse, plot.same, plot.better) == (2, 1, 1)
     assert strip_plot(replace(result, differences={})) is None

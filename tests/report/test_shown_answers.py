@@ -93,21 +93,30 @@ def test_missing_answers_are_said_to_be_missing() -> None:
 @pytest.mark.parametrize(
     ("result", "images", "texts"),
     [
-        (msgspec.structs.replace(ANSWERED, verdict="held"), [], 0),
+        (msgspec.structs.replace(ANSWERED, verdict="held"), ["a", "b", "c"], 1),
         (msgspec.structs.replace(ANSWERED, primary=False), [], 1),
         (ACCEPTED, ["a", "b", "c"], 1),
-        (msgspec.structs.replace(ACCEPTED, measured=MEASURED), [], 0),
+        (msgspec.structs.replace(ACCEPTED, measured=MEASURED), ["a", "b", "c"], 1),
     ],
     ids=["held", "informational", "replaced answers", "accepted without battles"],
 )
-def test_calm_cases_are_short(result: CaseResult, images: list[str], texts: int) -> None:
-    """Samples of what holds are named; cases that cannot fail a run have texts alone; answers that
-    replace accepted ones are shown whole.
+def test_calm_cases(result: CaseResult, images: list[str], texts: int) -> None:
+    """The only case of a suite shows its samples, also where it holds; cases that cannot fail a run
+    have texts alone; answers that replace accepted ones are shown whole.
     """
     page, asked = _asked(result)
     assert asked == images
     assert "q1" in page.text
     assert page.text.count("draw a cat") == texts
+
+
+def test_all_but_one_calm_case_are_short() -> None:
+    """Of a suite that holds the case that lost most shows its answers, the others name them."""
+    held = msgspec.structs.replace(ANSWERED, verdict="held", difference=0.0)
+    worse = msgspec.structs.replace(held, part="worse", difference=-0.01)
+    page = read_page(html_page(FACTS, [held, worse], lambda _: None))
+    assert page.text.count("draw a cat") == 1
+    assert page.text.count("q1") == 2
 
 
 def test_replaced_answers_are_open() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.report import CaseResult, ChainShown, HopShown, LinkShown
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.totals import run_alpha
 from pytest_cepbench.report.writers import (
@@ -134,9 +134,12 @@ def test_images_are_inlined_small() -> None:
     data = page.pictures[0].removeprefix("data:image/webp;base64,")
     with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
         assert picture.size == (256, 128)
-    assert len(html) < 30_000
+    assert len(html) < 36_000
     gone = html_page(FACTS, [REGRESSED], lambda _: None)
     assert "the image is no longer in the store" in read_page(gone).text
+
+
+WORSE = [ChainShown("b.png", 0.25, 0.75, [LinkShown(image="1" * 64)])]
 
 
 def _drawings(html: str, kind: str) -> list[ET.Element]:
@@ -163,16 +166,21 @@ def _points(result: CaseResult) -> list[tuple[float, ...]]:
     ids=["regressed", "inconclusive", "held", "accepted"],
 )
 def test_chains_are_drawn_where_something_happened(case: CaseResult, *, shown: bool) -> None:
-    """Of calm cases, which can be thousands, the samples are named and no image is read."""
+    """Of calm cases, which can be thousands, the samples are named and no image is read, but for
+    one of each suite.
+    """
+    other = msgspec.structs.replace(REGRESSED, part="worse", difference=-0.5, chains=WORSE)
+    worse = msgspec.structs.replace(other, verdict="held", accepted=case.accepted)
     asked: list[str] = []
 
     def image(digest: str) -> ImageArtifact:
         asked.append(digest)
         return IMAGE
 
-    html = html_page(FACTS, [case], image)
+    html = html_page(FACTS, [case, worse], image)
     assert "a.png" in html
-    assert (asked == ["0" * 64], "a cat" in html) == (shown, shown)
+    assert ("0" * 64 in asked, "a cat" in html) == (shown, shown)
+    assert "1" * 64 in asked
 
 
 def test_similarities_are_plotted_between_0_and_1() -> None:

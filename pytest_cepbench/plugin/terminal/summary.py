@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.escapes import visible, width_of
@@ -87,11 +88,36 @@ def _reports(controller: Controller, *, brief: bool) -> Iterator[Line]:
     for path in controller.written:
         if not brief or path.suffix == ".html":
             yield f"report: {shown_path(path)}", None
+    page = next((path for path in controller.written if path.suffix == ".html"), None)
+    if not brief:
+        if page is not None:
+            yield from ((line, None) for line in _worst_sample(controller, page))
+        yield from ((line, "yellow") for line in _unshown(controller))
     if controller.unreported is not None:
         yield f"no report: {controller.unreported}", "red"
     yield from ((line, "yellow") for line in controller.ci_lines)
     if controller.unrecorded is not None:
         yield f"not in the history: {controller.unrecorded}", "yellow"
+
+
+def _worst_sample(controller: Controller, page: Path) -> Iterator[str]:
+    """The address of the pictures of the sample that lost most, which terminals open by a click."""
+    from pytest_cepbench.report.anchors import sample_anchor
+    from pytest_cepbench.report.page_overview import worst_samples
+
+    pictured = (sample for sample in worst_samples(controller.ledger.results) if sample.is_whole)
+    worst = next(pictured, None)
+    if worst is not None:
+        anchor = sample_anchor(worst.result, worst.shown.sample)
+        yield f"worst sample: {page.absolute().as_uri()}#{anchor}"
+
+
+def _unshown(controller: Controller) -> Iterator[str]:
+    """Samples of --cep-show that no report shows."""
+    if controller.settings.show:
+        from pytest_cepbench.report.totals import unshown_lines
+
+        yield from unshown_lines(controller.ledger.results, controller.settings.show)
 
 
 def _failing_rows(controller: Controller, columns: int | None) -> list[Line]:
