@@ -581,6 +581,12 @@ _EXPORT = [
         help="csv, parquet, lm-eval, hf-eval-results, wandb, mlflow or tensorboard",
     ),
     option(
+        "--rows",
+        choices=("cases", "samples"),
+        default="cases",
+        help=f"what a row of csv and parquet is; {_DEFAULT}",
+    ),
+    option(
         "--out",
         metavar="PATH",
         type=Path,

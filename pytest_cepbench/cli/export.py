@@ -23,11 +23,16 @@ def run(arguments: Namespace) -> int:
     """Read the report and write it; exit codes as in `main`."""
     try:
         exporter = _exporter(arguments.to)
+        if arguments.rows != "cases" and not exporter.tables:
+            tables = " or ".join(name for name, known in EXPORTERS.items() if known.tables)
+            msg = f"--rows {arguments.rows} is for tables: give --to {tables}, not {arguments.to}"
+            raise SpecError(msg)
         exported = _exported_run(arguments)
         name = arguments.results.stem
-        target = arguments.out or HOME / "exports" / f"{name}-{arguments.to}{exporter.suffix}"
+        rows = "" if arguments.rows == "cases" else f"-{arguments.rows}"
+        target = arguments.out or HOME / f"exports/{name}{rows}-{arguments.to}{exporter.suffix}"
         if exporter.suffix and not target.suffix:
-            target = target / f"{name}{exporter.suffix}"
+            target = target / f"{name}{rows}{exporter.suffix}"
         written = exporter.load()(exported, target)
         keep_out_of_git(HOME, target)
     except (OSError, WriteError) as error:
@@ -69,4 +74,5 @@ def _exported_run(arguments: Namespace) -> ExportedRun:
         cases=(*report.cases, *report.suite_verdicts),
         step=step,
         dataset=arguments.dataset or "",
+        rows=arguments.rows,
     )

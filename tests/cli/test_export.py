@@ -44,6 +44,24 @@ def test_named_place(home: Home, report: Path) -> None:
     assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
 
 
+def test_rows_of_samples(home: Home, report: Path) -> None:
+    """The scores of the run, beside the file of its cases; both name the same cases."""
+    for rows in ("cases", "samples"):
+        assert home.command("export", "gate.json", "--to=csv", f"--rows={rows}").code == 0
+    tables = []
+    for name in ("gate-csv.csv", "gate-samples-csv.csv"):
+        with (home.path / ".cepbench/exports" / name).open(newline="") as stream:
+            tables.append(list(csv.DictReader(stream)))
+    cases, samples = tables
+    assert {row["part"] for row in samples} <= {row["part"] for row in cases}
+    overall = [
+        float(row["value"]) for row in samples if (row["part"], row["metric"]) == ("overall", "gc")
+    ]
+    (case,) = [row for row in cases if (row["part"], row["metric"]) == ("overall", "gc")]
+    assert len(overall) == int(case["n"])
+    assert sum(overall) / len(overall) == pytest.approx(float(case["value"]), abs=1e-5)
+
+
 def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
     """Its name and its step, the benchmark where the Hub needs one."""
     home.command("export", "gate.json", "--to=csv", "--out=a.csv", "--name=run 1", "--step=500")
@@ -62,6 +80,10 @@ def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
         (["--to=csv", "--step=last"], "--step 'last' is no step of a training"),
         (["--to=csv", "--step=-1"], "--step '-1' is no step of a training"),
         (["--to=hf-eval-results"], "no --dataset was given"),
+        (
+            ["--to=wandb", "--rows=samples"],
+            "--rows samples is for tables: give --to csv or parquet",
+        ),
     ],
 )
 def test_mistakes(home: Home, report: Path, arguments: list[str], line: str) -> None:
@@ -128,12 +150,16 @@ def test_every_format_is_documented(home: Home) -> None:
 def test_every_option_and_column_is_documented(home: Home) -> None:
     """On the page of the command, and no other."""
     from pytest_cepbench.report.exports.case_rows import COLUMNS
+    from pytest_cepbench.report.exports.sample_rows import SAMPLE_COLUMNS
 
     (_, options, columns) = tables(DOCS / "exports.md", "`cepbench export`")
     listed = re.findall(r"^ +(--[a-z-]+)", home.command("export", "--help").out, re.MULTILINE)
     assert sorted(column(options)) == sorted(listed)
     named = [name for cell in columns for name in re.findall(r"`(\w+)`", cell[0])]
     assert named == [*COLUMNS]
+    (columns,) = tables(DOCS / "exports.md", "Rows of samples")
+    named = [name for cell in columns for name in re.findall(r"`(\w+)`", cell[0])]
+    assert named == [*SAMPLE_COLUMNS]
 
 
 def test_the_model_of_the_run_is_named(home: Home, report: Path) -> None:

@@ -24,7 +24,8 @@ from pytest_cepbench.report.exports import EXPORTERS
 from pytest_cepbench.report.exports.case_rows import COLUMNS
 from pytest_cepbench.report.exports.exported_run import ExportedRun, tracked_values
 from pytest_cepbench.report.exports.lm_eval import results_document
-from tests.report.results import FULL, REGRESSED, RESULTS
+from pytest_cepbench.report.exports.sample_rows import SAMPLE_COLUMNS
+from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS
 
 MODEL = {"role": "describer", "spec": "runs/1/step-7", "identity": "vlm"}
 
@@ -96,6 +97,58 @@ def test_parquet_has_types(tmp_path: Path) -> None:
         "double", "int64", "bool",
     ]  # fmt: skip
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["cases.parquet"]
+
+
+SCORES = {"red": {"a": 0.5, "=b": 0.75}, "round": {"a": 0.5, "c": 0.25}}
+
+SAMPLED = replace(
+    FULL,
+    measured=replace(MEASURED, scores=SCORES),
+    differences={"=b": 0.25, "a": -0.25},
+)
+
+SAMPLES = dataclasses.replace(RUN, cases=(SAMPLED, UNMEASURED), rows="samples")
+
+
+def test_csv_has_a_row_for_each_sample(tmp_path: Path) -> None:
+    """Those that lost most first; what was not compared has no baseline and no reference."""
+    (path,) = _export("csv", SAMPLES, tmp_path / "samples.csv")
+    with path.open(newline="", encoding="utf-8") as stream:
+        first, second, third = csv.DictReader(stream)
+    assert [*first] == [*SAMPLE_COLUMNS]
+    assert (first["suite"], first["part"], first["metric"]) == ("toy", "color", "gc")
+    assert (first["sample"], first["categories"], first["reference"]) == (
+        "a", "red; round", "baseline",
+    )  # fmt: skip
+    assert [float(first[name]) for name in ("value", "baseline", "difference")] == [
+        0.5, 0.75, -0.25,
+    ]  # fmt: skip
+    assert second["sample"] == "'=b"
+    assert [third[name] for name in ("value", "baseline", "difference", "reference")] == [
+        "0.25", "", "", "",
+    ]  # fmt: skip
+
+
+def test_parquet_has_rows_of_samples(tmp_path: Path) -> None:
+    """With types; names as they are."""
+    parquet = _library("pyarrow.parquet")
+    (path,) = _export("parquet", SAMPLES, tmp_path / "samples.parquet")
+    table = parquet.read_table(path)
+    assert table.column_names == [*SAMPLE_COLUMNS]
+    assert table["sample"].to_pylist() == ["a", "=b", "c"]
+    assert table["difference"].to_pylist() == [-0.25, 0.25, None]
+    assert [str(table.schema.field(name).type) for name in ("value", "step", "sample")] == [
+        "double", "int64", "string",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_a_run_without_scores_of_samples_is_refused(tmp_path: Path, name: str) -> None:
+    """A table without rows would be taken for a run without samples."""
+    run = dataclasses.replace(SAMPLES, cases=(UNMEASURED,))
+    with pytest.raises(SpecError, match="--rows=cases exports its cases"):
+        _export(name, run, tmp_path / "samples")
+    assert not list(tmp_path.iterdir())
 
 
 # -- formats without verdicts ----------------------------------------------------------------------

@@ -25,12 +25,14 @@ class Exporter:
     module: module of this package with a function `export`.
     suffix: of the file that is written by default; empty for a folder.
     packages: that have to be installed, as pip names them.
+    tables: whether it has rows, which may be those of samples.
     """
 
     about: str
     module: str
     suffix: str = ""
     packages: tuple[str, ...] = ()
+    tables: bool = False
 
     def load(self) -> Export:
         """The function that writes it; its module is imported now."""
@@ -39,8 +41,10 @@ class Exporter:
 
 
 EXPORTERS = {
-    "csv": Exporter("a row for each case", "csv_table", ".csv"),
-    "parquet": Exporter("the same rows with types", "parquet_table", ".parquet", ("pyarrow",)),
+    "csv": Exporter("a row for each case", "csv_table", ".csv", tables=True),
+    "parquet": Exporter(
+        "the same rows with types", "parquet_table", ".parquet", ("pyarrow",), tables=True
+    ),
     "lm-eval": Exporter("the results of lm-evaluation-harness, `results_*.json`", "lm_eval"),
     "hf-eval-results": Exporter(
         "evaluation results of a model repository on the Hugging Face Hub, `.eval_results/*.yaml`",

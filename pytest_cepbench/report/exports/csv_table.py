@@ -1,4 +1,4 @@
-"""A run as CSV (RFC 4180): a header, and a row for each case."""
+"""A run as CSV (RFC 4180): a header, and a row for each case or sample."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.report.exports.case_rows import COLUMNS, case_rows
 from pytest_cepbench.report.exports.exported_run import ExportedRun
+from pytest_cepbench.report.exports.table import table_of
 from pytest_cepbench.report.writers import write_reports
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -17,10 +17,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def export(run: ExportedRun, path: Path) -> list[Path]:
     """Write the table; see `report.exports.Export`."""
+    table = table_of(run)
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
-    writer.writerow(COLUMNS)
-    writer.writerows([_cell(row[name]) for name in COLUMNS] for row in case_rows(run))
+    writer.writerow(table.columns)
+    writer.writerows([_cell(row[name]) for name in table.columns] for row in table.rows)
     return write_reports(path, {path.suffix: stream.getvalue()})
 
 

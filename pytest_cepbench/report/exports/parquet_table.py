@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.report.exports.case_rows import COLUMNS, case_rows
 from pytest_cepbench.report.exports.exported_run import ExportedRun
+from pytest_cepbench.report.exports.table import table_of
 
 
 def export(run: ExportedRun, path: Path) -> list[Path]:
@@ -16,8 +16,9 @@ def export(run: ExportedRun, path: Path) -> list[Path]:
     types = {
         str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()
     }  # fmt: skip
-    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
-    table = pa.Table.from_pylist(case_rows(run), schema=schema)
+    rows = table_of(run)
+    schema = pa.schema([(name, types[kind]) for name, kind in rows.columns.items()])
+    table = pa.Table.from_pylist(rows.rows, schema=schema)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     parquet.write_table(table, fresh)
