@@ -57,7 +57,8 @@
 
     plot.addEventListener("click", (event) => choose(nearest(event)));
     slider.addEventListener("input", () => choose(Number(slider.value)));
-    figure.querySelector(".legend").append(" Choose a dot, or move the slider, to see its sample.");
+    const hint = " Choose a dot, or move the slider, to see its sample.";
+    figure.querySelector(".legend").append(make("span", { className: "hint", textContent: hint }));
     plot.after(slider);
     figure.querySelector(".values").before(output);
   }

@@ -23,7 +23,7 @@ from pytest_cepbench.report.page_folder import write_page_folder
 from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, axe_core, look_at
-from tests.report.results import ANSWERED, FULL
+from tests.report.results import ANSWERED, FULL, MEASURED
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +38,8 @@ REGRESSED = replace(
     model={"role": "describer", "spec": "new"},
     identity={"samples": "50 abc", "data": "loader=folder path=x", "describe prompt": "tell"},
     models=[ModelShown("describer", "new", "f" * 64, "a model")],
+    measured=replace(MEASURED, scores={"red": {LONG: 0.1, "b": 0.5}}),
+    differences={LONG: -0.8, "b": -0.1},
 )
 HELD = replace(FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={})
 FAILED = [
