@@ -5,6 +5,9 @@ chains of a photograph, a text and a photograph, in cases that all regressed. No
 equal. They are noise with a falling spectrum whose thumbnails take 12 KB; 11 pictures that
 scikit-learn, scikit-image and gradio ship take 3 to 14 KB, 7 KB in the median.
 
+A second table has reports of 12 cases with 20, 200 and 2,000 samples each and the same 60
+photographs: what grows with the samples are the plots of paired differences and the tables below.
+
 Load time is what Chromium reports from the start of the navigation to the end of the load event,
 with all images of a single file in the page; in a folder it loads images when they are seen.
 
@@ -25,9 +28,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from benchmarks.whole_runs import machine
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.gate.baseline import FORMAT, Baseline
 from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.page_folder import write_page_folder
@@ -36,6 +41,8 @@ from pytest_cepbench.report.writers import RunFacts
 SIDE = 1024
 
 _PER_CASE = 10
+
+_SAMPLED_CASES = 12  # of the reports with many samples
 
 _PATTERNS = 8  # photographs are these, shifted
 
@@ -81,6 +88,31 @@ def photograph(number: int, images: list[npt.NDArray[np.uint8]]) -> ImageArtifac
 def cases(photographs: int) -> list[CaseResult]:
     """Regressed cases whose chains show that many photographs; a digest is the number of one."""
     return [_case(first) for first in range(0, photographs, _PER_CASE)]
+
+
+def sampled_cases(samples: int) -> list[CaseResult]:
+    """Regressed cases of so many samples, of which each shows three."""
+    draw = np.random.default_rng(0)
+    results = []
+    for number in range(_SAMPLED_CASES):
+        case = _case(number * _PER_CASE)
+        scores = {f"category/{k:05d}.png": round(float(draw.uniform()), 6) for k in range(samples)}
+        measured = Baseline(
+            format=FORMAT,
+            case=f"photographs/{case.part}/gc",
+            metric="GC@1",
+            value=0.4,
+            n=samples,
+            higher_is_better=True,
+            model={},
+            identity={},
+            scores={"category": scores},
+        )
+        changes = {name: round(score - 0.9, 6) for name, score in scores.items()}
+        results.append(
+            replace(case, n=samples, chains=case.chains[:3], measured=measured, differences=changes)
+        )
+    return results
 
 
 def _case(first: int) -> CaseResult:
@@ -171,6 +203,21 @@ def measure(photographs: int, loads: int) -> list[str]:
     return rows
 
 
+def measure_samples(samples: int, loads: int) -> str:
+    """A row for the single file of cases of so many samples."""
+    images, facts = patterns(), RunFacts("failed", "0", [], [])
+    with tempfile.TemporaryDirectory() as temporary:
+        page = Path(temporary) / "report.html"
+        started = time.perf_counter()
+        text = html_page(
+            facts, sampled_cases(samples), lambda digest: photograph(int(digest), images)
+        )
+        page.write_text(text, encoding="utf-8")
+        written = time.perf_counter() - started
+        size, loaded = page.stat().st_size, load_seconds(page, loads)
+    return f"| {samples:,} | {size / 1e6:.2f} MB | {written:.1f} s | {loaded:.2f} s |"
+
+
 def _row(
     photographs: int, kind: str, size: int, thumbnails: int, written: float, loaded: float
 ) -> str:
@@ -182,9 +229,10 @@ def _row(
 
 
 def main() -> None:
-    """Print the table of benchmarks/results/performance.md."""
+    """Print the tables of benchmarks/results/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--photographs", type=int, nargs="+", default=[20, 200, 2000])
+    parser.add_argument("--samples", type=int, nargs="+", default=[20, 200, 2000])
     parser.add_argument("--loads", type=int, default=5)
     arguments = parser.parse_args()
     print(machine())
@@ -192,6 +240,10 @@ def main() -> None:
     print("|---:|---|---:|---:|---:|---:|")
     for photographs in arguments.photographs:
         print("\n".join(measure(photographs, arguments.loads)), flush=True)
+    print("\n| samples of each case | size | written in | loaded in |")
+    print("|---:|---:|---:|---:|")
+    for samples in arguments.samples:
+        print(measure_samples(samples, arguments.loads), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,69 +1,174 @@
 """Draws the pictures of the README and the documentation from runs of `suites/instrument`.
 
-    python docs/images/make.py
+    python docs/images/make.py            draw all
+    python docs/images/make.py --check    say which are out of date; draws nothing, needs no browser
 
-failing-run.svg: the terminal of a run that fails, as text. report.png: the top of the HTML report
-of such a run, photographed by Chromium (`chromium` on the PATH, or what CHROMIUM names).
-leaderboard.svg: what `cepbench leaderboard` draws of three models.
-Needs the dependency group `images`.
+A picture is of a text: what a command prints, or a page. `digests.json` has the digest of each
+text, without what differs from run to run or from machine to machine, so that a picture is out of
+date exactly if its text is another one. `PICTURES` lists them.
+Drawing needs the dependency group `images`, and Chromium on the PATH or named by CHROMIUM.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
-
-from rich.console import Console
-from rich.terminal_theme import MONOKAI
-from rich.text import Text
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+DIGESTS = HERE / "digests.json"
 
 SUITE = ("pytest", "suites/instrument")
-
 WORSE = "--model=shapes:?miss=0.1"
-
 TERMINAL = (*SUITE, WORSE, "-k", "crowded-gc")
+REPORT = (*SUITE, WORSE, "-k", "test_drift and (color or crowded or sim or failures)")
+OVERALL = (*SUITE, "-k", "test_drift and overall and not fid and not kid")
 
-REPORT = (*SUITE, WORSE, "-k", "crowded-gc or relation-gc or overall-sim or overall-failures")
+TRAINING = {
+    "step-200": "miss=0.2",
+    "step-400": "miss=0.1",
+    "step-600": "recolor=0.04",
+    "step-800": "miss=0.02",
+}
+"""Names and knobs of the checkpoints of a training, as in docs/leaderboards.md."""
 
-RANKED = {"step-800": "miss=0.02", "step-600": "recolor=0.04", "step-400": "miss=0.1"}
-"""Names and knobs of the models of the leaderboard, as in docs/leaderboards.md."""
+RANKED = ("step-800", "step-600", "step-400")
+
+BEGAN = 1767600000  # of the training, 2026-01-05 08:00 UTC
+DAY = 86400
 
 COLUMNS = 100
 
-WINDOW = (1180, 1190)
-"""Width and height of the photographed page, in CSS pixels."""
+_VOLATILE = (
+    (r"\(\d+\.\d s in models\)", "(1.7 s in models)"),
+    (r"(<dt>duration</dt><dd>)[\d.]+ s", r"\g<1>5.9 s"),
+    (r"(<dt>started</dt><dd>)[-\d]+ [:\d]+", r"\g<1>2026-01-09 08:00:00"),
+    (
+        r"\d+ model loads? \([^)]*\), \d+ model inputs",
+        "1 model load (1 describer), 26 model inputs",
+    ),
+    (r"[\d,]+ results from the store", "3472 results from the store"),
+)
+"""What differs from run to run -> what stands in its place in the pictures."""
+
+_THUMBNAILS = re.compile(r"data:image/webp;base64,[\w+/=]*")
+"""Other versions of Pillow write other bytes of the same picture."""
+
+Draw = Callable[[str, Path], None]
+"""Draws a text into a file."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What is photographed of a page.
+
+    width, height: of the window, in CSS pixels; height None: as high as `parts` are.
+    parts: selectors of the elements that are in the picture, from the first to the last; none for
+    the top of the page.
+    dark: whether the system is dark.
+    prepare: script that runs before.
+    """
+
+    width: int = 1180
+    height: int | None = None
+    parts: tuple[str, ...] = ()
+    dark: bool = False
+    prepare: str = ""
 
 
 def main() -> None:
-    """Run, and replace all pictures."""
+    """Run, and replace all pictures, or compare them."""
+    parser = argparse.ArgumentParser(description="Draws the pictures of the documentation.")
+    parser.add_argument("--check", action="store_true", help="say which are out of date")
+    check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for part in ("suites", "baselines"):
-            shutil.copytree(
-                ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        run(folder, SUITE, 0)  # the accepted model's chains, which tell where a score was lost
-        draw_terminal(run(folder, TERMINAL, 1), HERE / "failing-run.svg")
-        run(folder, REPORT, 1)
-        photograph(folder / ".cepbench" / "report.html", HERE / "report.png")
-        draw_leaderboard(folder, HERE / "leaderboard.svg")
+        texts = make_texts(Path(name))
+    digests = {name: digest(text) for name, text in texts.items()}
+    if check:
+        kept = json.loads(DIGESTS.read_text(encoding="utf-8"))
+        stale = sorted(name for name in PICTURES if kept.get(name) != digests[name])
+        missing = sorted(name for name in PICTURES if not (HERE / name).is_file())
+        if stale or missing:
+            names = ", ".join(dict.fromkeys([*stale, *missing]))
+            sys.exit(f"out of date in docs/images: {names}. Draw them: python docs/images/make.py")
+        return
+    for name, draw in PICTURES.items():
+        draw(texts[name], HERE / name)
+    DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def digest(text: str) -> str:
+    """The digest of a text, without the bytes of thumbnails."""
+    return sha256(_THUMBNAILS.sub("", text).encode()).hexdigest()
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+def make_texts(folder: Path) -> dict[str, str]:
+    """Picture -> the text that it shows, of runs in an empty folder."""
+    lay_out(folder)
+    run(folder, OVERALL, 0)  # whose chains are those of the baseline
+    for name, knobs in TRAINING.items():
+        report = f"--cep-report=runs/{name}.json"
+        run(folder, (*OVERALL, f"--model=shapes:?{knobs}", report), 1)
+    set_dates(folder)
+    terminal = failing_part(run(folder, (*TERMINAL, "--cep-history=off"), 1))
+    run(folder, (*REPORT, "--cep-history=off"), 1)
+    report = page(folder, folder / ".cepbench" / "report.html")
+    ranked = [f"runs/{name}.json" for name in RANKED]
+    cepbench(folder, "leaderboard", "suites/instrument", *ranked, "--case=overall/gc")
+    board = folder / ".cepbench" / "leaderboards" / "leaderboard-instrument.svg"
+    cepbench(folder, "compare", *ranked[::-1], "--html=compare.html")
+    cepbench(folder, "history", "--html=history.html", "--case=*/overall/*")
+    return {
+        "failing-run.svg": terminal,
+        "report.png": report,
+        "paired-chains.png": report,
+        "plots.png": report,
+        "report-narrow.png": report,
+        "history.png": page(folder, folder / "history.html"),
+        "compare.png": page(folder, folder / "compare.html"),
+        "leaderboard.svg": board.read_text(encoding="utf-8"),
+    }
+
+
+def lay_out(folder: Path) -> None:
+    """A project under git, whose baselines were accepted at the beginning of the training."""
+    without_caches = shutil.ignore_patterns("__pycache__")
+    for part in ("suites/instrument", *(f"baselines/{name}" for name in _BASELINES)):
+        shutil.copytree(ROOT / part, folder / part, ignore=without_caches)
+    shutil.copy(ROOT / "suites" / "__init__.py", folder / "suites")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (folder / ".gitignore").write_text("*.pyc\n/runs\n/*.html\n", encoding="utf-8")
+    person = {"NAME": "A", "EMAIL": "a@example.org", "DATE": f"{BEGAN} +0000"}
+    kinds = ("AUTHOR", "COMMITTER")
+    names = {f"GIT_{kind}_{key}": text for kind in kinds for key, text in person.items()}
+    git = ["git", "-c", "core.autocrlf=false", "-C", str(folder)]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Accept", "--no-verify"]):
+        subprocess.run([*git, *command], check=True, env=os.environ | names)
+
+
+_BASELINES = ("instrument", "instrument-drift", "instrument-tasks")
 
 
 def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
     """What a command prints, in color; ends the script at an unexpected exit code."""
-    inherited = {
-        key: value for key, value in os.environ.items() if key not in ("CI", "PYTEST_ADDOPTS")
-    }
+    left_out = re.compile(r"CI|GITHUB_.*|GITLAB_.*|PYTEST_ADDOPTS|CEPBENCH_.*")
+    inherited = {key: text for key, text in os.environ.items() if not left_out.fullmatch(key)}
     ended = subprocess.run(
         [sys.executable, "-m", *command, "--color=yes"],
         cwd=folder,
@@ -77,42 +182,119 @@ def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
     return ended.stdout
 
 
-def draw_terminal(printed: str, target: Path) -> None:
-    """An SVG of a terminal, from the heading of the failures to the counts of the summary."""
-    text = Text.from_ansi(printed)
-    lines = [line.plain for line in text.split()]
-    first = next(number for number, line in enumerate(lines) if " FAILURES " in line)
-    last = next(number for number, line in enumerate(lines) if line.endswith(" regressed"))
-    shown = Text("\n").join(text.split()[first : last + 1])
-    width = max(len(line) for line in lines[first : last + 1])
-    console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
-    console.print(Text(f"$ {shlex.join(TERMINAL)}", style="bold"))
-    console.print(shown)
-    drawn = console.export_svg(title="pytest", theme=MONOKAI, unique_id="failing-run")
-    target.write_text(drawn, encoding="utf-8")
-
-
-def draw_leaderboard(folder: Path, target: Path) -> None:
-    """An SVG of the models in GC@3."""
-    for name, knobs in RANKED.items():
-        report = f"--cep-report={name}.json"
-        run(folder, (*SUITE, "-k", "overall", f"--model=shapes:?{knobs}", report), 1)
-    ranked = ["leaderboard", "suites/instrument", *(f"{name}.json" for name in RANKED)]
+def cepbench(folder: Path, *arguments: str) -> None:
+    """Run the command `cepbench`, which has to end well."""
     subprocess.run(
-        [sys.executable, "-m", "pytest_cepbench.cli", *ranked, "--case=overall/gc"],
+        [sys.executable, "-m", "pytest_cepbench.cli", *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         check=True,
+        stdout=subprocess.DEVNULL,
     )
-    shutil.copy(folder / ".cepbench" / "leaderboards" / "leaderboard-instrument.svg", target)
 
 
-def photograph(page: Path, target: Path) -> None:
-    """A PNG of the top of a page."""
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
-    size = ",".join(str(side) for side in WINDOW)
-    options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={size}"]
-    subprocess.run([program, *options, f"--screenshot={target}", page.as_uri()], check=True)
+def set_dates(folder: Path) -> None:
+    """Let the runs be a day apart, on a machine without a name; the first one ends the training."""
+    (path,) = (folder / ".cepbench" / "history").glob("*.jsonl")
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    records = [*records[1:], records[0]]
+    for number, record in enumerate(records):
+        record |= {"run": f"{number:032x}", "started": BEGAN + number * DAY}
+    lines = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+    path.unlink()
+    path.with_name("machine.jsonl").write_text(lines, encoding="utf-8")
+
+
+def page(folder: Path, path: Path) -> str:
+    """A page as it is the same in every run."""
+    text = path.read_text(encoding="utf-8").replace(str(folder), "/project")
+    for pattern, shown in _VOLATILE:
+        text = re.sub(pattern, shown, text)
+    return text
+
+
+def failing_part(printed: str) -> str:
+    """What a run printed, from the heading of the failures to what it cost."""
+    lines = printed.splitlines()
+    first = next(number for number, line in enumerate(lines) if " FAILURES " in line)
+    last = next(number for number, line in enumerate(lines) if "model loads" in line)
+    return "\n".join(lines[first:last])
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+def draw_terminal(printed: str, target: Path) -> None:
+    """An SVG of a terminal, below the command that was typed."""
+    from rich.console import Console
+    from rich.terminal_theme import MONOKAI
+    from rich.text import Text
+
+    shown = Text.from_ansi(printed)
+    width = max(len(line.plain) for line in shown.split())
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
+    console.print(Text(f"$ {shlex.join(TERMINAL)}", style="bold"))
+    console.print(shown)
+    drawn = console.export_svg(title="pytest", theme=MONOKAI, unique_id=target.stem)
+    target.write_text(drawn, encoding="utf-8")
+
+
+def copy(text: str, target: Path) -> None:
+    """A text that is a picture already."""
+    target.write_text(text, encoding="utf-8")
+
+
+def photograph(view: View) -> Draw:
+    """Draws a page as Chromium shows it: a PNG of few colors, which is small."""
+
+    def draw(html: str, target: Path) -> None:
+        from PIL import Image
+        from playwright.sync_api import sync_playwright
+
+        program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
+        with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+            path = Path(folder, "page.html")
+            path.write_text(html, encoding="utf-8")
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            tab = browser.new_page(
+                viewport={"width": view.width, "height": view.height or 900},
+                color_scheme="dark" if view.dark else "light",
+            )
+            tab.goto(path.as_uri())
+            if view.prepare:
+                tab.evaluate(view.prepare)
+            tab.screenshot(path=target, **area(tab, view))
+            browser.close()
+        image = Image.open(target).convert("RGB")
+        image.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+
+    return draw
+
+
+def area(tab: Any, view: View) -> Mapping[str, Any]:
+    """Options of a screenshot of the parts of a view, with some room around them."""
+    if not view.parts:
+        return {}
+    boxes = [tab.locator(part).first.bounding_box() for part in view.parts]
+    top = min(box["y"] for box in boxes) - 12
+    bottom = max(box["y"] + box["height"] for box in boxes) + 12
+    clip = {"x": 0, "y": top, "width": view.width, "height": bottom - top}
+    return {"full_page": True, "clip": clip}
+
+
+_WORST = "details[open] .sample"
+
+PICTURES: Mapping[str, Draw] = {
+    "failing-run.svg": draw_terminal,
+    "report.png": photograph(View(1300, 790)),
+    "paired-chains.png": photograph(View(1300, parts=(_WORST, f"{_WORST} + .pairs"))),
+    "plots.png": photograph(View(1300, parts=("#suite-1", "#suite-1 ~ .scroll"))),
+    "report-narrow.png": photograph(View(390, 1000, dark=True)),
+    "history.png": photograph(View(height=750)),
+    "compare.png": photograph(View(height=900)),
+    "leaderboard.svg": copy,
+}
+"""File -> how it is drawn of its text."""
 
 
 if __name__ == "__main__":

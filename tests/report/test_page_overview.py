@@ -52,6 +52,21 @@ def test_cases_that_fail_come_before_those_that_are_undecided() -> None:
     assert [sample.shown.sample for sample in samples] == ["b", "a"]
 
 
+def test_samples_without_pictures_are_named_in_a_line() -> None:
+    """Below those that have some; a run that shows none whole has the line alone."""
+    case = _case("color", _chain("a", 0.5, whole=True), _chain("b", 0.6), _chain("c", 0.7))
+    page = read_page(html_page(FACTS, [case], lambda _: None))
+    assert page.values("class").count("card") == 1
+    line = " ".join(page.text.partition("Also ")[2].partition("search")[0].split())
+    assert line == (
+        "b (toy color, GC@2: 1.0000 \u2192 0.6000 ); c (toy color, GC@2: 1.0000 \u2192 0.7000 )"
+    )
+    alone = read_page(html_page(FACTS, [_case("color", _chain("b", 0.6))], lambda _: None))
+    assert "card" not in alone.values("class")
+    assert "Also " not in alone.text
+    assert alone.values("href").count(f"#{sample_anchor(case, 'b')}") == 1
+
+
 def test_distances_lose_by_growing() -> None:
     """Of a metric whose lower values are better."""
     grown = replace(_case("color", _chain("a", 3.0), _chain("b", 0.5)), higher_is_better=False)

@@ -1,0 +1,78 @@
+"""The pictures of the documentation: small, in use, and of what the project shows today."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from PIL import Image
+
+from tests.docs.markdown import PAGES, ROOT
+
+IMAGES = ROOT / "docs" / "images"
+
+_LINK = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def make() -> ModuleType:
+    """The script that draws them."""
+    spec = util.spec_from_file_location("make_images", IMAGES / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _used() -> dict[Path, str]:
+    """Picture -> the text that stands for it, of all pages."""
+    return {
+        (page.parent / link["path"]).resolve(): link["alt"]
+        for page in PAGES
+        for link in _LINK.finditer(page.read_text(encoding="utf-8"))
+    }
+
+
+def test_every_picture_is_drawn_and_used(make: ModuleType) -> None:
+    """By the one script, on a page, with a text for those who do not see it."""
+    drawn = {IMAGES / name for name in make.PICTURES}
+    assert drawn == {path for path in IMAGES.iterdir() if path.suffix in (".png", ".svg")}
+    used = _used()
+    assert drawn <= used.keys()
+    assert all(len(used[path].split()) > 5 for path in drawn)
+    assert json.loads(make.DIGESTS.read_text(encoding="utf-8")).keys() == make.PICTURES.keys()
+
+
+def test_pictures_are_small() -> None:
+    """At most 250 kB and 1,400 pixels wide each, 1.5 MB together: a clone has them all."""
+    sizes = [path.stat().st_size for path in IMAGES.iterdir()]
+    assert max(sizes) < 250_000
+    assert sum(sizes) < 1_500_000
+    for path in IMAGES.glob("*.png"):
+        with Image.open(path) as image:
+            assert image.width <= 1400, path.name
+
+
+def test_a_digest_is_of_the_text(make: ModuleType) -> None:
+    """Other words are another picture, other bytes of the same thumbnail are not."""
+    first, second, third = (
+        f'<p>{words}</p><image href="data:image/webp;base64,{data}"/>'
+        for words, data in (("held", "AAAA+/="), ("held", "BBBB"), ("regressed", "AAAA+/="))
+    )
+    assert make.digest(first) == make.digest(second) != make.digest(third)
+
+
+@pytest.mark.slow
+def test_pictures_are_current() -> None:
+    """The runs that they were drawn of show the same today."""
+    command = [sys.executable, str(IMAGES / "make.py"), "--check"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
+    assert ended.returncode == 0, ended.stderr
