@@ -57,7 +57,7 @@ from pytest_cepbench.report.text import (
     summary_table,
     warning_lines,
 )
-from pytest_cepbench.report.totals import two_identities
+from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
@@ -126,6 +126,7 @@ class GateResult:
     infrastructure: what went wrong with machines and was made good.
     reports: paths of the reports that were written.
     changed: paths of the baselines that were written.
+    unshown: a sentence for each sample of `show` that no case has.
     """
 
     cases: tuple[CaseResult, ...]
@@ -134,6 +135,7 @@ class GateResult:
     infrastructure: tuple[str, ...] = ()
     reports: tuple[Path, ...] = ()
     changed: tuple[Path, ...] = ()
+    unshown: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -191,6 +193,7 @@ class GateResult:
         for suite, reason in self.skipped.items():
             yield f"skipped: {suite}: {reason}"
         yield from (f"infrastructure: {line}" for line in self.infrastructure)
+        yield from self.unshown
         yield from (f"INCOMPLETE: {problem}" for problem in self.problems)
         yield f"verdict: {self.verdict}"
 
@@ -374,6 +377,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         infrastructure=tuple(infrastructure),
         reports=tuple(written),
         changed=tuple(changed),
+        unshown=tuple(unshown_lines(results, evaluator.settings.show, option="show")),
     )
 
 

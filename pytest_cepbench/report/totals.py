@@ -273,17 +273,20 @@ def two_identities(
             )
 
 
-def unshown_lines(results: Sequence[CaseResult], requested: Iterable[str]) -> Iterator[str]:
+def unshown_lines(
+    results: Sequence[CaseResult], requested: Iterable[str], option: str = "--cep-show"
+) -> Iterator[str]:
     """A line for each sample that was to be shown and that no case shows.
 
-    requested: ids of samples, as `--cep-show` has them.
+    requested: ids of samples.
+    option: by which the user named them.
     """
     shown = {sample.sample for result in results for sample in _samples_shown(result)}
     known = {sample for result in results for sample in result.differences}
     for sample in dict.fromkeys(requested):
         if sample not in shown:
             hint = did_you_mean(sample, known)
-            yield printable(f"--cep-show {sample!r}: no judged case has such a sample.{hint}")
+            yield printable(f"{option} {sample!r}: no judged case has such a sample.{hint}")
 
 
 def _samples_shown(result: CaseResult) -> Iterator[ChainShown | AnswerShown]:

@@ -63,6 +63,23 @@ def test_battles_show_both_answers(project: ArenaProject, battles: CaseResult) -
         assert answer.opponent == "accepted answer"
 
 
+def test_named_samples_are_shown_whole(project: ArenaProject, battles: CaseResult) -> None:
+    """Those that lost less after the others, those that were only named in their place."""
+    shown = [answer.sample for answer in battles.answers]
+    unseen = max(battles.differences.keys() - set(shown))
+    result = project.gate(model=WORSE, show=[unseen, shown[4], "no such sample"])
+    (line,) = result.unshown
+    assert line in str(result)
+    assert line.startswith("show 'no such sample': no judged case has such a sample.")
+    case = result[WIN_RATE]
+    assert [answer.sample for answer in case.answers] == [*shown, unseen]
+    assert {answer.sample for answer in _whole(case)} == {*shown[:3], shown[4], unseen}
+    held = project.gate(model="shapes:", show=unseen)[WIN_RATE]
+    (answer,) = held.answers
+    assert (answer.sample, answer.score, answer.baseline) == (unseen, 0.5, 0.5)
+    assert answer.steps == answer.opposing
+
+
 def test_equal_losers_are_of_different_categories(battles: CaseResult) -> None:
     """Of many that lost alike, the reader sees one of each category, not five of the first."""
     assert {answer.score for answer in battles.answers} == {0.0}
