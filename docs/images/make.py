@@ -277,7 +277,7 @@ def area(tab: Any, view: View) -> Mapping[str, Any]:
         return {}
     boxes = [tab.locator(part).first.bounding_box() for part in view.parts]
     top = min(box["y"] for box in boxes) - 12
-    bottom = max(box["y"] + box["height"] for box in boxes) + 12
+    bottom = max(box["y"] + box["height"] for box in boxes) + 2
     clip = {"x": 0, "y": top, "width": view.width, "height": bottom - top}
     return {"full_page": True, "clip": clip}
 

@@ -11,7 +11,7 @@ from typing import cast
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
-from pytest_cepbench.gate.measurement import rounded
+from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import LEAST_LOST, look_shares, look_sizes
 from pytest_cepbench.suites import Case
@@ -77,9 +77,21 @@ class EvaluatedCase:
         return since is not None and self.judgement.losers == since.losers
 
     @property
+    def reference_name(self) -> str:
+        """Which of the two `reference` is, in one word."""
+        return "anchor" if self.lost_since_anchor else "baseline"
+
+    @property
     def reference(self) -> Baseline | None:
         """What the samples that got worse are compared with: the baseline, or the anchor."""
         return self.references.anchor if self.lost_since_anchor else self.references.baseline
+
+    @property
+    def paired_scores(self) -> Scores:
+        """The scores that are compared with the reference's; of battles those against it."""
+        measurement = self.measurement
+        battled = self.lost_since_anchor and measurement.answers
+        return measurement.anchor_scores if battled else measurement.scores
 
     @property
     def differences(self) -> dict[str, float]:
@@ -91,12 +103,10 @@ class EvaluatedCase:
         compared = self.judgement.difference is not None and not measurement.sizes
         if reference is None or not compared:
             return {}
-        battled = self.lost_since_anchor and measurement.answers
-        scores = measurement.anchor_scores if battled else measurement.scores
         sign = 1.0 if measurement.higher_is_better else -1.0
         return {
             sample: rounded(sign * (score - reference.scores[category][sample]))
-            for category, part in scores.items()
+            for category, part in self.paired_scores.items()
             for sample, score in part.items()
             if sample in reference.scores.get(category, {})
         }

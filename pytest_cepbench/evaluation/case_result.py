@@ -68,7 +68,7 @@ def measured_case(
         chains=shown.chains,
         median=shown.median,
         requested=shown.requested,
-        reference=shown.reference,
+        reference=evaluated.reference_name,
         reference_chains=shown.reference_chains,
         curve_now=shown.curve_now,
         curve_reference=shown.curve_reference,

@@ -40,7 +40,6 @@ class ShownChains:
     chains: list[ChainShown] = field(default_factory=list)
     median: ChainShown | None = None
     requested: list[ChainShown] = field(default_factory=list)
-    reference: str = "baseline"
     reference_chains: str = ""
     curve_now: CurveShown | None = None
     curve_reference: CurveShown | None = None
@@ -58,7 +57,7 @@ def shown_chains(
     settings, nodeid: of the run and the test, for the command in that sentence.
     """
     reference = evaluated.reference
-    name = "anchor" if evaluated.lost_since_anchor else "baseline"
+    name = evaluated.reference_name
     differences = evaluated.differences
     before = _ReferenceChains(evaluated.case)
     missing = ""
@@ -93,7 +92,6 @@ def shown_chains(
         chains=shown,
         median=median,
         requested=[found for sample in named if (found := chain(sample)) is not None],
-        reference=name,
         reference_chains=missing,
         curve_now=_curve(run, evaluated),
         curve_reference=_shown(before.curve),

@@ -16,6 +16,7 @@ from pytest_cepbench.datasets.sample import Dataset, SeedImage
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
+from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.report import AnswerShown, StepShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.answer_excerpts import AnswerExcerpt, ExcerptStep, OpponentName
@@ -50,16 +51,16 @@ class ScoredSample:
 
 def scored_sample(evaluated: EvaluatedCase, sample: str) -> ScoredSample | None:
     """A sample with its scores; None where the case has no score of it."""
-    now, reference = evaluated.measurement, evaluated.reference
-    if now.sizes:  # one score of a set
+    reference = evaluated.reference
+    if evaluated.measurement.sizes:  # one score of a set
         return None
-    score = _score(now.scores, sample)
+    score = _score(evaluated.paired_scores, sample)
     compared = reference is not None and sample in evaluated.differences
     before = _score(reference.scores, sample) if compared and reference is not None else None
     return None if score is None else ScoredSample(sample, score, before)
 
 
-def _score(scores: Mapping[str, Mapping[str, float]], sample: str) -> float | None:
+def _score(scores: Scores, sample: str) -> float | None:
     return next((part[sample] for part in scores.values() if sample in part), None)
 
 

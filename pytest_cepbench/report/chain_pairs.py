@@ -62,6 +62,7 @@ class PairedStep:
 class PlacedChain:
     """A chain at its place in the details of a case.
 
+    shown: the chain.
     role: why it is shown, in words; empty for one of the samples that lost most.
     whole: whether its artifacts are shown, or only its scores.
     """

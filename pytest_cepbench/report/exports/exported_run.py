@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.result import CaseResult
 
-ROWS = ("cases", "samples")
-"""What a row of a table can be."""
-
 _OUTCOMES = {"passed": 1, "undecided": 0, "regressed": -1, "unknown": -2}
 
 _VERDICTS = {"improved": 2, "held": 1, "inconclusive": 0, "regressed": -1}
@@ -28,7 +25,7 @@ class ExportedRun:
     cases: judged ones, in order, and the verdicts of whole suites, which have no value.
     step: of the training.
     dataset: id of a benchmark on the Hugging Face Hub; empty where none was named.
-    rows: what a row of a table is, one of `ROWS`.
+    rows: what a row of a table is: `cases` or `samples`.
     """
 
     name: str
