@@ -5,7 +5,7 @@ chains of a photograph, a text and a photograph, in cases that all regressed. No
 equal. They are noise with a falling spectrum whose thumbnails take 12 KB; 11 pictures that
 scikit-learn, scikit-image and gradio ship take 3 to 14 KB, 7 KB in the median.
 
-A second table has reports of 12 cases with 20, 200 and 2,000 samples each and the same 60
+A second table has reports of 12 cases with 20, 200 and 2,000 samples each and the same 72
 photographs: what grows with the samples are the plots of paired differences and the tables below.
 
 Load time is what Chromium reports from the start of the navigation to the end of the load event,

@@ -47,6 +47,8 @@ TRAINING = {
 
 RANKED = ("step-800", "step-600", "step-400")
 
+BASELINES = ("instrument", "instrument-drift", "instrument-tasks")
+
 BEGAN = 1767600000  # of the training, 2026-01-05 08:00 UTC
 DAY = 86400
 
@@ -63,6 +65,11 @@ _VOLATILE = (
     (r"[\d,]+ results from the store", "3472 results from the store"),
 )
 """What differs from run to run -> what stands in its place in the pictures."""
+
+_LEFT_OUT = re.compile(
+    r"CI|GITHUB_|GITLAB_|BUILD|JENKINS_|RUN_DISPLAY_URL|PYTEST_|CEPBENCH_|GIT_|NO_COLOR|FORCE_COLOR"
+)
+"""Beginnings of names of environment variables that runs are not given."""
 
 _THUMBNAILS = re.compile(r"data:image/webp;base64,[\w+/=]*")
 """Other versions of Pillow write other bytes of the same picture."""
@@ -149,7 +156,7 @@ def make_texts(folder: Path) -> dict[str, str]:
 def lay_out(folder: Path) -> None:
     """A project under git, whose baselines were accepted at the beginning of the training."""
     without_caches = shutil.ignore_patterns("__pycache__")
-    for part in ("suites/instrument", *(f"baselines/{name}" for name in _BASELINES)):
+    for part in ("suites/instrument", *(f"baselines/{name}" for name in BASELINES)):
         shutil.copytree(ROOT / part, folder / part, ignore=without_caches)
     shutil.copy(ROOT / "suites" / "__init__.py", folder / "suites")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -157,22 +164,23 @@ def lay_out(folder: Path) -> None:
     person = {"NAME": "A", "EMAIL": "a@example.org", "DATE": f"{BEGAN} +0000"}
     kinds = ("AUTHOR", "COMMITTER")
     names = {f"GIT_{kind}_{key}": text for kind in kinds for key, text in person.items()}
-    git = ["git", "-c", "core.autocrlf=false", "-C", str(folder)]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Accept", "--no-verify"]):
-        subprocess.run([*git, *command], check=True, env=os.environ | names)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Accept"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True, env=environment() | names)
 
 
-_BASELINES = ("instrument", "instrument-drift", "instrument-tasks")
+def environment() -> dict[str, str]:
+    """That of the machine, without what changes what runs print: CI systems, options, git."""
+    inherited = {key: text for key, text in os.environ.items() if not _LEFT_OUT.match(key)}
+    git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    return inherited | git | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)}
 
 
 def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
     """What a command prints, in color; ends the script at an unexpected exit code."""
-    left_out = re.compile(r"CI|GITHUB_.*|GITLAB_.*|PYTEST_ADDOPTS|CEPBENCH_.*")
-    inherited = {key: text for key, text in os.environ.items() if not left_out.fullmatch(key)}
     ended = subprocess.run(
         [sys.executable, "-m", *command, "--color=yes"],
         cwd=folder,
-        env=inherited | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)},
+        env=environment(),
         check=False,
         stdout=subprocess.PIPE,
         text=True,
@@ -187,7 +195,7 @@ def cepbench(folder: Path, *arguments: str) -> None:
     subprocess.run(
         [sys.executable, "-m", "pytest_cepbench.cli", *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=environment(),
         check=True,
         stdout=subprocess.DEVNULL,
     )
