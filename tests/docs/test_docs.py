@@ -122,7 +122,7 @@ _FOREIGN_OPTIONS = {
     "--answers", "--family",  # of cepbench judge-card
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
-    "--page", "--power", "--part", "--rows",
+    "--page", "--power", "--part", "--rows", "--loads",
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf",
     "--no-summary", "--hypothesis-profile",
     "--group", "--strict",  # of pip and mypy
