@@ -44,6 +44,9 @@ _PROMISES = {
 
 _UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
+_COMPARED = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE, Verdict.REGRESSED)
+"""Verdicts that a gate reached by comparing numbers, and could have reached by mistake."""
+
 
 def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
     """Number of cases of each verdict, each case once; verdicts without a case are left out.
@@ -86,11 +89,11 @@ def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
 
 
 def run_alpha(results: Sequence[CaseResult]) -> float | None:
-    """The error that a run may make: the sum of alpha over the cases that could have failed it.
+    """The error that a run may make: the sum of alpha over the cases that a gate compared.
 
     By Bonferroni's inequality, whatever the cases have to do with each other. A suite's own verdict
-    adds nothing: it is reached at the alpha that its cases have together. None where no case is
-    judged by statistics.
+    adds nothing: it is reached at the alpha that its cases have together. None where no case was
+    compared by statistics, as in a first run, which has no baselines.
     """
     return _sum(_promising(results))
 
@@ -99,8 +102,15 @@ def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
     return [
         result
         for result in results
-        if result.gates and result.alpha is not None and (result.part, result.metric) != POOLED
+        if _was_compared(result)
+        and result.alpha is not None
+        and (result.part, result.metric) != POOLED
     ]
+
+
+def _was_compared(result: CaseResult) -> bool:
+    """True where a gate that can fail the run had two numbers to compare."""
+    return result.gates and result.verdict in _COMPARED
 
 
 def _sum(results: Sequence[CaseResult]) -> float | None:
@@ -109,9 +119,10 @@ def _sum(results: Sequence[CaseResult]) -> float | None:
 
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
-    """Promises on the run's errors, a line for each gate that its cases have.
+    """Promises on the run's errors, a line for each gate that compared cases.
 
-    A run with cases that were not measured has no promise.
+    A run with cases that were not measured has no promise. Cases without a baseline, or with one of
+    something else, fail without a comparison: nothing is promised of them.
     """
     unmeasured = sum(result.gates and result.verdict in _UNMEASURED for result in results)
     if unmeasured:
@@ -129,7 +140,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
         if gate == "regression" and any(result.strict for result in own):
             line += "; inconclusive cases fail besides"
         lines.append(line)
-    plain = sum(result.gates and result.gate == "threshold" for result in results)
+    plain = sum(_was_compared(result) and result.gate == "threshold" for result in results)
     if plain:
         lines.append(f"{counted(plain, 'case')} judged by threshold alone: no promise on error")
     return lines

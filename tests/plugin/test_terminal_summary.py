@@ -185,6 +185,18 @@ def test_an_accepting_run_says_what_was_accepted(accepted: ScoredProject, tmp_pa
     assert junit_properties(junit)[0]["cepbench_headline"].startswith("To be accepted: 10 of 10 ")
 
 
+def test_a_first_run_promises_nothing(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Without a baseline no gate decides, so no rate of its errors stands in any report."""
+    ended = accepted.run(CANDIDATE, f"--cep-baselines={tmp_path}")
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    assert ended.report["headline"].startswith("No baseline: 4 of 4 gating cases have none ")
+    assert ended.report["alpha"] is None
+    folder = accepted.path / ".cepbench"
+    for text in (ended.output, *((folder / f"report.{end}").read_text() for end in ("html", "md"))):
+        assert "false failures" not in text
+        assert "threshold alone" not in text
+
+
 def test_informational_cases_alone_gate_nothing(accepted: ScoredProject) -> None:
     """Exit code 5, and neither verdict nor headline is that of a pass."""
     ended = accepted.run(CANDIDATE, "-k", "overall")
