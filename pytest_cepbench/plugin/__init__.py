@@ -6,7 +6,7 @@ Only the standard library and pytest are imported before a cepbench option or te
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,8 @@ _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 """Of the workers that a plan is about."""
 
 _TAKEN = pytest.StashKey[Sequence[str]]()
+
+_OWNER = "cepbench: "  # of a line in pytest's header
 
 
 # -- options and set-up ----------------------------------------------------------------------------
@@ -151,8 +153,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None:
         return []
-    lines = controller.header_lines(verbose=config.get_verbosity() > 0)
-    return [f"cepbench: {visible(line)}" for line in lines if line]
+    verbose = config.get_verbosity() > 0
+    return _headed(config, filter(None, controller.header_lines(verbose=verbose)), verbose=verbose)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -160,8 +162,22 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None:
         return []
-    lines = controller.suite_lines(verbose=config.get_verbosity() > 0)
-    return [f"cepbench: {visible(line)}" for line in lines]
+    verbose = config.get_verbosity() > 0
+    return _headed(config, controller.suite_lines(verbose=verbose), verbose=verbose)
+
+
+def _headed(config: pytest.Config, lines: Iterable[str], *, verbose: bool) -> list[str]:
+    """Lines of a header as wide as the terminal, continued below their text.
+
+    verbose: with words that have no room on a line of their own left whole.
+    """
+    shown: list[str] = []
+    for line in lines:
+        from pytest_cepbench.plugin.terminal.output import Output
+
+        output = Output(config.pluginmanager.getplugin("terminalreporter"))
+        shown += output.wrap(f"{_OWNER}{line}", indent=" " * len(_OWNER), shortened=not verbose)
+    return shown
 
 
 # -- collection ------------------------------------------------------------------------------------

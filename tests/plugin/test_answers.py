@@ -65,7 +65,7 @@ def test_a_worse_model_fails_and_the_accepted_one_passes_again(answered: Project
         [
             "regressed: arena, overall, win rate (*",
             "*verdicts, 50% of them for the answer that was shown first*",
-            "REGRESSED*arena overall win rate *",
+            "REGRESSED *overall win rate *",
         ]
     )
     case = _case(answered)
