@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.plugin import records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
@@ -267,12 +266,18 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is None or not controller.settings.plan or session.testsfailed:
         return None
+    from pytest_cepbench.plugin.terminal.output import Output
     from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
-    for line in plan_lines(evaluator_of(session.config), session.config.stash[_LEASES]):
-        reporter.write_line(visible(line))
+    output = Output(reporter)
+    leases, rule = session.config.stash[_LEASES], output.glyphs.rule
+    for line in plan_lines(evaluator_of(session.config), leases, output.table_columns, rule):
+        if isinstance(line, str):
+            output.write_sentences([(line, "")])
+        else:
+            output.write([line])
     return True
 
 

@@ -285,7 +285,7 @@ def shortage_warning(results: Sequence[CaseResult]) -> str:
     In lines that pytest's indentation leaves within 80 columns.
     """
     cases = undecided(results)
-    lines = [figures_first(result) for result in cases[:_NAMED]]
+    lines = [figures_first(result).removesuffix(" inconclusive") for result in cases[:_NAMED]]
     lines += [f"and {len(cases) - _NAMED} more"] if len(cases) > _NAMED else []
     count, _, advice = shortage_advice(cases).partition(": ")
     wrapped = (piece for line in (*lines, advice) for piece in wrap(line, _WIDTH - 2))

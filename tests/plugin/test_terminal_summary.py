@@ -162,8 +162,8 @@ def test_one_line_of_a_failure_begins_with_its_numbers(
 
 
 def test_quieter_runs_show_the_headline_alone(accepted: ScoredProject) -> None:
-    """One line with -qq."""
-    ended = accepted.run(CANDIDATE, "-qq")
+    """One line with -qq, whatever the width: who asks for one line reads it with a program."""
+    ended = accepted.run(CANDIDATE, "-qq", env={"COLUMNS": "80"})
     assert ended.output.count(ended.report["headline"]) == 1
     assert "cepbench summary" not in ended.output
     assert "report.html" not in ended.output.partition(ended.report["headline"])[2]

@@ -26,14 +26,15 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
     if not controller.ledger.active:
         return
     from pytest_cepbench.plugin.terminal.output import Output
+    from pytest_cepbench.report.text_layout import Span
 
     output = Output(reporter)
-    headline = (controller.headline, f"bold {_color(controller)}")
+    style = f"bold {_color(controller)}"
     if reporter.verbosity < -1:
-        output.write_sentences([headline])
+        output.write([(Span(controller.headline, style),)])
         return
     reporter.write_sep("=", "cepbench summary")
-    output.write_sentences([headline])
+    output.write_sentences([(controller.headline, style)])
     if reporter.verbosity < 0:
         output.write(_failing_rows(controller, output))
         output.write_sentences(_reports(controller, brief=True))
