@@ -49,12 +49,11 @@ from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import headline
+from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 from pytest_cepbench.report.text import (
     explain,
     promise_lines,
     refusal_lines,
-    shortage_table,
-    summary_table,
     warning_lines,
 )
 from pytest_cepbench.report.text_layout import text_of

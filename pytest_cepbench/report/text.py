@@ -1,4 +1,4 @@
-"""Plain text: the failure message of a case and the summary of a run."""
+"""Plain text: the failure message of a case, and the sentences of a run's summary."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.report.case_table import (
-    HEADS,
-    SHORTAGE_HEADS,
     answer_lines,
-    cells_of,
     failures_of,
     figures_of,
     hops_of,
@@ -18,16 +15,12 @@ from pytest_cepbench.report.case_table import (
     range_shown,
     settings_of,
     shortage_advice,
-    shortage_cells,
 )
 from pytest_cepbench.report.headline import undecided
-from pytest_cepbench.report.interval_bar import Axis, axis_head
 from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
-from pytest_cepbench.report.text_layout import ASCII, Glyphs, Line, Span, wrap
-from pytest_cepbench.report.text_table import Group, Layout, table_lines
+from pytest_cepbench.report.text_layout import wrap
 from pytest_cepbench.report.totals import (
-    counts_line,
     error_lines,
     improvement_lines,
     judge_lines,
@@ -42,8 +35,6 @@ __all__ = [
     "printable",
     "promise_lines",
     "refusal_lines",
-    "shortage_table",
-    "summary_table",
     "verbose_lines",
     "warning_lines",
 ]
@@ -176,92 +167,6 @@ def figures_first(result: CaseResult) -> str:
 
 
 # -- a run -----------------------------------------------------------------------------------------
-
-
-_SHORTAGE = Layout(
-    heads=SHORTAGE_HEADS,
-    words=frozenset({"verdict", "case"}),
-    name="case",
-    dropped=("tolerance", "visible drop"),
-)
-
-
-def summary_table(
-    results: Sequence[CaseResult],
-    columns: int | None = None,
-    *,
-    glyphs: Glyphs = ASCII,
-    grouped: bool = True,
-) -> list[Line]:
-    """A line for every case below its suite, with a bar of the change and its bounds.
-
-    columns: that a line may take; None where it does not matter. Where the table is wider, columns
-    are left out, the bars first; then names go on below themselves.
-    grouped: False leaves out rule and headings, and each line names its suite.
-    Verdicts of cases that cannot fail the run are in lower case. Columns are as wide as what is in
-    them.
-    """
-    axis = Axis.over(results)
-    suites: dict[str, list[CaseResult]] = {}
-    for result in results:
-        suites.setdefault(result.suite if grouped else "", []).append(result)
-    groups = [
-        Group(
-            [_row(result, axis, glyphs, grouped=grouped) for result in cases],
-            _heading(suite, cases if len(suites) > 1 else []) if grouped else (),
-        )
-        for suite, cases in suites.items()
-    ]
-    rule = glyphs.rule if grouped else ""
-    return list(table_lines(_cases_layout(glyphs), groups, columns, rule=rule))
-
-
-def _cases_layout(glyphs: Glyphs) -> Layout:
-    """Columns of the table of cases; the least worth is what the numbers beside it say too."""
-    bar = axis_head(glyphs)
-    return Layout(
-        heads=(*HEADS, bar),
-        words=frozenset({"verdict", "case", bar}),
-        name="case",
-        dropped=(bar, "tolerance", "n", "baseline", "now", "bounds", "change"),
-        kept=frozenset({"bounds", "change"}),
-        optional=frozenset({bar}),
-    )
-
-
-def _row(result: CaseResult, axis: Axis, glyphs: Glyphs, *, grouped: bool) -> Sequence[Span]:
-    """Cells of a case; those that say why it does not hold are in the color of its verdict."""
-    word, name, now, baseline, change, bounds, *rest = cells_of(result)
-    color = "green" if result.accepted else result.presentation.color
-    remarkable = "" if color == "green" else color
-    return (
-        Span(word, color),
-        Span(name.removeprefix(f"{result.suite} ") if grouped else name),
-        *map(Span, (now, baseline)),
-        Span(change, remarkable),
-        *map(Span, (bounds, *rest)),
-        Span(axis.draw(result, glyphs), color),
-    )
-
-
-def _heading(suite: str, cases: Sequence[CaseResult]) -> Line:
-    """Name of a suite, and the verdicts of these cases."""
-    name = Span(printable(suite), "bold")
-    return (name, Span(f": {counts_line(cases)}")) if cases else (name,)
-
-
-def shortage_table(
-    results: Sequence[CaseResult], columns: int | None = None, *, glyphs: Glyphs = ASCII
-) -> list[Line]:
-    """A table of the undecided cases: samples now and needed, drop that is visible and tolerance.
-
-    columns, glyphs: as in `summary_table`. Empty where no gating case is undecided.
-    """
-    cases = undecided(results)
-    if not cases:
-        return []
-    rows = [[Span(cell, "yellow") for cell in shortage_cells(result)] for result in cases]
-    return list(table_lines(_SHORTAGE, [Group(rows)], columns, rule=glyphs.rule))
 
 
 def promise_lines(results: Sequence[CaseResult]) -> list[str]:

@@ -8,13 +8,16 @@ to rich costs 40 ms to import and 1.5 ms for each row.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.escapes import width_of
-from pytest_cepbench.report.text_layout import Line, Span, fold
+from pytest_cepbench.report.text_layout import Line, Span, fold, wrap
 
 _NUMBER = re.compile(r"[-+]?\d+\.(\d+)")
+
+_MOST_NAME = 60  # columns of a name, however many there are
 
 _LEAST_NAME = 24  # columns of a folded name, before a column that is kept for long goes
 
@@ -45,11 +48,11 @@ class Group:
     """Rows that belong together.
 
     rows: their cells, in the order of the layout's heads.
-    heading: a line above them; empty for none.
+    heading: a text above them; empty for none.
     """
 
     rows: Sequence[Sequence[Span]]
-    heading: Line = ()
+    heading: str = ""
 
 
 def table_lines(
@@ -69,7 +72,8 @@ def table_lines(
         yield (Span(gap.join(rule * width for width in widths.values())),)
     rows = zip(*(cells[head] for head in widths), strict=True)
     for group in groups:
-        yield from [group.heading] if group.heading else []
+        heading = wrap(group.heading, columns or sys.maxsize) if group.heading else []
+        yield from ((Span(line, "bold"),) for line in heading)
         for _ in group.rows:
             yield from _folded(dict(zip(widths, next(rows), strict=True)), layout, widths, gap)
 
@@ -99,9 +103,9 @@ def _widths(
         for head, column in texts.items()
         if known[head] or head not in layout.optional
     }
+    longest = widths[layout.name] = min(widths[layout.name], _MOST_NAME)
     if columns is None:
         return widths
-    longest = widths[layout.name]
     for head in sorted(layout.dropped, key=known.__getitem__):
         folds = head in layout.kept and known[head]
         widths[layout.name] = min(longest, _LEAST_NAME) if folds else longest

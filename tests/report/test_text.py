@@ -15,15 +15,14 @@ from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.report.case_table import figures_of, range_shown
 from pytest_cepbench.report.number_format import word_of
+from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 from pytest_cepbench.report.text import (
     explain,
     number,
     one_line,
     printable,
     promise_lines,
-    shortage_table,
     shortage_warning,
-    summary_table,
     verbose_lines,
 )
 from pytest_cepbench.report.text_layout import UNICODE, Span, text_of
@@ -233,6 +232,15 @@ def test_cases_of_several_suites_stand_below_their_suites() -> None:
     assert lines[6].startswith("HELD       color GC@2 ")
 
 
+def test_long_names_of_cases_are_told_apart() -> None:
+    """What differs at their ends is shown, in a file as in a terminal of any width."""
+    long = "a-category-with-a-name-of-more-than-sixty-characters-from-the-model-"
+    cases = [msgspec.structs.replace(FULL, part=f"{long}{end}") for end in ("one", "two")]
+    for columns in (None, 120, 40):
+        shown = "".join("".join(_table(cases, columns)).split())
+        assert all(f"{end}GC@2" in shown for end in ("one", "two"))
+
+
 def test_a_row_by_itself_names_its_suite() -> None:
     """Where rows are not grouped, as with -q, there is neither rule nor heading."""
     head, row = _table([FULL], grouped=False)
@@ -291,11 +299,11 @@ def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
 def test_a_table_of_any_width_has_every_case(
     results: list[CaseResult], columns: int, grouped: bool
 ) -> None:
-    """A verdict for each, and nothing that is wider than asked for but the counts of a suite."""
+    """A verdict for each, and no line that is wider than asked for."""
     table = _table(results, columns, grouped=grouped)
     words = sorted(word_of(result) for result in results)
     assert sorted(line.split()[0] for line in table if line.startswith(tuple(words))) == words
-    assert max(width_of(line) for line in table if not line.startswith(("toy", "a-b_c"))) <= columns
+    assert max(map(width_of, table)) <= columns
 
 
 def test_undecided_cases_have_a_table_of_their_own() -> None:

@@ -82,7 +82,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
             ", ".join(map(str, sizes)) + remark,
         )
         rows.setdefault(case.key.suite, []).append([Span(cell) for cell in row])
-    groups = [Group(own, (Span(printable(suite), "bold"),)) for suite, own in rows.items()]
+    groups = [Group(own, printable(suite)) for suite, own in rows.items()]
     yield from table_lines(_CASES, groups, columns, rule=rule)
     yield (
         "visible: the smallest drop that the units show with 80 % power; needed: units that show a "

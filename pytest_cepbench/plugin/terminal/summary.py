@@ -69,7 +69,7 @@ def _reports(controller: Controller, *, brief: bool) -> Iterator[Sentence]:
 
 def _failing_rows(controller: Controller, output: Output) -> list[Line]:
     """A line for each failing case, which says all of it to who finds it alone."""
-    from pytest_cepbench.report.text import summary_table
+    from pytest_cepbench.report.summary_tables import summary_table
 
     failing = [result for result in controller.ledger.results if not result.passes]
     if not failing:
@@ -78,7 +78,7 @@ def _failing_rows(controller: Controller, output: Output) -> list[Line]:
 
 
 def _tables(controller: Controller, output: Output) -> Iterator[Line]:
-    from pytest_cepbench.report.text import shortage_table, summary_table
+    from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 
     results, columns = controller.ledger.results, output.table_columns
     if results:
