@@ -89,11 +89,11 @@ def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
 
 
 def run_alpha(results: Sequence[CaseResult]) -> float | None:
-    """The error that a run may make: the sum of alpha over the cases that a gate compared.
+    """The error that a run may make: the sum of alpha over the cases that could have failed it.
 
     By Bonferroni's inequality, whatever the cases have to do with each other. A suite's own verdict
-    adds nothing: it is reached at the alpha that its cases have together. None where no case was
-    compared by statistics, as in a first run, which has no baselines.
+    adds nothing: it is reached at the alpha that its cases have together. None where no case is
+    judged by statistics.
     """
     return _sum(_promising(results))
 
@@ -102,15 +102,8 @@ def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
     return [
         result
         for result in results
-        if _was_compared(result)
-        and result.alpha is not None
-        and (result.part, result.metric) != POOLED
+        if result.gates and result.alpha is not None and (result.part, result.metric) != POOLED
     ]
-
-
-def _was_compared(result: CaseResult) -> bool:
-    """True where a gate that can fail the run had two numbers to compare."""
-    return result.gates and result.verdict in _COMPARED
 
 
 def _sum(results: Sequence[CaseResult]) -> float | None:
@@ -127,9 +120,10 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     unmeasured = sum(result.gates and result.verdict in _UNMEASURED for result in results)
     if unmeasured:
         return [f"{counted(unmeasured, 'case')} not measured: no promise on error"]
+    compared = [result for result in results if result.gates and result.verdict in _COMPARED]
     lines: list[str] = []
     for gate, wording in _PROMISES.items():
-        own = [result for result in _promising(results) if result.gate == gate]
+        own = [result for result in _promising(compared) if result.gate == gate]
         if gate == "regression":
             lines += _series_lines([result for result in own if result.series is not None])
             own = [result for result in own if result.series is None]
@@ -140,7 +134,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
         if gate == "regression" and any(result.strict for result in own):
             line += "; inconclusive cases fail besides"
         lines.append(line)
-    plain = sum(_was_compared(result) and result.gate == "threshold" for result in results)
+    plain = sum(result.gate == "threshold" for result in compared)
     if plain:
         lines.append(f"{counted(plain, 'case')} judged by threshold alone: no promise on error")
     return lines
