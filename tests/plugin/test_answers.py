@@ -91,7 +91,8 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "  now * 0.5000 *",
-            "  since anchor * regressed",
+            "  since anchor *",
+            "* regressed",
             "  every answer is the one that was acc*",
         ]
     )
@@ -148,11 +149,11 @@ def test_a_plan_of_answers(answered: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(
         [
-            "arena overall win rate *regression *0.0500 *20 *",
+            "overall win rate *regression *0.0500 *20 *",
             "arena overall judge's failures *threshold *",
             "suite arena: 20 samples, 20 answers, 60 steps, 0 of them in the store",
-            f"  interleaver {WORSE} * 20 *",
-            "  judge shapes: * 40 *",
+            f"interleaver {WORSE} * 20 *",
+            "judge shapes: * 40 *",
         ]
     )
     assert json.dumps(answered.report()) == before
