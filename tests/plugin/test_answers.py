@@ -150,7 +150,7 @@ def test_a_plan_of_answers(answered: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "overall win rate *regression *0.0500 *20 *",
-            "arena overall judge's failures *threshold *",
+            "overall judge's failures *threshold *",
             "suite arena: 20 samples, 20 answers, 60 steps, 0 of them in the store",
             f"interleaver {WORSE} * 20 *",
             "judge shapes: * 40 *",
