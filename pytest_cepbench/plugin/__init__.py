@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -170,13 +171,15 @@ def _headed(config: pytest.Config, lines: Iterable[str], *, verbose: bool) -> li
 
     verbose: with words that have no room on a line of their own left whole.
     """
-    shown: list[str] = []
-    for line in lines:
-        from pytest_cepbench.plugin.terminal.output import Output
+    lines = [f"{_OWNER}{line}" for line in lines]
+    if not lines:  # a plain pytest run, which imports nothing more
+        return []
+    from pytest_cepbench.plugin.terminal.output import Output
 
-        output = Output(config.pluginmanager.getplugin("terminalreporter"))
-        shown += output.wrap(f"{_OWNER}{line}", indent=" " * len(_OWNER), shortened=not verbose)
-    return shown
+    output = Output(config.pluginmanager.getplugin("terminalreporter"))
+    indent = " " * len(_OWNER)
+    wrapped = (output.wrap(line, indent, shortened=not verbose) for line in lines)
+    return list(chain.from_iterable(wrapped))
 
 
 # -- collection ------------------------------------------------------------------------------------
