@@ -26,9 +26,10 @@ else:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Runs that are tried here are not those of the CI job that runs the tests, nor as wide as its
-# terminal.
-for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "COLUMNS", "LINES"):
+# terminal: what they print has each sentence on one line.
+for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "LINES"):
     os.environ.pop(variable, None)
+os.environ["COLUMNS"] = "300"
 
 # A shell has interrupts ignored in what it starts in the background, and processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -49,14 +49,14 @@ from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import headline
+from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 from pytest_cepbench.report.text import (
     explain,
     promise_lines,
     refusal_lines,
-    shortage_lines,
-    summary_table,
     warning_lines,
 )
+from pytest_cepbench.report.text_layout import text_of
 from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
@@ -176,8 +176,7 @@ class GateResult:
     def _lines(self) -> Iterator[str]:
         yield self.headline
         if self.cases:
-            yield from (line for line, _ in summary_table(self.cases))
-            yield from shortage_lines(self.cases)
+            yield from map(text_of, [*summary_table(self.cases), *shortage_table(self.cases)])
             yield from promise_lines(self.cases)
             yield from (f"warning: {line}" for line in warning_lines(self.cases))
             yield from (f"refused: {line}" for line in refusal_lines(self.cases))

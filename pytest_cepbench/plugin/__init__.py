@@ -6,14 +6,14 @@ Only the standard library and pytest are imported before a cepbench option or te
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.plugin import records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
@@ -71,6 +71,8 @@ _LEASES: pytest.StashKey[Leases] = pytest.StashKey()
 """Of the workers that a plan is about."""
 
 _TAKEN = pytest.StashKey[Sequence[str]]()
+
+_OWNER = "cepbench: "  # of a line in pytest's header
 
 
 # -- options and set-up ----------------------------------------------------------------------------
@@ -151,8 +153,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None:
         return []
-    lines = controller.header_lines(verbose=config.get_verbosity() > 0)
-    return [f"cepbench: {visible(line)}" for line in lines if line]
+    verbose = config.get_verbosity() > 0
+    return _headed(config, filter(None, controller.header_lines(verbose=verbose)), verbose=verbose)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -160,8 +162,24 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None:
         return []
-    lines = controller.suite_lines(verbose=config.get_verbosity() > 0)
-    return [f"cepbench: {visible(line)}" for line in lines]
+    verbose = config.get_verbosity() > 0
+    return _headed(config, controller.suite_lines(verbose=verbose), verbose=verbose)
+
+
+def _headed(config: pytest.Config, lines: Iterable[str], *, verbose: bool) -> list[str]:
+    """Lines of a header as wide as the terminal, continued below their text.
+
+    verbose: with words that have no room on a line of their own left whole.
+    """
+    lines = [f"{_OWNER}{line}" for line in lines]
+    if not lines:  # a plain pytest run, which imports nothing more
+        return []
+    from pytest_cepbench.plugin.terminal.output import Output
+
+    output = Output(config.pluginmanager.getplugin("terminalreporter"))
+    indent = " " * len(_OWNER)
+    wrapped = (output.wrap(line, indent, shortened=not verbose) for line in lines)
+    return list(chain.from_iterable(wrapped))
 
 
 # -- collection ------------------------------------------------------------------------------------
@@ -251,12 +269,18 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is None or not controller.settings.plan or session.testsfailed:
         return None
+    from pytest_cepbench.plugin.terminal.output import Output
     from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
-    for line in plan_lines(evaluator_of(session.config), session.config.stash[_LEASES]):
-        reporter.write_line(visible(line))
+    output = Output(reporter)
+    leases, rule = session.config.stash[_LEASES], output.glyphs.rule
+    for line in plan_lines(evaluator_of(session.config), leases, output.table_columns, rule):
+        if isinstance(line, str):
+            output.write_sentences([(line, "")])
+        else:
+            output.write([line])
     return True
 
 

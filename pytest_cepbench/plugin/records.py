@@ -199,18 +199,26 @@ def pytest_runtest_makereport(
     """Fail the phase with a verdict that does not pass, whatever the test did with it.
 
     A test can catch what the gate raises, a fixture can skip after it, an xfail mark expects it.
+    Where one line is shown of a failure, it is one line that begins with its numbers.
     """
     report = yield
     records = item.config.stash[RECORDS]
     record = records.of(item) if is_case(item) else records.get(item)
     failing = None if record is None else record.end_phase(call)
     expected = hasattr(report, "wasxfail")
-    if failing is not None and (expected or not report.failed):
-        from pytest_cepbench.report.text import explain
+    if failing is None:
+        return report
+    from pytest_cepbench.report.text import explain, figures_first
 
+    if expected or not report.failed:
         report.outcome = "failed"
         report.longrepr = f"{explain(failing)}\n{_XFAIL}" if expected else explain(failing)
         vars(report).pop("wasxfail", None)
+        return report
+    crash = getattr(report.longrepr, "reprcrash", None)
+    raised = None if call.excinfo is None else call.excinfo.value
+    if crash is not None and getattr(raised, "msg", None) == explain(failing):
+        crash.message = figures_first(failing)
     return report
 
 

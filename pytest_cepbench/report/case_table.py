@@ -90,7 +90,7 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     apart = result.units if result.units != result.n else 0
     yield TableLine("n", str(result.n), f"{apart} independent units" if apart else "")
     if result.visible is not None:
-        remark = "the smallest that so many samples see with 80 % power"
+        remark = "the smallest that so many see with 80 % power"
         yield TableLine("visible drop", number(result.visible), remark)
     if result.needed is not None:
         yield TableLine("needed", str(result.needed), "samples would decide it, with 80 % power")

@@ -1,16 +1,13 @@
-"""Plain text: the failure message of a case and the summary of a run."""
+"""Plain text: the failure message of a case, and the sentences of a run's summary."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.report.case_table import (
-    HEADS,
-    SHORTAGE_HEADS,
     answer_lines,
-    cells_of,
     failures_of,
     figures_of,
     hops_of,
@@ -18,29 +15,35 @@ from pytest_cepbench.report.case_table import (
     range_shown,
     settings_of,
     shortage_advice,
-    shortage_cells,
 )
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
-from pytest_cepbench.report.totals import error_lines, improvement_lines, judge_lines, verdict_lines
+from pytest_cepbench.report.text_layout import wrap
+from pytest_cepbench.report.totals import (
+    error_lines,
+    improvement_lines,
+    judge_lines,
+    verdict_lines,
+)
 
 __all__ = [
     "explain",
+    "figures_first",
     "number",
     "one_line",
     "printable",
     "promise_lines",
     "refusal_lines",
-    "shortage_lines",
-    "summary_table",
     "verbose_lines",
     "warning_lines",
 ]
 
-_WIDTH = 100  # of sentences that are wrapped
+_WIDTH = 80  # of a failure message: the narrowest usual terminal, and what pytest takes a log for
 
-_LONGEST_TEXT = 76  # of an answer's line, which is not wrapped
+_REMARK = 28  # columns before the remark of a figure
+
+_LONGEST_TEXT = 76  # of a part of an answer
 
 
 # -- one case --------------------------------------------------------------------------------------
@@ -50,18 +53,19 @@ def explain(result: CaseResult) -> str:
     """Message of a failed test: why the case does not pass, and what to do next.
 
     In the manner of pytest-regressions: what was expected, what was obtained, how far they are
-    apart; then the samples that differ most.
+    apart; then the samples that differ most. Within 80 columns but for reasons and notes, which
+    name what people search for.
     """
     blocks = (
         _numbers(result),
         _worst_samples(result),
         _coverage(result),
         _attribution(result),
-        [f"  next: {result.presentation.next_step}"],
+        wrap(f"  next: {result.presentation.next_step}", _WIDTH, indent=" " * 6),
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
     word = result.word.lower() if result.primary else f"{result.verdict} (informational)"
-    lines = [f"{word}: {case} ({result.presentation.meaning})"]
+    lines = wrap(f"{word}: {case} ({result.presentation.meaning})", _WIDTH)
     for block in blocks:
         shown = list(block)
         lines += ["", *shown] if shown else []
@@ -71,10 +75,14 @@ def explain(result: CaseResult) -> str:
 def _numbers(result: CaseResult) -> Iterator[str]:
     """The figures, how the value came about, and why it does not pass."""
     for figure in figures_of(result):
-        remark = f"   {figure.remark}" if figure.remark else ""
-        yield f"  {figure.label:12} {figure.shown:>10}{remark}"
+        remark, *more = wrap(figure.remark, _WIDTH - _REMARK, indent="")
+        yield f"  {figure.label:12} {figure.shown:>10}   {remark}".rstrip()
+        yield from (" " * _REMARK + line for line in more)
     if result.curve:
-        yield f"  {'course':12} " + "  ".join(map(number, result.curve))
+        course = "  ".join(map(number, result.curve))
+        first, *more = textwrap.wrap(course, _WIDTH - 15)
+        yield f"  {'course':12} {first}"
+        yield from (" " * 15 + line for line in more)
     judge = [f"judge: {result.judge}"] if result.judge else []
     for note in (*result.notes, *judge, *result.warnings):
         yield f"  {printable(note, 500)}"
@@ -88,18 +96,25 @@ def _worst_samples(result: CaseResult) -> Iterator[str]:
     samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
     if not samples:
         return
-    yield f"  {'samples that lost most':40} {'baseline':>10} {'now':>10} {'change':>10}"
-    for sample in samples:
+    head = "samples that lost most"
+    names = [printable(sample.sample, 40) for sample in samples]
+    width = max(map(width_of, (head, *names)))
+    yield f"  {head:{width}} {'baseline':>10} {'now':>10} {'change':>10}"
+    for sample, name in zip(samples, names, strict=True):
         change = None if sample.baseline is None else sample.score - sample.baseline
-        remark = sample.failure or sample.remark
-        note = f"  {printable(remark, 60)}" if remark else ""
-        yield (
-            f"  {printable(sample.sample, 40):40} {number(sample.baseline):>10} "
-            f"{number(sample.score):>10} {number(change, signed=True):>10}{note}"
+        row = (
+            f"  {name}{' ' * (width - width_of(name))} {number(sample.baseline):>10} "
+            f"{number(sample.score):>10} {number(change, signed=True):>10}"
         )
+        remark = printable(sample.failure or sample.remark, 60)
+        fits = width_of(row) + width_of(remark) + 2 <= _WIDTH
+        yield f"{row}  {remark}".rstrip() if fits else row
+        yield from [] if fits else [f"    {remark}"]
         if isinstance(sample, AnswerShown):
-            for name, text in answer_lines(sample, _LONGEST_TEXT):
-                yield f"    {name:17} {text}"
+            for part, text in answer_lines(sample, _LONGEST_TEXT):
+                first, *more = wrap(text, _WIDTH - 22, indent="")
+                yield f"    {part:17} {first}"
+                yield from (" " * 22 + line for line in more)
 
 
 def _coverage(result: CaseResult) -> Iterator[str]:
@@ -139,86 +154,19 @@ def one_line(result: CaseResult) -> str:
     )
 
 
+def figures_first(result: CaseResult) -> str:
+    """A case in one line that begins with its numbers: who shows it may cut its end."""
+    name = f"{name_of(result)} {'refused' if result.refused else result.verdict}"
+    if result.refused or result.difference is None:
+        reason = result.refused or next(iter(result.reasons), result.presentation.meaning)
+        value = "" if result.value is None else f"{number(result.value)} now, "
+        return f"{value}{printable(reason)}: {name}"
+    bounds = between(result.low, result.high)
+    shown = number(result.difference, signed=True) + (f" {bounds}" if bounds != "-" else "")
+    return f"{shown}, tolerance {number(result.tolerance)}, n = {result.n}: {name}"
+
+
 # -- a run -----------------------------------------------------------------------------------------
-
-
-_DROPPED = ("tolerance", "n", "baseline", "now", "bounds", "change")
-"""Columns in the order in which a terminal that is too narrow goes without them."""
-
-
-def summary_table(
-    results: Sequence[CaseResult], columns: int | None = None
-) -> list[tuple[str, str]]:
-    """(line, color) for every case, below a header whose color is "bold".
-
-    columns: that a line may take; None where it does not matter. Where the table is wider, numbers
-    are left out in the order of `_DROPPED`, and then names are cut in their middle.
-    Verdicts of cases that cannot fail the run are in lower case. Columns are as wide as what is in
-    them, so that cases with usual names fit into 120.
-    """
-    lines = _aligned([cells_of(result) for result in results], HEADS, columns, _DROPPED)
-    colors = ["green" if result.accepted else result.presentation.color for result in results]
-    return list(zip(lines, ["bold", *colors], strict=True))
-
-
-def shortage_lines(results: Sequence[CaseResult], columns: int | None = None) -> list[str]:
-    """A table of the undecided cases: samples now and needed, drop that is visible and tolerance.
-
-    columns: as in `summary_table`. Empty where no gating case is undecided.
-    """
-    cases = undecided(results)
-    if not cases:
-        return []
-    rows = [shortage_cells(result) for result in cases]
-    return _aligned(rows, SHORTAGE_HEADS, columns, ("tolerance", "visible drop"))
-
-
-def _aligned(
-    rows: Sequence[Sequence[str]],
-    heads: Sequence[str],
-    columns: int | None,
-    dropped: Sequence[str],
-) -> list[str]:
-    """Rows as lines below a header: words to the left, numbers to the right.
-
-    columns: that a line may take; None where it does not matter.
-    dropped: heads, in the order in which columns are left out to get there; those without a number
-    go first.
-    """
-    table = [dict(zip(heads, cells, strict=True)) for cells in (heads, *rows)]
-    widths = {head: max(width_of(row[head]) for row in table) for head in heads}
-    if columns is not None:
-        known = {head: any(row[head] != "-" for row in table[1:]) for head in heads}
-        for head in sorted(dropped, key=known.__getitem__):
-            if _excess(widths, columns) > 0:
-                del widths[head]
-        cut = max(0, _excess(widths, columns))
-        widths["case"] = max(len("case"), widths["case"] - cut)
-    return [
-        " ".join(
-            _padded(row[head], width, right=head not in ("verdict", "case"))
-            for head, width in widths.items()
-        ).rstrip()
-        for row in table
-    ]
-
-
-def _excess(widths: Mapping[str, int], columns: int) -> int:
-    """By how much a table is too wide, with a space between its columns."""
-    return sum(widths.values()) + len(widths) - 1 - columns
-
-
-def _padded(text: str, width: int, *, right: bool) -> str:
-    """A cell of this width; dots stand for the middle of what is wider."""
-    if width_of(text) > width:
-        start = end = ""
-        for first, last in zip(text, reversed(text), strict=True):
-            if width_of(start + first + last + end) + 2 > width:
-                break
-            start, end = start + first, last + end
-        text = f"{start}..{end}"
-    space = " " * max(0, width - width_of(text))
-    return space + text if right else text + space
 
 
 def promise_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -237,11 +185,16 @@ _NAMED = 3  # of undecided cases, in a warning
 
 
 def shortage_warning(results: Sequence[CaseResult]) -> str:
-    """The undecided cases in one sentence, for pytest's warnings; the first few by name."""
+    """The undecided cases for pytest's warnings: how many, the first few by name, what to do.
+
+    In lines that pytest's indentation leaves within 80 columns.
+    """
     cases = undecided(results)
-    shown = "; ".join(one_line(result) for result in cases[:_NAMED])
-    more = f"; and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
-    return f"{shortage_advice(cases)}. {shown}{more}"
+    lines = [figures_first(result).removesuffix(" inconclusive") for result in cases[:_NAMED]]
+    lines += [f"and {len(cases) - _NAMED} more"] if len(cases) > _NAMED else []
+    count, _, advice = shortage_advice(cases).partition(": ")
+    wrapped = (piece for line in (*lines, advice) for piece in wrap(line, _WIDTH - 2))
+    return "\n".join((count, *wrapped))
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:

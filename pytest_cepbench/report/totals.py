@@ -51,6 +51,9 @@ _PROMISES = {
 
 _UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
+_COMPARED = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE, Verdict.REGRESSED)
+"""Verdicts that a gate reached by comparing numbers, and could have reached by mistake."""
+
 
 def count_verdicts(results: Sequence[CaseResult]) -> dict[str, int]:
     """Number of cases of each verdict, each case once; verdicts without a case are left out.
@@ -116,16 +119,18 @@ def _sum(results: Sequence[CaseResult]) -> float | None:
 
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
-    """Promises on the run's errors, a line for each gate that its cases have.
+    """Promises on the run's errors, a line for each gate that compared cases.
 
-    A run with cases that were not measured has no promise.
+    A run with cases that were not measured has no promise. Cases without a baseline, or with one of
+    something else, fail without a comparison: nothing is promised of them.
     """
     unmeasured = sum(result.gates and result.verdict in _UNMEASURED for result in results)
     if unmeasured:
         return [f"{counted(unmeasured, 'case')} not measured: no promise on error"]
+    compared = [result for result in results if result.gates and result.verdict in _COMPARED]
     lines: list[str] = []
     for gate, wording in _PROMISES.items():
-        own = [result for result in _promising(results) if result.gate == gate]
+        own = [result for result in _promising(compared) if result.gate == gate]
         if gate == "regression":
             lines += _series_lines([result for result in own if result.series is not None])
             own = [result for result in own if result.series is None]
@@ -136,7 +141,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
         if gate == "regression" and any(result.strict for result in own):
             line += "; inconclusive cases fail besides"
         lines.append(line)
-    plain = sum(result.gates and result.gate == "threshold" for result in results)
+    plain = sum(result.gate == "threshold" for result in compared)
     if plain:
         lines.append(f"{counted(plain, 'case')} judged by threshold alone: no promise on error")
     return lines

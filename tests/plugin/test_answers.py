@@ -65,7 +65,7 @@ def test_a_worse_model_fails_and_the_accepted_one_passes_again(answered: Project
         [
             "regressed: arena, overall, win rate (*",
             "*verdicts, 50% of them for the answer that was shown first*",
-            "REGRESSED*arena overall win rate *",
+            "REGRESSED *overall win rate *",
         ]
     )
     case = _case(answered)
@@ -91,7 +91,8 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "  now * 0.5000 *",
-            "  since anchor * regressed",
+            "  since anchor *",
+            "* regressed",
             "  every answer is the one that was acc*",
         ]
     )
@@ -148,11 +149,11 @@ def test_a_plan_of_answers(answered: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(
         [
-            "arena overall win rate *regression *0.0500 *20 *",
-            "arena overall judge's failures *threshold *",
+            "overall win rate *regression *0.0500 *20 *",
+            "overall judge's failures *threshold *",
             "suite arena: 20 samples, 20 answers, 60 steps, 0 of them in the store",
-            f"  interleaver {WORSE} * 20 *",
-            "  judge shapes: * 40 *",
+            f"interleaver {WORSE} * 20 *",
+            "judge shapes: * 40 *",
         ]
     )
     assert json.dumps(answered.report()) == before

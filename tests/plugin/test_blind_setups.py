@@ -46,7 +46,7 @@ def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProje
     }  # fmt: skip
     assert not any(case["accepted"] for case in ended.cases.values())
     ended.lines.fnmatch_lines([
-        "REFUSED * scored two GC@1 *",
+        "REFUSED * two GC@1 *",
         "3 gating cases: 1 refused, 2 no-baseline",
         (
             "refused: scored two GC@1: 0.03 of a range from 0 (chance) to 1: "

@@ -49,7 +49,7 @@ def test_a_failure_beside_a_held_gate_is_a_plain_failure(accepted: Project) -> N
     )
     result = accepted.run_here("-v", "-k", "color")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *toy color GC@2 *"])
+    result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *color GC@2 *"])
 
 
 @SLOWLY_BOTH

@@ -157,10 +157,12 @@ alpha = 0.03
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """Thirteen categories of one sample: fourteen cases of the same metric."""
-    return ScoredProject.make(
+    """Thirteen categories of one sample: fourteen accepted cases of the same metric."""
+    project = ScoredProject.make(
         tmp_path_factory.mktemp("many"), scored_suite(n=1, categories=THIRTEEN)
     )
+    project.accept()
+    return project
 
 
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
@@ -192,6 +194,7 @@ def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) ->
     """By weight of case or metric; an alpha of one's own comes on top; others take no share."""
     suite = scored_suite(n=1, categories=THIRTEEN, rest=WEIGHTED)
     project = ScoredProject.make(tmp_path / "weighted", suite)
+    project.accept()
     ended = project.run()
     cases = ended.cases
     unit = 0.04 / (12 + 5 + 2)

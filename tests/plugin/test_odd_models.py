@@ -84,7 +84,7 @@ def test_an_exception_on_one_input_counts_for_that_sample_alone(photos: Project)
     assert gc["value"] == pytest.approx(2 / 3, abs=1e-4)
     assert failures["value"] == pytest.approx(1 / 3, abs=1e-6)
     result.stdout.fnmatch_lines(
-        ["  c.png * 0.0000 * exception at generation 1: ArithmeticError: *"]
+        ["  c.png * 0.0000 *", "    exception at generation 1: ArithmeticError: *"]
     )
 
 

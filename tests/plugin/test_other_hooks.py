@@ -143,7 +143,7 @@ def test_no_hook_turns_a_regression_into_a_pass(accepted: Project, hook: str) ->
     assert accepted.report()["verdict"] == "failed"
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
     if hook != "finish-exit":
-        result.stdout.fnmatch_lines(["REGRESSED *toy crowded GC@2 *"])
+        result.stdout.fnmatch_lines(["REGRESSED *crowded GC@2 *"])
 
 
 def test_the_same_hooks_leave_a_case_that_holds_alone(accepted: Project) -> None:

@@ -69,20 +69,20 @@ def test_a_plan_asks_no_model_and_writes_nothing(
     ended.lines.fnmatch_lines(
         [
             "*= cepbench plan =*",
-            "case *gate *alpha tolerance *units *visible *needed *looks",
-            "scored a GC@1 *regression *0.017 *0.0100 *60 *- *- *60",
-            "scored b GC@1 *regression *0.017 *0.0100 *60 *- *- *60  (no baseline)",
-            "scored overall GC@1 *regression *0.017 *0.0100 *120 *0.00* *120",
-            "scored overall s(1) *informational *0.05 *120 *- *- *120",
-            "scored overall failure rate *threshold *- *0.0100 *120 *- *- *120",
+            "case *gate *alpha *tolerance *units *visible *needed *looks",
+            "a GC@1 *regression *0.017 *0.0100 *60 *- *- *60",
+            "b GC@1 *regression *0.017 *0.0100 *60 *- *- *60  (no baseline)",
+            "overall GC@1 *regression *0.017 *0.0100 *120 *0.00* *120",
+            "overall s(1) *informational *0.05 *120 *- *- *120",
+            "overall failure rate *threshold *- *0.0100 *120 *- *- *120",
             "visible: the smallest drop that the units show with 80 % power; *",
             "what is - is not known: `cepbench calibrate` *",
             "",
             "suite scored: 120 samples, 120 chains, 480 steps, 0 of them in the store",
-            "  model * in store *inputs *calls *device *weights *time",
-            "  describer python:scored:Describer?drop=0.05 * 0 *120 *15 *cpu *- *unknown",
-            "  generator python:scored:Generator * 0 *120 *15 *cpu *- *unknown",
-            "  encoder python:scored:Encoder * 0 *240 *30 *cpu *- *unknown",
+            "model * in store *inputs *calls *device *weights *time",
+            "describer python:scored:Describer?drop=0.05 * 0 *120 *15 *cpu *- *unknown",
+            "generator python:scored:Generator * 0 *120 *15 *cpu *- *unknown",
+            "encoder python:scored:Encoder * 0 *240 *30 *cpu *- *unknown",
             f"3 models to load{' on each worker' if workers else ''}",
             *(
                 ["2 workers: gw0 on NVIDIA H200 (GPU-a), gw1 on NVIDIA H200 (GPU-b)"]
@@ -109,7 +109,7 @@ def test_a_suite_can_be_planned_anywhere(accepted: ScoredProject, tmp_path: Path
     ended = project.run("--cep-plan")
     assert ended.code == pytest.ExitCode.OK
     ended.lines.fnmatch_lines(
-        ["scored a GC@1 *60", "suite scored: what it takes cannot be told: *'not_here'*"]
+        ["a GC@1 *60", "suite scored: what it takes cannot be told: *'not_here'*"]
     )
     broken = project.run("-k", "a-gc")
     assert broken.verdicts == {"a-gc": "error"}
@@ -123,7 +123,7 @@ def test_a_run_does_what_was_planned(
 
     def planned(*args: str) -> tuple[int, pytest.LineMatcher]:
         ended = project.run("--cep-plan", *args)
-        rows = re.findall(r"^  \w+ python:\S+ +\d+ +(\d+) ", ended.output, re.MULTILINE)
+        rows = re.findall(r"^\w+ python:\S+ +\d+ +(\d+) ", ended.output, re.MULTILINE)
         assert len(rows) == 3
         return sum(map(int, rows)), ended.lines
 
@@ -163,7 +163,7 @@ def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_pa
     ended = project.run("--cep-plan", "-q", "-k", "a-gc", cpu)
     ended.lines.fnmatch_lines(
         [
-            "  encoder vit?device=cpu&dtype=float32 * 0 *120 *4 *cpu *3.0 MiB *unknown",
+            "encoder vit?device=cpu&dtype=float32 * 0 *120 *4 *cpu *3.0 MiB *unknown",
             "3 models to load, at least 3.0 MiB of weights",
             "False",
         ]
@@ -178,7 +178,7 @@ def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
     visible = smallest_visible(0.02, 120, 0.05)
     needed = samples_needed(0.02, 0.003, 0.05)
     ended.lines.fnmatch_lines(
-        [f"scored overall GC@1 *regression *0.05 *0.0030 *120 *{visible:.4f} *{needed}  120"]
+        [f"overall GC@1 *regression *0.05 *0.0030 *120 *{visible:.4f} *{needed}  120"]
     )
     assert "what is - is not known" not in ended.output
 
@@ -199,16 +199,16 @@ def test_looks_are_planned(accepted: ScoredProject) -> None:
     ended = accepted.run("--cep-plan", "-k", "overall", "--cep-inconclusive=more")
     ended.lines.fnmatch_lines(
         [
-            "scored overall GC@1 *  25, 50, 120",
-            "scored overall s(1) *  25",
-            "scored overall fail*  25",
+            "overall GC@1 *  25, 50, 120",
+            "overall s(1) *  25",
+            "overall fail*  25",
             "suite scored: * in the store, at the first look",
         ]
     )
     short = accepted.run(
         "--cep-plan", "-k", "overall-gc", "--cep-inconclusive=more", "--cep-budget=40"
     )
-    short.lines.fnmatch_lines(["scored overall GC@1 *  25, 40"])
+    short.lines.fnmatch_lines(["overall GC@1 *  25, 40"])
 
 
 def test_errors_of_collection_stay_errors(accepted: ScoredProject, tmp_path: Path) -> None:
@@ -233,4 +233,4 @@ def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_pa
     project.baseline("a-gc").write_text("nonsense")
     ended = project.run("--cep-plan", "-k", "a-gc")
     assert ended.code == pytest.ExitCode.OK
-    ended.lines.fnmatch_lines(["scored a GC@1 *  60  (unreadable baseline)"])
+    ended.lines.fnmatch_lines(["a GC@1 *  60  (unreadable baseline)"])

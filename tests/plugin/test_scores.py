@@ -68,7 +68,7 @@ def test_a_worse_model_fails_by_its_scores(scored: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "regressed: arena, overall, correctness score (*",
-            "REGRESSED*arena overall correctness score *",
+            "REGRESSED *overall correctness score *",
         ]
     )
     (overall,) = [c for c in scored.report()["cases"] if c["metric"] == "overall_score"]

@@ -93,11 +93,9 @@ def test_a_regression_says_what_its_bound_was_made_at(project: ScoredProject) ->
     ended.lines.fnmatch_lines(
         [
             "  alpha             0.025   of the lower bound",
-            (
-                "  series          0.00058   of 0.025 for checkpoint 2 of run-1, 0.00029 of the "
-                "upper bound"
-            ),
-            "  found after           1   checkpoints, a drop of 2 tolerances with 80 % power; *",
+            "  series          0.00058   of 0.025 for checkpoint 2 of run-1, 0.00029 of the",
+            "                            upper bound",
+            "  found after           1   checkpoints, a drop of 2 tolerances with 80 % power;",
         ]
     )
 

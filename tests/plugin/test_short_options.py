@@ -35,7 +35,7 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
             "OWNER SEES their-value",
             "cepbench: model under test: shapes:?miss=0.3 *",
             "cepbench: --model belongs to another plugin here, use --cep-model",
-            "NO-BASELINE *toy crowded *",
+            "NO-BASELINE *crowded *",
         ]
     )
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -51,22 +55,44 @@ def _section(ended: Ended) -> list[str]:
 
 @pytest.mark.parametrize("columns", [60, 80])
 def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: int) -> None:
-    """Table, counts and sentences; the headline comes first. An address is not broken."""
+    """Header, table, counts and sentences; the headline comes first. An address is not broken."""
     ended = accepted.run(CANDIDATE, env={"COLUMNS": str(columns)})
     section = _section(ended)
     assert section[0].startswith("Do not ship: 1 of 4 gating cases regressed;")
     addresses = [line for line in section if "file://" in line]
     assert len(addresses) == 1
-    lines = [line for line in section if line not in addresses]
-    assert max(map(len, lines)) <= columns, "\n".join(lines)
+    lines = ended.output.splitlines()
+    header = [line for line in lines if line.startswith(("cepbench: ", " " * 10))]
+    assert header[0].startswith("cepbench: model under test, describer:")
+    whole = [line for line in [*section, *header] if line not in addresses]
+    assert max(map(len, whole)) <= columns, "\n".join(whole)
     assert "tolerance" not in next(line for line in section if line.startswith("verdict"))
 
 
+def test_a_long_header_line_goes_on_below_its_text(accepted: ScoredProject, tmp_path: Path) -> None:
+    """A path that no line has room for loses its middle, and is whole with -v."""
+    baselines = tmp_path / ("long-name-of-a-folder-" * 4) / "accepted"
+    arguments = (CANDIDATE, "-k", "same", f"--cep-baselines={baselines}")
+    short, full = (accepted.run(*arguments, *more, env={"COLUMNS": "80"}) for more in ((), ("-v",)))
+    begin = short.output.splitlines().index("cepbench: baselines")
+    path, store = short.output.splitlines()[begin + 1 : begin + 3]
+    assert store == "          store .cepbench/store"
+    assert path.startswith("          /")
+    assert path.endswith("/accepted,")
+    assert "\u2026" in path
+    assert len(path) == 80
+    assert f"\n          {baselines},\n" in full.output
+
+
 def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
-    """Logs of a CI system are not cut to the 80 columns that pytest takes a file to have."""
+    """Tables in logs of a CI system are not cut to the 80 columns that pytest takes a file to have.
+
+    Sentences are broken there, between words.
+    """
     ended = accepted.run(CANDIDATE, env={"COLUMNS": ""})
     section = _section(ended)
-    assert section[1].split() == [
+    heads = next(line for line in section if line.startswith("verdict"))
+    assert heads.split()[:8] == [
         "verdict",
         "case",
         "now",
@@ -76,7 +102,39 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
         "tolerance",
         "n",
     ]
-    assert section[0] == ended.report["headline"]
+    assert heads.endswith("worse┊  0  ┊better")
+    below = section[section.index("4 gating cases: 1 held, 2 inconclusive, 1 regressed") :]
+    assert max(map(len, below)) <= 80
+    above = " ".join(line.strip() for line in section[: section.index(heads)])
+    assert above == ended.report["headline"]
+
+
+@pytest.mark.slow
+def test_a_file_of_another_encoding_has_ascii(accepted: ScoredProject) -> None:
+    """Rules and bars of what it can hold, and no escapes in their place."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", CANDIDATE],
+        cwd=accepted.path,
+        env=os.environ | {"PYTHONIOENCODING": "cp1252"},
+        check=False,
+        capture_output=True,
+    )
+    section = ended.stdout.decode("ascii").partition(" cepbench summary ")[2]
+    assert "worse|  0  |better" in section
+    assert "\\u" not in section
+
+
+def test_colors_are_pytests(accepted: ScoredProject) -> None:
+    """With --color=yes, the word, the change and the bar of a failing case; else none anywhere."""
+    ended = accepted.run(CANDIDATE, "--color=yes", "-k", "worse")
+    lines = ended.output.splitlines()
+    row = next(line for line in lines if "worse GC@1 " in line and "REGRESSED" in line)
+    word, _, rest = row.partition("worse GC@1")
+    assert word.strip() == "\x1b[31mREGRESSED\x1b[0m"
+    assert rest.count("\x1b[31m") == rest.count("\x1b[0m") == 2
+    headline = next(line for line in ended.output.splitlines() if "Do not ship" in line)
+    assert headline.startswith(("\x1b[1m\x1b[31m", "\x1b[31m\x1b[1m"))
+    assert "\x1b" not in accepted.run(CANDIDATE, "--color=no", "-k", "worse").output
 
 
 def test_quiet_runs_show_the_headline_what_fails_and_the_page(accepted: ScoredProject) -> None:
@@ -85,13 +143,30 @@ def test_quiet_runs_show_the_headline_what_fails_and_the_page(accepted: ScoredPr
     headline, heads, failing, page = _section(ended)
     assert headline.startswith("Do not ship: 1 of 4 gating cases regressed; worst scored/worse ")
     assert heads.startswith("verdict ")
-    assert failing.startswith("REGRESSED scored worse GC@1 ")
+    assert failing.startswith("REGRESSED  scored worse GC@1 ")
     assert page == "report: .cepbench/report.html"
 
 
+def test_one_line_of_a_failure_begins_with_its_numbers(
+    accepted: ScoredProject, tmp_path: Path
+) -> None:
+    """Also under CI, where pytest does not cut it, and in the message of the JUnit file."""
+    junit = tmp_path / "junit.xml"
+    ended = accepted.run(CANDIDATE, "-k", "worse", f"--junitxml={junit}", env={"CI": "true"})
+    numbers = "-0.0467 [-0.0499, -0.0435], tolerance 0.0100, n = 30: scored worse GC@1 regressed"
+    ended.lines.fnmatch_lines(
+        ["=* short test summary info *", "REGRESSED *", "=*"], consecutive=True
+    )
+    assert ended.output.splitlines()[-2].endswith(f"test_drift[worse-gc] - {numbers}")
+    failure = ET.parse(junit).getroot().find(".//failure")
+    assert failure is not None
+    assert failure.attrib["message"] == numbers
+    assert "samples that lost most" in (failure.text or "")
+
+
 def test_quieter_runs_show_the_headline_alone(accepted: ScoredProject) -> None:
-    """One line with -qq."""
-    ended = accepted.run(CANDIDATE, "-qq")
+    """One line with -qq, whatever the width: who asks for one line reads it with a program."""
+    ended = accepted.run(CANDIDATE, "-qq", env={"COLUMNS": "80"})
     assert ended.output.count(ended.report["headline"]) == 1
     assert "cepbench summary" not in ended.output
     assert "report.html" not in ended.output.partition(ended.report["headline"])[2]
@@ -105,11 +180,14 @@ def test_undecided_cases_are_one_warning(accepted: ScoredProject, mode: str) -> 
     assert ended.output.count("InconclusiveWarning: ") == 1
     ended.lines.fnmatch_lines(
         [
-            "*InconclusiveWarning: 2 cases undecided: try --cep-inconclusive=more, *",
+            "*InconclusiveWarning: 2 cases undecided",
+            "  -0.0* [[]-0.0*, +0.0*[]], tolerance 0.0100, n = 30: scored unclear GC@1",
+            "  -0.0* [[]-0.0*, +0.0*[]], tolerance 0.0100, n = 30: scored vague GC@1",
+            "  try --cep-inconclusive=more, more samples, or a larger tolerance",
             "Undecided: 2 of 3 gating cases; about * samples would decide (now 30)",
-            "verdict *case *n *needed *visible drop tolerance",
-            "INCONCLUSIVE scored unclear GC@1 30 *",
-            "INCONCLUSIVE scored vague GC@1 *30 *",
+            "verdict *case *n *needed *visible drop *tolerance",
+            "INCONCLUSIVE  scored unclear GC@1  30 *",
+            "INCONCLUSIVE  scored vague GC@1 *30 *",
             "2 cases undecided: try --cep-inconclusive=more, *",
             "=* 1 warning, *",
         ]
@@ -186,6 +264,17 @@ def test_an_accepting_run_says_what_was_accepted(accepted: ScoredProject, tmp_pa
         "Accepted: 10 measurements are baselines now, 4 of which had regressed"
     )
     assert junit_properties(junit)[0]["cepbench_headline"].startswith("To be accepted: 10 of 10 ")
+
+
+def test_a_first_run_promises_nothing(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Without a baseline no gate decides, so no rate of its errors stands in any report."""
+    ended = accepted.run(CANDIDATE, f"--cep-baselines={tmp_path}")
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    assert ended.report["headline"].startswith("No baseline: 4 of 4 gating cases have none ")
+    folder = accepted.path / ".cepbench"
+    for text in (ended.output, *((folder / f"report.{end}").read_text() for end in ("html", "md"))):
+        assert "false failures" not in text
+        assert "threshold alone" not in text
 
 
 def test_informational_cases_alone_gate_nothing(accepted: ScoredProject) -> None:

@@ -90,7 +90,6 @@ def test_a_summary_in_full() -> None:
         "- 3 gating cases: 1 held, 1 regressed, 1 no-baseline\n"
         "- 2.5 % false failures at most per run of checkpoints exchangeable with the baseline, "
         "over 2 cases\n"
-        "- 1 case judged by threshold alone: no promise on error\n"
         "- **warning:** toy color GC@2 and 1 more: the measurement is close to what chance gives\n"
         "\n"
         "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"

@@ -162,16 +162,17 @@ def test_a_terminal_has_the_texts_alone() -> None:
     """Short lines below the sample, images named in their place; a sample may be only named."""
     lines = explain(ANSWERED).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("  q1 "))
-    assert lines[start + 1 : start + 6] == [
+    assert lines[start + 1 : start + 7] == [
         "    question          draw a cat | [image]",
         "    new answer        a dog [image]",
         "    accepted answer   a cat [image] | the end",
         "    verdict           new answer shown first: the accepted answer is better",
-        "    verdict           accepted answer shown first: a tie that leans to the new answer",
+        "    verdict           accepted answer shown first: a tie that leans to the new",
+        "                      answer",
     ]
-    assert lines[start + 6].startswith("  q2 ")
+    assert lines[start + 7].startswith("  q2 ")
     long = explain(_shown(steps=[StepShown("cat " * 99)])).splitlines()[start : start + 6]
-    assert all(len(line) <= 100 for line in long)
+    assert all(len(line) <= 80 for line in long)
 
 
 def test_equal_texts_are_not_repeated() -> None:

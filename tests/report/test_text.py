@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -12,17 +14,18 @@ from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.report.case_table import figures_of, range_shown
+from pytest_cepbench.report.number_format import word_of
+from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 from pytest_cepbench.report.text import (
     explain,
     number,
     one_line,
     printable,
     promise_lines,
-    shortage_lines,
     shortage_warning,
-    summary_table,
     verbose_lines,
 )
+from pytest_cepbench.report.text_layout import UNICODE, Span, text_of
 from tests.report.results import FULL, REGRESSED, RESULTS
 from tests.test_escapes import hides_nothing
 
@@ -38,17 +41,20 @@ regressed: toy, color, GC@2 (the drop is larger than the tolerance)
   now              0.5000   higher is better
   difference      -0.2500   [-0.3125, -0.1875], one-sided bounds (t)
   tolerance       -0.0100   regression gate
-  alpha            0.0125   divided among the looks, and among baseline and anchor
+  alpha            0.0125   divided among the looks, and among baseline and
+                            anchor
   n                    50   16 independent units
-  visible drop     0.0625   the smallest that so many samples see with 80 % power
-  chance           0.2500   0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at most 0.5
-  since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed
+  visible drop     0.0625   the smallest that so many see with 80 % power
+  chance           0.2500   0.75 of a range from 0.25 (chance) to 1: this set-up
+                            can see a drop of at most 0.5
+  since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], tolerance
+                            -0.0200, regressed
   course       0.6000  0.4500
   3 of 50 texts were cut
   the measurement is close to what chance gives
 
-  samples that lost most                     baseline        now     change
-  a.png                                        0.7500     0.5000    -0.2500
+  samples that lost most   baseline        now     change
+  a.png                      0.7500     0.5000    -0.2500
 
   failed: 1 x blank-image, 3 x empty-text
   looked at 25, 50 samples; more are there
@@ -58,7 +64,8 @@ regressed: toy, color, GC@2 (the drop is larger than the tolerance)
   describer, generation 1    +0.2000     80 %
   generator, generation 2    +0.0500     20 %
 
-  next: look at the samples in the HTML report; if the change is meant, accept it with --snapshot-update"""
+  next: look at the samples in the HTML report; if the change is meant, accept
+        it with --snapshot-update"""
     )
 
 
@@ -82,7 +89,8 @@ incomparable: toy, color, GC@2 (the baseline was made from something else)
   n: 3
   in two lines
 
-  next: run with what the baseline was made from, or accept a new one with --snapshot-update"""
+  next: run with what the baseline was made from, or accept a new one with
+        --snapshot-update"""
     )
 
 
@@ -121,17 +129,22 @@ def test_a_chain_says_why_it_scored_low() -> None:
         msgspec.structs.replace(chain, sample="ended", failure="empty-text", remark="no circle"),
     ]
     lines = explain(msgspec.structs.replace(REGRESSED, chains=chains)).splitlines()
-    ends = {line.split()[0]: line.partition("-0.2500")[2] for line in lines if "-0.2500" in line}
-    assert ends["whole"] == ""
-    assert ends["wrong"] == "  expected circle>=1, found 0"
-    assert ends["ended"] == "  empty-text"
+    begin = next(k for k, line in enumerate(lines) if "samples that lost most" in line)
+    figures = "    0.7500     0.5000    -0.2500"
+    assert lines[begin + 1 : begin + 5] == [
+        f"  whole                  {figures}",
+        f"  wrong                  {figures}",
+        "    expected circle>=1, found 0",
+        f"  ended                  {figures}  empty-text",
+    ]
 
 
 @pytest.mark.parametrize("verdict", [v for v in Verdict if not PRESENTATIONS[v].passes])
 def test_every_failing_verdict_says_what_to_do_next(verdict: Verdict) -> None:
     """The last line names a next step, and only verdicts of a measurement offer to accept it."""
-    last = explain(msgspec.structs.replace(REGRESSED, verdict=verdict.value)).splitlines()[-1]
-    assert last.startswith("  next: ")
+    text = explain(msgspec.structs.replace(REGRESSED, verdict=verdict.value))
+    _, begins, last = text.rpartition("\n  next: ")
+    assert begins
     offers = verdict in (Verdict.REGRESSED, Verdict.NO_BASELINE, Verdict.INCOMPARABLE)
     assert ("--snapshot-update" in last) == offers
 
@@ -141,7 +154,7 @@ def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
     """Whatever models, files and data sets are called or say, a terminal has nothing to obey."""
     hostile = msgspec.structs.replace(result, part=f"\x1b[2J{result.part}", reasons=["\x07\x9b1m"])
     lines = [
-        *(line for line, _ in summary_table([hostile])),
+        *map(text_of, summary_table([hostile])),
         *explain(hostile).split("\n"),
         *verbose_lines([hostile]),
         *promise_lines([hostile]),
@@ -165,33 +178,74 @@ def test_numbers_have_four_decimals_or_a_dash() -> None:
     assert [number(0.12345), number(0.5, signed=True), number(None)] == ["0.1235", "+0.5000", "-"]
 
 
+def _table(results: list[CaseResult], columns: int | None = None, **how: Any) -> list[str]:
+    return [text_of(line) for line in summary_table(results, columns, **how)]
+
+
 def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
-    """Columns line up under the header; the color is the verdict's, green for what is accepted."""
+    """As a whole: decimal points below one another, the suite above its cases."""
     results = [
         FULL,
         msgspec.structs.replace(FULL, verdict="held", part="a much longer category"),
         msgspec.structs.replace(FULL, verdict="inconclusive", low=None, high=None),
-        msgspec.structs.replace(FULL, verdict="improved"),
-        msgspec.structs.replace(FULL, accepted=True),
+        msgspec.structs.replace(
+            FULL, verdict="held", part="overall", label="GC_FID@2", value=123.456,
+            baseline=23.456, difference=-100.0, low=None, high=None, tolerance=0.1, n=200,
+        ),
+    ]  # fmt: skip
+    assert (
+        "\n".join(_table(results, 96, glyphs=UNICODE))
+        == """\
+verdict      case                             now baseline    change             bounds   n
+──────────── ─────────────────────────── ──────── ──────── ───────── ────────────────── ───
+toy
+REGRESSED    color GC@2                    0.5000   0.7500   -0.2500 [-0.3125, -0.1875]  50
+HELD         a much longer category GC@2   0.5000   0.7500   -0.2500 [-0.3125, -0.1875]  50
+INCONCLUSIVE color GC@2                    0.5000   0.7500   -0.2500                  -  50
+HELD         overall GC_FID@2            123.46    23.46   -100.00                    - 200"""
+    )
+
+
+def test_the_color_is_the_verdicts() -> None:
+    """Of its word, its bar, and the change of what does not hold; green for what is accepted."""
+    verdicts = {"held": "green", "improved": "green", "inconclusive": "yellow", "regressed": "red"}
+    results = [msgspec.structs.replace(FULL, verdict=verdict) for verdict in verdicts]
+    accepted = msgspec.structs.replace(FULL, accepted=True)
+    _, _, heading, *rows = summary_table([*results, accepted])
+    assert heading == (Span("toy", "bold"),)
+    for row, color in zip(rows, [*verdicts.values(), "green"], strict=True):
+        styled = [span.text for span in row if span.style == color]
+        assert styled[0] == styled[0].upper()
+        assert len(styled) == (2 if color == "green" else 3)
+        assert all(span.style in ("", color) for span in row)
+
+
+def test_cases_of_several_suites_stand_below_their_suites() -> None:
+    """Each with its counts; workers may have finished their cases in any order."""
+    other = msgspec.structs.replace(FULL, suite="other", verdict="held")
+    lines = _table([FULL, other, FULL])
+    assert [line for line in lines[2:] if "GC@2" not in line] == [
+        "toy: 2 regressed",
+        "other: 1 held",
     ]
-    table = summary_table(results)
-    colors = ["bold", "red", "green", "yellow", "green", "green"]
-    words = ["verdict", "REGRESSED", "HELD", "INCONCLUSIVE", "IMPROVED", "ACCEPTED"]
-    assert [color for _, color in table] == colors
-    assert len({len(line) for line, _ in table}) == 1
-    assert [line.split()[0] for line, _ in table] == words
-    (head, _), (first, _) = table[:2]
-    assert first.split()[-7:] == [
-        "0.5000",
-        "0.7500",
-        "-0.2500",
-        "[-0.3125,",
-        "-0.1875]",
-        "0.0100",
-        "50",
-    ]
-    for name, cell in (("bounds", "-0.1875]"), ("tolerance", "0.0100"), ("change", "-0.2500")):
-        assert head.index(name) + len(name) == first.index(cell) + len(cell)
+    assert lines[3].startswith("REGRESSED  color GC@2 ")
+    assert lines[6].startswith("HELD       color GC@2 ")
+
+
+def test_long_names_of_cases_are_told_apart() -> None:
+    """What differs at their ends is shown, in a file as in a terminal of any width."""
+    long = "a-category-with-a-name-of-more-than-sixty-characters-from-the-model-"
+    cases = [msgspec.structs.replace(FULL, part=f"{long}{end}") for end in ("one", "two")]
+    for columns in (None, 120, 40):
+        shown = "".join("".join(_table(cases, columns)).split())
+        assert all(f"{end}GC@2" in shown for end in ("one", "two"))
+
+
+def test_a_row_by_itself_names_its_suite() -> None:
+    """Where rows are not grouped, as with -q, there is neither rule nor heading."""
+    head, row = _table([FULL], grouped=False)
+    assert head.startswith("verdict ")
+    assert row.startswith("REGRESSED  toy color GC@2 ")
 
 
 def test_usual_names_fit_into_120_columns() -> None:
@@ -201,32 +255,55 @@ def test_usual_names_fit_into_120_columns() -> None:
         verdict="incomparable", value=123.4567, baseline=117.1234, difference=-6.3333,
         low=-12.3456, high=0.1234, tolerance=1.0, n=1284,
     )  # fmt: skip
-    table = [line for line, _ in summary_table([longest, FULL])]
+    table = [line for line in _table([longest, FULL], 120) if "GC" in line]
     assert max(map(len, table)) <= 120
-    assert " 123.46   117.12   -6.33    [-12.35, +0.12]    1.0000 1284" in table[1]
-    assert " [-0.3125, -0.1875] " in table[2]
+    assert " 123.46    117.12    -6.33       [-12.35, +0.12]     1.0000  1284" in table[0]
+    assert " [-0.3125, -0.1875] " in table[1]
 
 
 @pytest.mark.parametrize(
     ("columns", "heads"),
     [
-        (120, "verdict case now baseline change bounds tolerance n"),
-        (92, "verdict case now baseline change bounds n"),
-        (80, "verdict case now change bounds"),
-        (58, "verdict case change"),
+        (120, "verdict case now baseline change bounds tolerance n worse| 0 |better"),
+        (88, "verdict case now baseline change bounds tolerance n"),
+        (80, "verdict case now baseline change bounds n"),
+        (66, "verdict case now change bounds"),
+        (58, "verdict case change bounds"),
+        (42, "verdict case change"),
         (20, "verdict case"),
     ],
 )
 def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
-    """No line is wider than the terminal; verdict and case stay to the last, the case cut."""
+    """No line is wider than the terminal; verdict and case stay to the last, and stay whole."""
     named = msgspec.structs.replace(FULL, suite="instrument", part="text-to-image")
     wide = msgspec.structs.replace(named, part="\u5f62\u72b6" * 4)
-    table = [line for line, _ in summary_table([named, wide], columns)]
+    table = _table([named, wide], columns)
     assert table[0].split() == heads.split()
     assert max(map(width_of, table)) <= columns
-    assert all(line.startswith("REGRESSED ") for line in table[1:])
-    if columns == 20:
-        assert table[1] == "REGRESSED inst..GC@2"
+    assert sum(line.startswith("REGRESSED ") for line in table) == 2
+    shown = "".join(table).replace(" ", "")
+    if columns > 20:
+        assert "text-to-imageGC@2" in shown
+        return
+    assert [line for line in table[3:] if line] == [
+        "REGRESSED text-to-im",
+        "          age",
+        "          GC@2",
+        "REGRESSED \u5f62\u72b6\u5f62\u72b6\u5f62",
+        "          \u72b6\u5f62\u72b6",
+        "          GC@2",
+    ]
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(30, 140), st.booleans())
+def test_a_table_of_any_width_has_every_case(
+    results: list[CaseResult], columns: int, grouped: bool
+) -> None:
+    """A verdict for each, and no line that is wider than asked for."""
+    table = _table(results, columns, grouped=grouped)
+    words = sorted(word_of(result) for result in results)
+    assert sorted(line.split()[0] for line in table if line.startswith(tuple(words))) == words
+    assert max(map(width_of, table)) <= columns
 
 
 def test_undecided_cases_have_a_table_of_their_own() -> None:
@@ -235,13 +312,14 @@ def test_undecided_cases_have_a_table_of_their_own() -> None:
         FULL, verdict="inconclusive", needed=420, looks=[], partial=False
     )
     others = [FULL, msgspec.structs.replace(case, primary=False)]
-    assert shortage_lines([case, *others]) == [
-        "verdict      case            n needed visible drop tolerance",
-        "INCONCLUSIVE toy color GC@2 50    420       0.0625    0.0100",
+    assert [text_of(line) for line in shortage_table([case, *others])] == [
+        "verdict       case             n  needed  visible drop  tolerance",
+        "------------  --------------  --  ------  ------------  ---------",
+        "INCONCLUSIVE  toy color GC@2  50     420        0.0625     0.0100",
     ]
     advice = "1 case undecided: try --cep-inconclusive=more, more samples, or a larger tolerance"
     assert advice in promise_lines([case, *others])
-    assert shortage_lines(others) == []
+    assert shortage_table(others) == []
     looked = msgspec.structs.replace(case, looks=[25, 50])
     assert "1 case undecided: more samples or seeds, or a larger tolerance" in promise_lines(
         [looked]
@@ -255,11 +333,12 @@ def test_many_undecided_cases_are_one_warning() -> None:
         msgspec.structs.replace(FULL, verdict="inconclusive", part=f"part-{number}")
         for number in range(20)
     ]
-    warning = shortage_warning(cases)
-    assert warning.startswith("20 cases undecided: ")
-    assert "part-2" in warning
-    assert "part-3" not in warning
-    assert warning.endswith("; and 17 more")
+    lines = shortage_warning(cases).splitlines()
+    assert lines[0] == "20 cases undecided"
+    assert lines[1].startswith("-0.2500 [-0.3125, -0.1875], tolerance 0.0100, n = 50: toy part-0 ")
+    assert [line for line in lines if "part-" in line][-1].endswith("part-2 GC@2")
+    assert lines[-2:] == ["and 17 more", "more samples or seeds, or a larger tolerance"]
+    assert max(map(len, lines)) <= 78
 
 
 def test_a_verdict_without_a_measurement_has_dashes() -> None:
@@ -267,7 +346,7 @@ def test_a_verdict_without_a_measurement_has_dashes() -> None:
     pooled = msgspec.structs.replace(
         FULL, value=None, baseline=None, difference=None, low=None, high=None, n=0
     )
-    (_, (line, _)) = summary_table([pooled])
+    line = _table([pooled])[-1]
     assert line.split()[-6:] == ["-", "-", "-", "-", "0.0100", "-"]
 
 
@@ -284,8 +363,8 @@ def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
 def test_informational_cases_are_told_apart() -> None:
     """What cannot fail the run is in lower case, never red; the last lines say what that means."""
     informational = msgspec.structs.replace(FULL, primary=False)
-    (_, (line, color)) = summary_table([informational])
-    assert (line.split()[0], color) == ("regressed", "yellow")
+    word = summary_table([informational])[-1][0]
+    assert word == Span("regressed", "yellow")
     assert explain(informational).startswith("regressed (informational): toy, color")
     assert "1 informational, which cannot fail the run: 1 regressed" in promise_lines(
         [FULL, informational]

@@ -91,6 +91,16 @@ def test_each_gate_promises_something_else(fields: dict[str, object], line: str)
     assert error_lines([replace(FULL, **fields)] * 2) == [line]
 
 
+@pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
+@pytest.mark.parametrize("verdict", ["no-baseline", "incomparable"])
+def test_what_was_not_compared_has_no_promise(gate: str, verdict: str) -> None:
+    """A first run decides nothing, so it cannot err; beside compared cases only those count."""
+    alone = replace(FULL, gate=gate, alpha=None if gate == "threshold" else 0.0125)
+    uncompared = replace(alone, verdict=verdict)
+    assert error_lines([uncompared] * 5) == []
+    assert error_lines([uncompared, alone]) == error_lines([alone])
+
+
 def test_promises_of_several_gates_stand_apart() -> None:
     """Their alphas are not added up: they bound different errors."""
     first, second = error_lines([FULL, replace(FULL, gate="noninferiority", alpha=0.02)])

@@ -17,24 +17,31 @@ from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.report.text import number, printable
+from pytest_cepbench.report.text_layout import Line, Span
+from pytest_cepbench.report.text_table import Group, Layout, table_lines
 from pytest_cepbench.suites.estimate import Forecast, ModelEstimate, forecast
 
 _UNKNOWN = "-"
 
 
-def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
+def plan_lines(
+    evaluator: Evaluator, leases: Leases, columns: int | None, rule: str
+) -> Iterator[Line | str]:
     """How the collected cases would be judged, then what they would take; no model is asked.
 
     leases: of the workers that would run.
+    columns: that a line of a table may take; None where that does not matter.
+    rule: glyph of the line below the head of a table.
+    Sentences are texts, lines of tables are not.
     """
-    yield from _case_lines(evaluator)
+    yield from _case_lines(evaluator, columns, rule)
     series = evaluator.series
     if series is not None:
         yield f"{series_line(series)} (how soon it finds a drop: cepbench series {series.name})"
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
-        yield from _suite_lines(evaluator, path, forecasts)
+        yield from _suite_lines(evaluator, path, forecasts, columns, rule)
     if forecasts:
         yield from _total_lines(evaluator, forecasts, leases)
 
@@ -42,34 +49,41 @@ def plan_lines(evaluator: Evaluator, leases: Leases) -> Iterator[str]:
 # -- how cases are judged --------------------------------------------------------------------------
 
 
-def _case_lines(evaluator: Evaluator) -> Iterator[str]:
-    """A line for each case, under a head; no model is bound."""
+_CASES = Layout(
+    heads=("case", "gate", "alpha", "tolerance", "units", "visible", "needed", "looks"),
+    words=frozenset({"case", "gate", "looks"}),
+    name="case",
+    dropped=("alpha", "units", "looks", "gate", "tolerance", "visible", "needed"),
+    kept=frozenset({"visible", "needed"}),
+)
+
+
+def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterator[Line | str]:
+    """A line for each case below its suite; no model is bound."""
     cases = list(evaluator.assigned.values())
     if not cases:
         yield "no case was collected"
         return
-    names = [
-        printable(f"{case.key.suite} {case.key.part} {case.label}")
-        for case in (assigned.case for assigned in cases)
-    ]
-    width = max(map(len, names))
-    yield (
-        f"{'case':{width}}  {'gate':14} {'alpha':>9} {'tolerance':>9} {'units':>6} {'visible':>9} "
-        f"{'needed':>7}  looks"
-    )
+    rows: dict[str, list[list[Span]]] = {}
     uncalibrated = False
-    for assigned, name in zip(cases, names, strict=True):
-        policy = assigned.policy
+    for assigned in cases:
+        case, policy = assigned.case, assigned.policy
         visible, needed, remark = _reach(evaluator, assigned)
         uncalibrated |= visible == _UNKNOWN and policy.statistical
-        gate = policy.gate if policy.primary else "informational"
-        alpha = f"{policy.alpha:.2g}" if policy.statistical else _UNKNOWN
-        sizes = planned_looks(evaluator, assigned.suite_file, assigned.case, policy)
-        looks = ", ".join(map(str, sizes))
-        yield (
-            f"{name:{width}}  {gate:14} {alpha:>9} {number(policy.tolerance):>9} "
-            f"{_units(evaluator, assigned):>6} {visible:>9} {needed:>7}  {looks}{remark}"
+        sizes = planned_looks(evaluator, assigned.suite_file, case, policy)
+        row = (
+            printable(f"{case.key.part} {case.label}"),
+            policy.gate if policy.primary else "informational",
+            f"{policy.alpha:.2g}" if policy.statistical else _UNKNOWN,
+            number(policy.tolerance),
+            str(_units(evaluator, assigned)),
+            visible,
+            needed,
+            ", ".join(map(str, sizes)) + remark,
         )
+        rows.setdefault(case.key.suite, []).append([Span(cell) for cell in row])
+    groups = [Group(own, printable(suite)) for suite, own in rows.items()]
+    yield from table_lines(_CASES, groups, columns, rule=rule)
     yield (
         "visible: the smallest drop that the units show with 80 % power; needed: units that show a "
         "drop of the tolerance; looks: samples, as far as they are needed"
@@ -105,10 +119,22 @@ def _reach(evaluator: Evaluator, assigned: AssignedCase) -> tuple[str, str, str]
 
 # -- what they take --------------------------------------------------------------------------------
 
-_HEAD = ("model", "in store", "inputs", "calls", "device", "weights", "time")
+_MODELS = Layout(
+    heads=("model", "in store", "inputs", "calls", "device", "weights", "time"),
+    words=frozenset({"model"}),
+    name="model",
+    dropped=("calls", "weights", "device", "in store", "inputs", "time"),
+    kept=frozenset({"inputs", "time"}),
+)
 
 
-def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) -> Iterator[str]:
+def _suite_lines(
+    evaluator: Evaluator,
+    path: Path,
+    forecasts: list[Forecast],
+    columns: int | None,
+    rule: str,
+) -> Iterator[Line | str]:
     """What the cases of a suite take, model by model. forecasts: it is added to them."""
     run = evaluator.suite_run(path)
     own = [assigned for assigned in evaluator.assigned.values() if assigned.suite_file == path]
@@ -129,11 +155,8 @@ def _suite_lines(evaluator: Evaluator, path: Path, forecasts: list[Forecast]) ->
         f"{name}: {counted(work.samples, 'sample')}, {counted(work.units, run.unit)}, "
         f"{counted(work.steps, 'step')}, {work.stored} of them in the store{more}"
     )
-    rows = [_HEAD, *(tuple(_cells(evaluator, need)) for need in work.needs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for model, *cells in rows:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        yield f"  {model:{widths[0]}}  {'  '.join(numbers)}"
+    rows = [[Span(cell) for cell in _cells(evaluator, need)] for need in work.needs]
+    yield from table_lines(_MODELS, [Group(rows)], columns, rule=rule)
 
 
 def _cells(evaluator: Evaluator, need: ModelEstimate) -> Iterator[str]:

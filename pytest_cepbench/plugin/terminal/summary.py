@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_cepbench.escapes import visible, width_of
 from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
 
+if TYPE_CHECKING:
+    from pytest_cepbench.plugin.terminal.output import Output
+    from pytest_cepbench.report.text_layout import Line
+
 _LONGEST_REASON = 400
 
-Line = tuple[str, str | None]
-"""A line and its color."""
+Sentence = tuple[str, str]
+"""A text and its style."""
 
 
 def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> None:
@@ -26,32 +26,25 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
     """
     if not controller.ledger.active:
         return
-    columns = _columns(reporter)
-    headline = (controller.headline, _color(controller))
+    from pytest_cepbench.plugin.terminal.output import Output
+    from pytest_cepbench.report.text_layout import Span
+
+    output = Output(reporter)
+    style = f"bold {_color(controller)}"
     if reporter.verbosity < -1:
-        reporter.write_line(visible(headline[0]), **{headline[1]: True})
+        output.write([(Span(controller.headline, style),)])
         return
     reporter.write_sep("=", "cepbench summary")
-    _write_sentences(reporter, [headline], columns)
+    output.write_sentences([(controller.headline, style)])
     if reporter.verbosity < 0:
-        _write_lines(reporter, _failing_rows(controller, columns))
-        _write_sentences(reporter, _reports(controller, brief=True), None)
+        output.write(_failing_rows(controller, output))
+        output.write_sentences(_reports(controller, brief=True))
         return
-    _write_lines(reporter, _tables(controller, columns))
-    sentences = [
-        *_results(controller, verbose=reporter.verbosity > 0),
-        *_problems(controller),
-        *((line, None) for line in _acceptance(controller, updating=updating)),
-    ]
-    _write_sentences(reporter, sentences, columns)
-    _write_sentences(reporter, _reports(controller, brief=False), None)
-
-
-def _columns(reporter: Any) -> int | None:
-    """Columns of the terminal; None where output goes to a file, which wraps nothing."""
-    if not (reporter.isatty or os.environ.get("COLUMNS")):
-        return None
-    return shutil.get_terminal_size().columns
+    output.write(_tables(controller, output))
+    output.write_sentences(_results(controller, verbose=reporter.verbosity > 0))
+    output.write_sentences(_problems(controller))
+    output.write_sentences((line, "") for line in _acceptance(controller, updating=updating))
+    output.write_sentences(_reports(controller, brief=False))
 
 
 def _color(controller: Controller) -> str:
@@ -63,35 +56,15 @@ def _color(controller: Controller) -> str:
     return "yellow" if undecided(controller.ledger.results) else "green"
 
 
-def _write_lines(reporter: Any, lines: Iterable[Line]) -> None:
-    for line, color in lines:
-        reporter.write_line(visible(line), **({} if color is None else {color: True}))
-
-
-def _write_sentences(reporter: Any, sentences: Iterable[Line], columns: int | None) -> None:
-    """Write lines that may be broken between words, where they are wider than the terminal."""
-    for sentence, color in sentences:
-        lines = [visible(sentence)]
-        if columns is not None and width_of(lines[0]) > columns:
-            lines = textwrap.wrap(
-                lines[0],
-                columns,
-                subsequent_indent="  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        _write_lines(reporter, ((line, color) for line in lines))
-
-
-def _reports(controller: Controller, *, brief: bool) -> Iterator[Line]:
+def _reports(controller: Controller, *, brief: bool) -> Iterator[Sentence]:
     """Where the reports are. brief: only the page."""
     for path in controller.written:
         if not brief or path.suffix == ".html":
-            yield f"report: {shown_path(path)}", None
-    page = next((path for path in controller.written if path.suffix == ".html"), None)
+            yield f"report: {shown_path(path)}", ""
     if not brief:
+        page = next((path for path in controller.written if path.suffix == ".html"), None)
         if page is not None:
-            yield from ((line, None) for line in _worst_sample(controller, page))
+            yield from ((line, "") for line in _worst_sample(controller, page))
         yield from ((line, "yellow") for line in _unshown(controller))
     if controller.unreported is not None:
         yield f"no report: {controller.unreported}", "red"
@@ -120,23 +93,26 @@ def _unshown(controller: Controller) -> Iterator[str]:
         yield from unshown_lines(controller.ledger.results, controller.settings.show)
 
 
-def _failing_rows(controller: Controller, columns: int | None) -> list[Line]:
-    from pytest_cepbench.report.text import summary_table
+def _failing_rows(controller: Controller, output: Output) -> list[Line]:
+    """A line for each failing case, which says all of it to who finds it alone."""
+    from pytest_cepbench.report.summary_tables import summary_table
 
     failing = [result for result in controller.ledger.results if not result.passes]
-    return [*summary_table(failing, columns)] if failing else []
+    if not failing:
+        return []
+    return summary_table(failing, output.table_columns, glyphs=output.glyphs, grouped=False)
 
 
-def _tables(controller: Controller, columns: int | None) -> Iterator[Line]:
-    from pytest_cepbench.report.text import shortage_lines, summary_table
+def _tables(controller: Controller, output: Output) -> Iterator[Line]:
+    from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 
-    results = controller.ledger.results
+    results, columns = controller.ledger.results, output.table_columns
     if results:
-        yield from summary_table(results, columns)
-        yield from ((line, "yellow") for line in shortage_lines(results, columns))
+        yield from summary_table(results, columns, glyphs=output.glyphs)
+        yield from shortage_table(results, columns, glyphs=output.glyphs)
 
 
-def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
+def _results(controller: Controller, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.text import (
         promise_lines,
         refusal_lines,
@@ -147,16 +123,16 @@ def _results(controller: Controller, *, verbose: bool) -> Iterator[Line]:
 
     results = controller.ledger.results
     if results:
-        yield from ((line, None) for line in promise_lines(results))
+        yield from ((line, "") for line in promise_lines(results))
         yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
         yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
         yield from ((f"informational: {line}", "yellow") for line in unmeasured_lines(results))
-        yield from ((line, None) for line in (verbose_lines(results) if verbose else ()))
+        yield from ((line, "") for line in (verbose_lines(results) if verbose else ()))
         efforts = [*(result.effort for result in results), *controller.background_usage]
-        yield effort_line(efforts), None
+        yield effort_line(efforts), ""
 
 
-def _problems(controller: Controller) -> Iterator[Line]:
+def _problems(controller: Controller) -> Iterator[Sentence]:
     from pytest_cepbench.report.text import printable
 
     ledger = controller.ledger
