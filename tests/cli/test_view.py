@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -16,6 +10,7 @@ import pytest
 from pytest_cepbench.report.history.file import append_run
 from pytest_cepbench.report.history.record import report_digest, run_record
 from tests.cli.conftest import Home
+from tests.cli.serving import get, served
 from tests.report.history.runs import judged, origin
 from tests.report.pages import read_page
 
@@ -39,16 +34,6 @@ def add_run(root: Path, number: int, **facts: object) -> None:
     append_run(root / ".cepbench" / "history", run, identities)
 
 
-def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    """Status and body of a request. host: that the browser believes to talk to."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", path, headers={"Host": host})
-    response = connection.getresponse()
-    body = response.read().decode()
-    connection.close()
-    return response.status, body
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project that is served."""
@@ -59,17 +44,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(project: Path) -> Iterator[int]:
-    """Port of a server process, which an interrupt ends with exit code 0."""
-    command = [sys.executable, "-m", "pytest_cepbench.cli", "view", str(project), "--port=0"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
-        line = server.stderr.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        assert match is not None, line
-        yield int(match[1])
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+    """Port of a server process."""
+    with served(project) as port:
+        yield port
 
 
 @pytest.mark.slow

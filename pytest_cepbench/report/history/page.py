@@ -19,6 +19,7 @@ from markupsafe import Markup
 from pytest_cepbench.report.history.file import History
 from pytest_cepbench.report.history.plot import LinkOf, draw_timeline, kind_of, when
 from pytest_cepbench.report.history.record import HistoryRun
+from pytest_cepbench.report.history.running_page import running_head
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
 from pytest_cepbench.report.number_format import between, number
 from pytest_cepbench.report.templates import render
@@ -58,12 +59,17 @@ class RunShown:
 
 
 def history_page(
-    history: History, runs: Sequence[HistoryRun], timelines: Sequence[Timeline], link: LinkOf
+    history: History,
+    runs: Sequence[HistoryRun],
+    timelines: Sequence[Timeline],
+    link: LinkOf,
+    running: Markup | None = None,
 ) -> str:
     """The page. Everything that models, files or users named is escaped, and `visible`.
 
     runs, timelines: those that are shown, at least one.
     link: gives the addresses of reports.
+    running: the part about runs that have not ended, on a page that is served.
     """
     shown = [_case(timeline, history, link, i) for i, timeline in enumerate(timelines)]
     return render(
@@ -76,6 +82,8 @@ def history_page(
         checkpoint=runs[-1].checkpoint,
         verdict=runs[-1].verdict,
         remarks=history.remarks,
+        running=running,
+        running_head=None if running is None else running_head(""),
         number=number,
         between=between,
         kind_of=kind_of,

@@ -143,11 +143,11 @@ def run_record(
             continue
         digest = ""
         if result.identity:
-            identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
+            identity = {encodable(k): encodable(v) for k, v in result.identity.items()}
             digest = identity_digest(identity)
             identities[digest] = identity
         model = HistoryModel(
-            *(_encodable(result.model.get(name, "")) for name in ("role", "spec", "identity"))
+            *(encodable(result.model.get(name, "")) for name in ("role", "spec", "identity"))
         )
         cases.append(_case_record(result, digest, models.setdefault(model, len(models))))
     run = HistoryRun(
@@ -158,10 +158,10 @@ def run_record(
         verdict=origin.verdict,
         models=list(models),
         cases=cases,
-        report=_encodable(origin.report),
+        report=encodable(origin.report),
         report_bytes=origin.report_bytes,
         digest=origin.digest,
-        host=_encodable(origin.host),
+        host=encodable(origin.host),
         cepbench=origin.cepbench,
     )
     return run, identities
@@ -169,7 +169,7 @@ def run_record(
 
 def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:
     return HistoryCase(
-        case=_encodable(f"{result.suite}/{result.part}/{result.metric}"),
+        case=encodable(f"{result.suite}/{result.part}/{result.metric}"),
         verdict=result.verdict,
         value=_rounded(result.value),
         baseline=_rounded(result.baseline),
@@ -209,6 +209,6 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """A text that UTF-8 can hold: halves of surrogate pairs come from paths that are not UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cepbench.errors import HistoryError, MissingDependencyError, SpecError
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.report.history.running_page import SCRIPT, running_script
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -69,11 +70,30 @@ def make_app(site: Site) -> Starlette:
         except HistoryError:
             path = None
         if path is None:
+            page = site.running_page(request.path_params["name"])
+            if page is not None:
+                return HTMLResponse(page, headers=_HEADERS)
             words = "no report of this run is left: a later run may have replaced it"
             return PlainTextResponse(words, 404, headers=_HEADERS)
         return FileResponse(path, headers=_HEADERS)
 
+    def running(request: Request) -> Response:
+        part = site.running(request.path_params.get("run", ""))
+        if part is None:
+            return PlainTextResponse("this run has ended", 404, headers=_HEADERS)
+        return HTMLResponse(part, headers=_HEADERS)
+
+    def script(_: Request) -> Response:
+        headers = _HEADERS | {"Content-Type": "text/javascript; charset=utf-8"}
+        return PlainTextResponse(running_script(), headers=headers)
+
     return Starlette(
-        routes=[Route("/", index), Route("/runs/{name}", report)],
+        routes=[
+            Route("/", index),
+            Route("/runs/{name}", report),
+            Route("/running", running),
+            Route("/running/{run}", running),
+            Route(f"/{SCRIPT}", script),
+        ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
     )

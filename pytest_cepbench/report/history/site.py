@@ -1,24 +1,31 @@
 """The history and the reports of a project as a site: served, or written into a folder.
 
 Its first page is that of the history. Each run whose report is still there has a page in `runs/`.
+While a run goes on, the served site has a page of what it has done so far in the same place.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
-from pytest_cepbench.errors import WriteError
+from markupsafe import Markup
+
+from pytest_cepbench.errors import HistoryError, WriteError
 from pytest_cepbench.report.history.file import SUFFIX, History, read_history
 from pytest_cepbench.report.history.page import history_page
 from pytest_cepbench.report.history.record import HistoryRun
+from pytest_cepbench.report.history.running import RUN_ID, RUNNING, ListedRun, list_running
+from pytest_cepbench.report.history.running_page import running_page, running_part
 from pytest_cepbench.report.history.timeline import Selection, select_runs, timelines_of
 
 RUNS = "runs"
 
-_RUN_ID = re.compile(r"[0-9a-f]{32}")  # lines may be written by anyone
+_HERE = Markup("<!-- runs that have not ended -->")
+"""Where the page that is kept has the part that changes; in texts its signs are escaped."""
 
 Stamp = tuple[tuple[str, int, int], ...]
 """Name, size and time of change of each file of a history."""
@@ -38,9 +45,41 @@ class Site:
         self._index = ""
 
     def index(self) -> str:
-        """The first page. Raises HistoryError where there is no run."""
-        self._refresh()
-        return self._index
+        """The first page. Raises HistoryError where there is no run, and none goes on."""
+        part = self.running("") or Markup()
+        try:
+            self._refresh()
+        except HistoryError:
+            if not self._list_running():
+                raise
+            return running_page(part, "", several=True)
+        return self._index.replace(str(_HERE), part, 1)
+
+    def running(self, run_id: str) -> Markup | None:
+        """The part of a page about runs that have not ended: of the first page, or of a run's.
+
+        run_id: of the run; empty for the first page. None where that run has ended.
+        """
+        entries = self._list_running()
+        if not run_id:
+            state = repr((_stamp(self._folder), [(e.run.run, e.state) for e in entries]))
+            return running_part(entries, sha256(state.encode()).hexdigest()[:16], RUNNING)
+        own = [entry for entry in entries if entry.run.run == run_id]
+        return running_part(own, run_id, f"../{RUNNING}/{run_id}", whole=True) if own else None
+
+    def running_page(self, name: str) -> str | None:
+        """The page below `runs/` of a run that has not ended; None where it has."""
+        part = self.running(name.removesuffix(".html")) if RUN_ID.match(name) else None
+        return None if part is None else running_page(part, "../", several=False)
+
+    def _list_running(self) -> list[ListedRun]:
+        """Those that the history does not have: a run ends there before it removes its file."""
+        entries = list_running(self._folder)
+        if entries:
+            with suppress(HistoryError):
+                self._refresh()
+        known = {run.run for run in self._history.runs} if entries else set()
+        return [entry for entry in entries if entry.run.run not in known]
 
     def report(self, name: str) -> Path | None:
         """The file of a page below `runs/`; None where there is none."""
@@ -61,19 +100,22 @@ class Site:
             if stamp == self._stamp and self._index:
                 return
             history = read_history(self._folder)
-            self._index = site_index(history)
+            self._index = site_index(history, _HERE)
             self._history, self._stamp = history, stamp
 
 
-def site_index(history: History) -> str:
-    """The first page. Raises HistoryError where there is no run."""
+def site_index(history: History, running: Markup | None = None) -> str:
+    """The first page. Raises HistoryError where there is no run.
+
+    running: as of `history_page`.
+    """
     runs = select_runs(history, Selection())
     timelines = timelines_of(runs, Selection())
-    return history_page(history, runs, timelines, lambda run: _address(history, run))
+    return history_page(history, runs, timelines, lambda run: _address(history, run), running)
 
 
 def _address(history: History, run: HistoryRun) -> str:
-    path = history.report_of(run) if _RUN_ID.fullmatch(run.run) else None
+    path = history.report_of(run) if RUN_ID.fullmatch(run.run) else None
     if path is None:
         return ""
     suffix = "html" if path.with_suffix(".html").is_file() else "json"
