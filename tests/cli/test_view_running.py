@@ -18,6 +18,7 @@ from pytest_cepbench.report.history.running import ListedRun, RunState, list_run
 from tests.cli.serving import get, served
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import wait_for
+from tests.report.browser import chromium
 
 pytest.importorskip("starlette")
 
@@ -110,6 +111,25 @@ def test_a_run_is_shown_until_its_report_is(project: ScoredProject, mode: tuple[
             assert get(port, f"/running/{entry.run.run}")[0] == 404
             assert get(port, address) == (200, (project.path / "r.html").read_text())
             assert "History of 1 run" in get(port, "/")[1]
+
+
+@pytest.mark.slow
+def test_a_browser_follows_by_itself(project: ScoredProject) -> None:
+    """The script of the page loads the report when there is one. The browser's time runs fast."""
+    browser = chromium()
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=36000000")
+    with going_on(project) as run:
+        wait_for(judged(project), 60)
+        (entry,) = listed(project)
+        with served(project.path) as port:
+            address = f"http://127.0.0.1:{port}/runs/{entry.run.run}.html"
+            (project.path / "go-on").touch()
+            seen = subprocess.check_output(
+                [browser, *flags, "--dump-dom", address], text=True, stderr=subprocess.DEVNULL
+            )
+        run.wait(60)
+    assert '<h1 class="banner' in seen
+    assert "No verdict yet" not in seen
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def history_page(
 
 
 def report_links(history: History, folder: Path) -> LinkOf:
-    """The addresses of reports from a folder: of their pages, else of their JSON."""
+    """The addresses of reports from a folder: of pages with files, other pages, else of JSON."""
 
     @cache
     def address(path: Path) -> str:
@@ -100,7 +100,7 @@ def report_links(history: History, folder: Path) -> LinkOf:
         return quote(os.fsencode(os.path.relpath(target, folder)))
 
     def link(run: HistoryRun) -> str:
-        path = history.report_of(run)
+        path = history.page_of(run) or history.report_of(run)
         return "" if path is None else address(path)
 
     return link

@@ -90,6 +90,8 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     may have replaced it.
     host: name of the machine.
     cepbench: version of the package that wrote the line.
+    page, page_bytes, page_digest: the same three of the page in a folder of its own, with its files
+    beside it; empty where none was written.
     """
 
     format: int
@@ -104,6 +106,9 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""
     host: str = ""
     cepbench: str = ""
+    page: str = ""
+    page_bytes: int = 0
+    page_digest: str = ""
 
     @property
     def checkpoint(self) -> str:
@@ -124,6 +129,9 @@ class RunOrigin:
     digest: str
     host: str
     cepbench: str
+    page: str = ""
+    page_bytes: int = 0
+    page_digest: str = ""
 
 
 def run_record(
@@ -163,6 +171,9 @@ def run_record(
         digest=origin.digest,
         host=encodable(origin.host),
         cepbench=origin.cepbench,
+        page=encodable(origin.page),
+        page_bytes=origin.page_bytes,
+        page_digest=origin.page_digest,
     )
     return run, identities
 

@@ -17,10 +17,11 @@ from markupsafe import Markup
 from pytest_cepbench.errors import HistoryError, WriteError
 from pytest_cepbench.report.history.file import SUFFIX, History, read_history
 from pytest_cepbench.report.history.page import history_page
-from pytest_cepbench.report.history.record import HistoryRun
+from pytest_cepbench.report.history.record import HistoryRun, report_digest
 from pytest_cepbench.report.history.running import RUN_ID, RUNNING, ListedRun, list_running
 from pytest_cepbench.report.history.running_page import running_page, running_part
 from pytest_cepbench.report.history.timeline import Selection, select_runs, timelines_of
+from pytest_cepbench.report.page_folder import PAGE, page_file, page_file_names
 
 RUNS = "runs"
 
@@ -83,9 +84,8 @@ class Site:
 
     def report(self, name: str) -> Path | None:
         """The file of a page below `runs/`; None where there is none."""
-        self._refresh()
         run_id, _, suffix = name.partition(".")
-        run = next((run for run in self._history.runs if run.run == run_id), None)
+        run = self._run(run_id)
         if run is None or suffix not in ("html", "json"):
             return None
         path = self._history.report_of(run)
@@ -93,6 +93,24 @@ class Site:
             return None
         page = path.with_suffix(f".{suffix}")
         return page if page.is_file() else None
+
+    def page_file(self, run_id: str, name: str) -> bytes | None:
+        """A file of a run's page in a folder; None where there is none, or it is another run's."""
+        run = self._run(run_id)
+        path = None if run is None else self._history.page_of(run)
+        file = None if path is None else page_file(path.parent, name)
+        if run is None or file is None:
+            return None
+        with file:
+            content = file.read()
+        replaced = name == PAGE and report_digest(content) != run.page_digest
+        return None if replaced else content
+
+    def _run(self, run_id: str) -> HistoryRun | None:
+        """A run that has ended; None where the history has none of this id, or is gone."""
+        with suppress(HistoryError):
+            self._refresh()
+        return next((run for run in self._history.runs if run.run == run_id), None)
 
     def _refresh(self) -> None:
         with self._lock:
@@ -115,7 +133,12 @@ def site_index(history: History, running: Markup | None = None) -> str:
 
 
 def _address(history: History, run: HistoryRun) -> str:
-    path = history.report_of(run) if RUN_ID.fullmatch(run.run) else None
+    if not RUN_ID.fullmatch(run.run):  # lines may be written by anyone
+        return ""
+    page = history.page_of(run)
+    if page is not None and page.name == PAGE:
+        return f"{RUNS}/{run.run}/{PAGE}"
+    path = history.report_of(run)
     if path is None:
         return ""
     suffix = "html" if path.with_suffix(".html").is_file() else "json"
@@ -154,10 +177,22 @@ def write_site(folder: Path, target: Path) -> int:
 
 
 def _copy_report(history: History, run: HistoryRun, folder: Path) -> bool:
-    path = history.report_of(run) if _address(history, run) else None
-    if path is None:
+    if not _address(history, run):
         return False
+    path, page = history.report_of(run), history.page_of(run)
     for suffix in (".html", ".json"):
-        if path.with_suffix(suffix).is_file():
+        if path is not None and path.with_suffix(suffix).is_file():
             shutil.copyfile(path.with_suffix(suffix), folder / f"{run.run}{suffix}")
+    if page is not None:
+        _copy_page(page.parent, folder / run.run)
     return True
+
+
+def _copy_page(source: Path, folder: Path) -> None:
+    """Copy a page with the files beside it."""
+    for name in page_file_names(source):
+        file = page_file(source, name)
+        if file is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with file, (folder / name).open("xb") as copy:
+                shutil.copyfileobj(file, copy)
