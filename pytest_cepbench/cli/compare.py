@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.cli.leaderboard import leaderboard_section
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
@@ -163,7 +164,15 @@ def _run_case(case: CaseResult) -> RunCase:
         tolerance=case.tolerance,
         primary=case.primary,
         record=case.measured,
+        opponents=case.opponents,
+        won=_won(case) if case.opponents else {},
     )
+
+
+def _won(case: CaseResult) -> dict[str, float]:
+    """The score of each question in its battles."""
+    sign = 1 if case.higher_is_better else -1
+    return {sample: EVEN + sign * change for sample, change in case.differences.items()}
 
 
 # -- what is shown ---------------------------------------------------------------------------------
