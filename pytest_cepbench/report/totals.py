@@ -10,7 +10,6 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report.number_format import counted, percent, printable
 from pytest_cepbench.report.result import CaseResult, UsageTotals
-from pytest_cepbench.suites.cases import POOLED
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
 
@@ -96,6 +95,9 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
 
 
 def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
+    # Pages of other things than runs, such as that of the history, do without the suites.
+    from pytest_cepbench.suites.cases import POOLED
+
     return [
         result
         for result in results

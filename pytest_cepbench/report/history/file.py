@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import json
 import os
 import re
@@ -137,6 +138,21 @@ def host_name() -> str:
 
 
 # -- reading ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def many_objects() -> Iterator[None]:
+    """While hundreds of thousands of objects are made that stay, Python looks for no cycles.
+
+    That would take longer than to read and to draw a long history.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def read_history(folder: Path) -> History:

@@ -17,7 +17,14 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from pytest_cepbench.report.history.file import History
-from pytest_cepbench.report.history.plot import LinkOf, draw_timeline, kind_of, when
+from pytest_cepbench.report.history.plot import (
+    Curves,
+    LinkOf,
+    curves_of,
+    draw_timeline,
+    kind_of,
+    when,
+)
 from pytest_cepbench.report.history.record import HistoryRun
 from pytest_cepbench.report.history.running_page import running_head
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
@@ -71,7 +78,11 @@ def history_page(
     link: gives the addresses of reports.
     running: the part about runs that have not ended, on a page that is served.
     """
-    shown = [_case(timeline, history, link, i) for i, timeline in enumerate(timelines)]
+    curves = curves_of(runs, timelines)
+    shown = [
+        _case(timeline, own, history, link, place)
+        for place, (timeline, own) in enumerate(zip(timelines, curves, strict=True))
+    ]
     return render(
         "history.html.jinja",
         suites=[(n, list(group)) for n, group in groupby(shown, lambda s: s.timeline.suite)],
@@ -106,10 +117,12 @@ def report_links(history: History, folder: Path) -> LinkOf:
     return link
 
 
-def _case(timeline: Timeline, history: History, link: LinkOf, place: int) -> CaseShown:
+def _case(
+    timeline: Timeline, curves: Curves, history: History, link: LinkOf, place: int
+) -> CaseShown:
     reasons = dict(break_reasons(timeline, history))
     breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
-    plot = Markup(draw_timeline(timeline, reasons, link))  # noqa: S704 - its texts are escaped
+    plot = Markup(draw_timeline(timeline, curves, reasons, link))  # noqa: S704 - its texts are escaped
     return CaseShown(timeline, f"case-{place}", plot, tuple(reversed(breaks)))
 
 

@@ -15,7 +15,7 @@ from threading import Lock
 from markupsafe import Markup
 
 from pytest_cepbench.errors import HistoryError, WriteError
-from pytest_cepbench.report.history.file import SUFFIX, History, read_history
+from pytest_cepbench.report.history.file import SUFFIX, History, many_objects, read_history
 from pytest_cepbench.report.history.page import history_page
 from pytest_cepbench.report.history.record import HistoryRun, report_digest
 from pytest_cepbench.report.history.running import RUN_ID, RUNNING, ListedRun, list_running
@@ -117,8 +117,9 @@ class Site:
             stamp = _stamp(self._folder)
             if stamp == self._stamp and self._index:
                 return
-            history = read_history(self._folder)
-            self._index = site_index(history, _HERE)
+            with many_objects():
+                history = read_history(self._folder)
+                self._index = site_index(history, _HERE)
             self._history, self._stamp = history, stamp
 
 
