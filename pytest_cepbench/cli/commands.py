@@ -389,6 +389,7 @@ _COMPARE = [
         help="a suite of the page's chains (several allowed); default: beside the tests of the "
         "reports",
     ),
+    *_MODELS.values(),
     *shared("data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"),
     *_HISTORY_FOLDER,
 ]

@@ -190,13 +190,12 @@ def _html(
     arguments: Namespace,
 ) -> str:
     """The page, with chains as far as stores have them. Raises kinds of CepError."""
-    from pytest_cepbench.cli.compare_chains import chains_of, read_only_store
+    from pytest_cepbench.cli.compare_chains import chains_of, read_only_store, read_options
 
     folder = arguments.html.absolute().parent
-    default = Path(".cepbench/store")
-    arguments.store = arguments.store or [str(default)] * default.is_dir()
-    with read_only_store(arguments.store) as store:
-        chains = [chains_of(comparison, reports, arguments, store) for comparison in comparisons]
+    options = read_options(arguments)
+    with read_only_store(options.stores) as store:
+        chains = [chains_of(comparison, reports, options, store) for comparison in comparisons]
         return comparison_page(comparisons, boards, folder, chains, store.get_image)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_cepbench.cli.results import RunReport, key_of
-from pytest_cepbench.cli.session import read_data, suite_file
+from pytest_cepbench.cli.session import fixed_roles, read_data, suite_file
+from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.compared_chains import (
     SuiteChains,
@@ -26,8 +28,37 @@ from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.comparison_page import in_tolerances
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.comparison import ComparedCase, Comparison
+from pytest_cepbench.suites import RoleChoices
 
 _MOST_CASES = 3
+
+
+@dataclass(frozen=True)
+class ChainOptions:
+    """What was typed on where chains are.
+
+    stores: folders and URLs.
+    files: of suites.
+    choices: models that are held fixed, where they are not those of the suite.
+    data: data set name -> path or URL.
+    """
+
+    stores: Sequence[str]
+    files: Sequence[Path]
+    choices: RoleChoices
+    data: Mapping[str, DataPlace]
+
+
+def read_options(arguments: Namespace) -> ChainOptions:
+    """The options. Raises SpecError and SuiteError naming the one that is wrong."""
+    default = Path(".cepbench/store")
+    roles, encoders = fixed_roles(arguments)
+    return ChainOptions(
+        stores=arguments.store or [str(default)] * default.is_dir(),
+        files=[suite_file(path) for path in arguments.suite_file],
+        choices=RoleChoices(roles=roles, encoders=encoders),
+        data=read_data(arguments.data),
+    )
 
 
 @contextmanager
@@ -47,7 +78,7 @@ def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
 def chains_of(
     comparison: Comparison,
     reports: Mapping[str, RunReport],
-    arguments: Namespace,
+    options: ChainOptions,
     store: Store,
 ) -> list[CaseResult]:
     """The cases of a comparison that differ most, with chains of both runs.
@@ -58,7 +89,7 @@ def chains_of(
     runs = comparison.first.name, comparison.second.name
     by_key = [{str(key_of(case)): case for case in reports[name].cases} for name in runs]
     return [
-        _case(compared, (by_key[0][case], by_key[1][case]), runs, arguments, store)
+        _case(compared, (by_key[0][case], by_key[1][case]), runs, options, store)
         for compared in _chosen(comparison)
         if (case := compared.first.case)
     ]
@@ -80,15 +111,19 @@ def _case(
     compared: ComparedCase,
     results: tuple[CaseResult, CaseResult],
     names: tuple[str, str],
-    arguments: Namespace,
+    options: ChainOptions,
     store: Store,
 ) -> CaseResult:
+    first, second = names[0], results[1]
+    record = compared.second.record
+    assert record is not None  # or it were not compared
     try:
-        path = suite_file_of(results[1], [suite_file(path) for path in arguments.suite_file])
+        path = suite_file_of(second, options.files)
         with importable([path]):
-            suite = SuiteChains(path, [results[1]], store, read_data(arguments.data))
+            suite = SuiteChains(path, record, store, options.choices, options.data)
             chains = suite.show(compared, largest_differences(compared))
     except CepError as error:
-        return beside(results[1], compared, names[0], [], f"Chains cannot be shown: {error}")
-    missing = how_to_get(chains, names, results, arguments.store)
-    return beside(results[1], compared, names[0], chains, missing)
+        return beside(second, compared, first, [], f"Chains cannot be shown: {error}")
+    return beside(
+        second, compared, first, chains, how_to_get(chains, names, results, options.stores)
+    )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from msgspec.structs import replace
+import msgspec
 
+from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
 from pytest_cepbench.evaluation.shown_chains import (
@@ -40,15 +42,16 @@ from pytest_cepbench.suites.stored_chains import StoredChains, stored_chains
 MOST_SAMPLES = 3
 """Samples whose chains are shown of a case."""
 
-_RELATIVE = ("./", "../")
+_IN_NAME = "shapes:"  # comes with the package and plays every role
 
 
 class SuiteChains:
     """The chains of a suite's samples by the models of runs.
 
     path: of the suite's file.
-    results: its cases as one of the runs measured them; the models that are held fixed are those.
+    record: of a case, as one of the runs measured it.
     store: with everything that is read.
+    choices: models that are held fixed, where they are not those of the suite.
     data: data set name -> path or URL.
     Raises what `load_prepared_suite` raises, and SuiteError for a suite of answers.
     """
@@ -56,17 +59,13 @@ class SuiteChains:
     def __init__(
         self,
         path: Path,
-        results: Sequence[CaseResult],
+        record: Baseline,
         store: Store,
+        choices: RoleChoices,
         data: Mapping[str, DataPlace],
     ) -> None:
-        records = {
-            CaseKey(result.suite, result.part, result.metric): result.measured
-            for result in results
-            if result.measured is not None
-        }
-        choices = _choices(next(result for result in results if result.measured is not None))
-        prepared = load_prepared_suite(path, choices, data, seeds=seeds_of(records))
+        seeds = seeds_of({CaseKey.parse(record.case): record})
+        prepared = load_prepared_suite(path, _with_tested(choices, record), data, seeds=seeds)
         self._path, self._store = path, store
         self._run = require_chains(prepared.run(ModelPool(store)), "a comparison of chains")
         self._cases = {str(case.key): case for case in prepared.cases}
@@ -104,13 +103,10 @@ class SuiteChains:
             raise SuiteError(msg)
 
     def _pair(
-        self, case: Case, loser: Loser, before: StoredChains | None, now: StoredChains | None
+        self, case: Case, loser: Loser, before: StoredChains, now: StoredChains
     ) -> ChainShown:
         start = self._run.starts([case])[0]
-        first, second = (
-            None if stored is None else stored.excerpt(case, loser.sample, start)
-            for stored in (before, now)
-        )
+        first, second = (stored.excerpt(case, loser.sample, start) for stored in (before, now))
         return ChainShown(
             sample=loser.sample,
             score=loser.candidate,
@@ -129,29 +125,28 @@ class SuiteChains:
         )
 
 
-def _stored(run: ChainRun, record: Baseline) -> StoredChains | None:
-    step = record.model.get("step", "")
-    return stored_chains(run, step) if step else None
+def _stored(run: ChainRun, record: Baseline) -> StoredChains:
+    """The chains of a record's model. Raises SuiteError where it does not name all that made it."""
+    step, tested = record.model.get("step", ""), record.model.get("role", "")
+    if not step:
+        msg = "a report names no model whose chains stores could have: they were made elsewhere"
+        raise SuiteError(msg)
+    if {bound.role for bound in recall(step)} != set(tested.split("+")):
+        msg = f"the model.step of a report is not of its {tested}: run it again"
+        raise SuiteError(msg)
+    return stored_chains(run, step)
 
 
-def _choices(result: CaseResult) -> RoleChoices:
-    """The models of a run, as they were named."""
-    record = result.measured
-    assert record is not None
+def _with_tested(choices: RoleChoices, record: Baseline) -> RoleChoices:
+    """The choices with a model under test in name: the chains of others are read in its place.
+
+    No spec of a report is resolved, since reports may come from anywhere and specs can import code.
+    """
     tested = record.model.get("role", "")
-    fixed = {
-        model.seat: model.spec
-        for model in result.models
-        # From a suite's file such a spec counts from its folder, and the file names it still.
-        if model.seat not in tested.split("+") and not model.spec.startswith(_RELATIVE)
-    }
-    roles = {name: fixed[name] for name in ROLE_NAMES if name in fixed}
-    encoders = {name: spec for name, spec in fixed.items() if name not in roles}
-    spec = record.model.get("spec", "")
     for role in ROLE_NAMES:
         if role == tested:
-            return RoleChoices(None, None, roles | {role: spec}, encoders)
-    return RoleChoices(spec, "unified", roles, encoders)
+            return replace(choices, roles={**choices.roles, role: _IN_NAME})
+    return replace(choices, model=_IN_NAME, role="unified")
 
 
 def largest_differences(compared: ComparedCase, most: int = MOST_SAMPLES) -> list[Loser]:
@@ -177,7 +172,7 @@ def beside(
 
     missing: why not all chains are shown; empty where they are.
     """
-    return replace(
+    return msgspec.structs.replace(
         result,
         verdict=compared.verdict,
         accepted=False,
@@ -237,7 +232,8 @@ def suite_file_of(result: CaseResult, files: Sequence[Path]) -> Path:
     Raises SpecError where there is none.
     """
     folder = Path(result.nodeid.partition("::")[0]).parent
-    near = sorted(folder.glob("*.toml")) if not folder.is_absolute() else []
+    inside = folder.resolve().is_relative_to(Path.cwd().resolve())  # a report may name any path
+    near = sorted(folder.glob("*.toml")) if inside else []
     for path in (*files, *near):
         try:
             if load_suite(path).name == result.suite:

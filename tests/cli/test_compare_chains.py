@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -102,6 +103,27 @@ def test_a_suite_that_is_elsewhere(project: ScoredProject, tmp_path: Path) -> No
     assert "or name it with --suite-file" in page_of(project)
     page = page_of(project, f"--suite-file={tmp_path / 'moved.toml'}")
     assert len(rows_of(page, "before")) == 3
+
+
+def test_what_a_report_names_is_not_run(project: ScoredProject) -> None:
+    """Neither the spec of its model, which may import any code, nor a suite elsewhere."""
+    evil = project.path / "evil.py"
+    evil.write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    report = project.path / "after.json"
+    text = report.read_text()
+    report.write_text(text.replace('"python:scored:Describer', '"python:evil:Model'))
+    assert "python:evil:Model" in report.read_text()
+    assert len(rows_of(page_of(project), "after")) == 3
+
+    report.write_text(text.replace('\\"role\\":\\"describer\\"', '\\"role\\":\\"judge\\"'))
+    assert "model.step of a report is not of its describer" in page_of(project)
+
+    (project.path / "deeper").mkdir()
+    os.chdir(project.path / "deeper")
+    report.write_text(text.replace('"nodeid": "', '"nodeid": "../'))
+    assert main(["compare", "../before.json", "../after.json", "--html=../page.html"]) == 0
+    assert "is not beside '../test_scored.py'" in unescape((project.path / "page.html").read_text())
+    assert not list(project.path.rglob("ran"))
 
 
 def test_a_wrong_place_is_one_line(
