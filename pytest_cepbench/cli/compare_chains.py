@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from pytest_cepbench.cli.results import RunReport, key_of
 from pytest_cepbench.cli.session import fixed_roles, read_data, suite_file
 from pytest_cepbench.datasets.sources.location import DataPlace
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.evaluation.compared_chains import (
     SuiteChains,
     beside,
@@ -52,6 +52,10 @@ class ChainOptions:
 def read_options(arguments: Namespace) -> ChainOptions:
     """The options. Raises SpecError and SuiteError naming the one that is wrong."""
     default = Path(".cepbench/store")
+    for text in arguments.store:
+        if not is_url(text) and not Path(text).is_dir():
+            msg = f"--store {text!r}: the folder or URL of a store is expected"
+            raise SpecError(msg)
     roles, encoders = fixed_roles(arguments)
     return ChainOptions(
         stores=arguments.store or [str(default)] * default.is_dir(),

@@ -131,5 +131,6 @@ def test_a_wrong_place_is_one_line(
 ) -> None:
     """Nothing is written, and nothing made at the place."""
     assert main(["compare", *REPORTS, "--html=page.html", "--store=suite.toml"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    message = "--store 'suite.toml': the folder or URL of a store is expected"
+    assert capsys.readouterr().err == f"cepbench: {message}\n"
     assert not (project.path / "page.html").exists()

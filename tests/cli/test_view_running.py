@@ -85,10 +85,9 @@ def judged(project: ScoredProject, count: int = 1) -> Callable[[], bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [(), ("-n", "2")], ids=["single", "workers"])
-def test_a_run_is_shown_until_its_report_is(project: ScoredProject, mode: tuple[str, ...]) -> None:
+def test_a_run_is_shown_until_its_report_is(project: ScoredProject) -> None:
     """What is judged, what fails and how far it is; then the report, under the same address."""
-    with going_on(project, "--cep-report=r.json", *mode) as run:
+    with going_on(project, "--cep-report=r.json", "-n", "2") as run:
         wait_for(judged(project), 60)
         wait_for(lambda: any("b GC" in work.case for work in listed(project)[0].run.work), 20)
         (entry,) = listed(project)
