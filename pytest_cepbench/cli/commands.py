@@ -362,7 +362,7 @@ _COMPARE = [
         help="two or more runs, the first one being compared with: a JSON report (--cep-report), "
         "or the spec of a model, whose latest report the history knows",
     ),
-    option("--html", metavar="FILE", type=Path, help="write a page with plots as well"),
+    option("--html", metavar="FILE", type=Path, help="write a page with plots and chains as well"),
     several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
     several(
         "--case",
@@ -375,6 +375,22 @@ _COMPARE = [
         default="0.05",
         help=f"error of all bounds together, in each direction; {_DEFAULT}",
     ),
+    *shared(
+        "store",
+        metavar="DIR|URL",
+        action="append",
+        default=[],
+        help="where the page's chains are read (several allowed); default: .cepbench/store",
+    ),
+    several(
+        "--suite-file",
+        metavar="FILE",
+        type=Path,
+        help="a suite of the page's chains (several allowed); default: beside the tests of the "
+        "reports",
+    ),
+    *_MODELS.values(),
+    *shared("data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"),
     *_HISTORY_FOLDER,
 ]
 

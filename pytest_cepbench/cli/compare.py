@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.cli.leaderboard import leaderboard_section
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
@@ -43,7 +44,8 @@ _MOST_SAMPLES = 3
 def run(arguments: Namespace) -> int:
     """Compare and show, and write the page; exit codes as in `main`."""
     try:
-        runs = _runs(arguments)
+        reports = _reports(arguments)
+        runs = [_measured_run(name, report, arguments) for name, report in reports.items()]
         alpha = _alpha(arguments.alpha)
         comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
         boards = list(rank_common_cases(runs)) if len(runs) > 2 else []
@@ -53,11 +55,11 @@ def run(arguments: Namespace) -> int:
         from pytest_cepbench.report.writers import write_reports
 
         path: Path = arguments.html
-        page = comparison_page(comparisons, boards, path.absolute().parent)
         try:
+            page = _html(comparisons, boards, reports, arguments)
             (written,) = write_reports(path, {path.suffix or ".html": page})
-        except WriteError as error:
-            return complain(str(error), NOT_DONE)
+        except CepError as error:
+            return complain(str(error), NOT_DONE if isinstance(error, WriteError) else MISTAKE)
         show(_page(comparisons, boards), f"written: {written}")
     else:
         show(_page(comparisons, boards))
@@ -77,24 +79,24 @@ def _alpha(text: str) -> float:
 # -- what is compared ------------------------------------------------------------------------------
 
 
-def _runs(arguments: Namespace) -> list[MeasuredRun]:
-    """The runs that were named. Raises kinds of CepError."""
-    runs: list[MeasuredRun] = []
+def _reports(arguments: Namespace) -> dict[str, RunReport]:
+    """The reports that were named, by what the runs are called. Raises kinds of CepError."""
+    reports: dict[str, RunReport] = {}
     for text in arguments.runs:
         name, place = split_name(text)
         report = _report_of(place, arguments.history)
         if report.incomplete:
             msg = f"the run of {place} is incomplete ({report.incomplete}): run it again"
             raise SpecError(msg)
-        run = _measured_run(name or _name_of(place), report, arguments)
-        if any(run.name == other.name for other in runs):
-            msg = f"two runs are called {run.name!r}: name them, NAME={place}"
+        name = name or _name_of(place)
+        if name in reports:
+            msg = f"two runs are called {name!r}: name them, NAME={place}"
             raise SpecError(msg)
-        runs.append(run)
-    if len(runs) < 2:
+        reports[name] = report
+    if len(reports) < 2:
         msg = "expected two or more runs: reports (--cep-report FILE), or specs of models"
         raise SpecError(msg)
-    return runs
+    return reports
 
 
 def _name_of(place: str) -> str:
@@ -162,7 +164,15 @@ def _run_case(case: CaseResult) -> RunCase:
         tolerance=case.tolerance,
         primary=case.primary,
         record=case.measured,
+        opponents=case.opponents,
+        won=_won(case) if case.opponents else {},
     )
+
+
+def _won(case: CaseResult) -> dict[str, float]:
+    """The score of each question in its battles."""
+    sign = 1 if case.higher_is_better else -1
+    return {sample: EVEN + sign * change for sample, change in case.differences.items()}
 
 
 # -- what is shown ---------------------------------------------------------------------------------
@@ -171,6 +181,22 @@ def _run_case(case: CaseResult) -> RunCase:
 def _page(comparisons: Sequence[Comparison], boards: Sequence[CaseLeaderboard]) -> list[Section]:
     sections = [_section(comparison) for comparison in comparisons]
     return [*sections, *map(leaderboard_section, boards)]
+
+
+def _html(
+    comparisons: Sequence[Comparison],
+    boards: Sequence[CaseLeaderboard],
+    reports: Mapping[str, RunReport],
+    arguments: Namespace,
+) -> str:
+    """The page, with chains as far as stores have them. Raises kinds of CepError."""
+    from pytest_cepbench.cli.compare_chains import chains_of, read_only_store, read_options
+
+    folder = arguments.html.absolute().parent
+    options = read_options(arguments)
+    with read_only_store(options.stores) as store:
+        chains = [chains_of(comparison, reports, options, store) for comparison in comparisons]
+        return comparison_page(comparisons, boards, folder, chains, store.get_image)
 
 
 def _section(comparison: Comparison) -> Section:

@@ -17,7 +17,7 @@ from pytest_cepbench.cli.output import (
 )
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.option_values import at_least_one
-from pytest_cepbench.report.history.file import History, read_history
+from pytest_cepbench.report.history.file import History, many_objects, read_history
 from pytest_cepbench.report.history.plot import when
 from pytest_cepbench.report.history.record import HistoryRun
 from pytest_cepbench.report.history.timeline import (
@@ -34,6 +34,11 @@ _MOST_CHANGES = 20
 
 def run(arguments: Namespace) -> int:
     """Show the history, or write its page; exit codes as in `main`."""
+    with many_objects():
+        return _run(arguments)
+
+
+def _run(arguments: Namespace) -> int:
     try:
         selection = _selection(arguments)
         history = read_history(arguments.history)

@@ -13,7 +13,7 @@ from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
 from pytest_cepbench.evaluation.shown_samples import shown_answers
 from pytest_cepbench.gate import Baseline, Verdict
-from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.baseline import answers_digest, record_of
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
 from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
 from pytest_cepbench.suites import SuiteRun
@@ -73,6 +73,7 @@ def measured_case(
         curve_now=shown.curve_now,
         curve_reference=shown.curve_reference,
         differences=evaluated.differences,
+        opponents=_opponents(evaluated),
         answers=(
             shown_answers(
                 run, evaluated, store, accepted=accepted, requested=evaluator.settings.show
@@ -113,6 +114,12 @@ def measured_case(
         ],
         warnings=[*measurement.warnings, *run.warnings(measurement), *judgement.warnings, *remarks],
     )
+
+
+def _opponents(evaluated: EvaluatedCase) -> str:
+    """Digest of the answers that were battled; empty where none were."""
+    reference = evaluated.reference
+    return "" if reference is None or not evaluated.differences else answers_digest(reference)
 
 
 def _baseline_model(baseline: Baseline) -> BaselineModel:

@@ -184,12 +184,12 @@ def record_run(
     from pytest_cepbench._version import __version__
     from pytest_cepbench.report.history.file import append_run, host_name
     from pytest_cepbench.report.history.record import RunOrigin, report_digest, run_record
+    from pytest_cepbench.report.page_folder import PAGE
 
-    report = next((path for path in written if path.suffix == ".json"), None)
-    try:
-        data = b"" if report is None else report.read_bytes()
-    except OSError:  # someone removed it, and the line links to nothing
-        report, data = None, b""
+    report, data = _written_file(written, lambda path: path.suffix == ".json")
+    page, page_data = _written_file(
+        written, lambda path: path.parent == context.settings.report_dir and path.name == PAGE
+    )
     origin = RunOrigin(
         run=context.run_id,
         started=context.started,
@@ -200,10 +200,24 @@ def record_run(
         digest="" if report is None else report_digest(data),
         host=host_name(),
         cepbench=__version__,
+        page="" if page is None else os.path.relpath(page, folder),
+        page_bytes=len(page_data),
+        page_digest="" if page is None else report_digest(page_data),
     )
     append_run(folder, *run_record(origin, results))
     with suppress(OSError):
         keep_out_of_git(context.settings.home, folder)
+
+
+def _written_file(
+    written: Sequence[Path], is_it: Callable[[Path], bool]
+) -> tuple[Path | None, bytes]:
+    """The file that is it, and its content; None where there is none."""
+    path = next(filter(is_it, written), None)
+    try:
+        return path, b"" if path is None else path.read_bytes()
+    except OSError:  # someone removed it, and the history links to nothing
+        return None, b""
 
 
 def shown_path(path: Path) -> Path:

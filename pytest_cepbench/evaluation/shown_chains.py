@@ -158,23 +158,23 @@ def _chain(
         sample=scored.sample,
         score=scored.score,
         baseline=scored.baseline,
-        links=_links(chain, excerpt.marks, store) if whole else [],
-        failure=_failure(excerpt),
+        links=links_shown(chain, excerpt.marks, store) if whole else [],
+        failure=failure_shown(excerpt),
         remark=excerpt.remark,
-        baseline_links=[] if before is None else _links(before.chain, before.marks, store),
-        baseline_failure=None if before is None else _failure(before),
-        first_difference=None if before is None else _first_difference(chain, before.chain),
+        baseline_links=[] if before is None else links_shown(before.chain, before.marks, store),
+        baseline_failure=None if before is None else failure_shown(before),
+        first_difference=None if before is None else first_difference_shown(chain, before.chain),
     )
 
 
-def _first_difference(chain: Chain, before: Chain) -> int | None:
+def first_difference_shown(chain: Chain, before: Chain) -> int | None:
     """The first generation whose artifacts differ, as far as stores have the chain before."""
     if before.failure is None and len(before.links) < len(chain.links):
         chain = Chain(chain.sample, chain.links[: len(before.links)])
     return first_difference(chain, before)
 
 
-def _failure(excerpt: ChainExcerpt) -> str | None:
+def failure_shown(excerpt: ChainExcerpt) -> str | None:
     """What stopped a chain, and where."""
     failure = excerpt.failure or excerpt.chain.failure
     generation = excerpt.chain.failed_at if excerpt.failure is None else excerpt.failed_at
@@ -182,7 +182,11 @@ def _failure(excerpt: ChainExcerpt) -> str | None:
     return f"{failure.kind}{where}: {failure.detail}" if failure else None
 
 
-def _links(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
+def links_shown(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
+    """The artifacts of a chain; images of the data set are put into the store.
+
+    marks: similarity to the start by generation.
+    """
     links = []
     for generation, link in enumerate(chain.links):
         if link.source is not None:

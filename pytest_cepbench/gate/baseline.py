@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import escape_toml
@@ -141,6 +142,11 @@ def measurement_of(baseline: Baseline, key: CaseKey) -> Measurement:
         floor=baseline.floor,
         answers=baseline.answers,
     )
+
+
+def answers_digest(baseline: Baseline) -> str:
+    """Digest of the answers of a baseline, by sample; empty where it has none."""
+    return digest_json(sorted(baseline.answers.items())) if baseline.answers else ""
 
 
 def dump_baseline(baseline: Baseline) -> str:

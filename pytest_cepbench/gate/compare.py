@@ -39,7 +39,7 @@ _NO_SPREAD = 1e-9
 _SAME = 0.1
 """Of the tolerance: how far each score of the same weights may move, on another machine, say."""
 
-_SAMPLE_FIELDS = ("samples", "data", "clauses")
+SAMPLE_FIELDS = ("samples", "data", "clauses")
 """Fields of an identity that differ where there are other samples, and only there."""
 
 _NAMED = 3
@@ -509,7 +509,7 @@ def _differing(
     measurement: Measurement, baseline: Baseline, pairing: Pairing
 ) -> Iterator[tuple[str, str]]:
     """The name and a sentence for each field of the identity that differs, and the direction."""
-    left_out = _SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
+    left_out = SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
     for name in sorted(baseline.identity.keys() | measurement.identity.keys()):
         before = baseline.identity.get(name, "(none)")
         now = measurement.identity.get(name, "(none)")

@@ -245,16 +245,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
+    from pytest_cepbench.plugin import run_status
     from pytest_cepbench.plugin.terminal import live
+
+    def snapshots() -> list[live.ProgressSnapshot]:
+        return live.own_snapshots(evaluator.progress, evaluator.cluster_progress)
 
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
-        live.show(
-            config, lambda: live.own_snapshots(evaluator.progress, evaluator.cluster_progress)
-        )
-    elif worker["cepbench_live"]:
-        folder = evaluator.context.make_folder()
-        live.write_snapshots(config, evaluator.progress, folder, worker["workerid"])
+        live.show(config, snapshots)
+        run_status.write_status(config, config.stash[CONTROLLER], snapshots)
+    elif worker["cepbench_progress"] is not None:
+        with suppress(OSError):  # a folder that cannot be made has no reader
+            live.write_snapshots(
+                config,
+                evaluator.progress,
+                evaluator.context.make_folder(),
+                worker["workerid"],
+                worker["cepbench_progress"],
+            )
+
+
+def _remove_status(config: pytest.Config) -> None:
+    module = sys.modules.get("pytest_cepbench.plugin.run_status")
+    if module is not None:
+        module.close(config)
 
 
 def _clear_terminal(config: pytest.Config) -> None:
@@ -305,6 +320,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     finally:
         if controller is not None:
             controller.finish(session, updating=updating(session.config))
+            _remove_status(session.config)
             _warn_of_undecided(session.config, controller)
 
 
@@ -342,6 +358,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Release the store, and clear away what the processes of the run told one another."""
     _clear_terminal(config)
+    _remove_status(config)
     controller = config.stash.get(CONTROLLER, None)
     try:
         if EVALUATOR in config.stash:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,7 +16,9 @@ from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.report.comparison_plot import draw_differences
 from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
 from pytest_cepbench.report.number_format import between, counted, number
-from pytest_cepbench.report.templates import render
+from pytest_cepbench.report.page_images import ImageSource, PageImages
+from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.templates import render, source_of
 from pytest_cepbench.studies.comparison import ComparedCase, Comparison
 from pytest_cepbench.studies.leaderboard import CaseLeaderboard
 
@@ -29,11 +33,13 @@ class ComparisonShown:
 
     headline: its result in a sentence.
     plot: the differences as SVG.
+    chains: cases of the second run, whose chains stand beside those of the first.
     """
 
     comparison: Comparison
     headline: str
     plot: Markup
+    chains: Sequence[CaseResult]
 
 
 def headline(comparison: Comparison) -> str:
@@ -49,7 +55,7 @@ def headline(comparison: Comparison) -> str:
     parts = []
     if regressed:
         parts.append(f"regressed in {len(regressed)} of {counted(len(gating), 'gating case')}")
-        parts.append(f"worst {_named(min(regressed, key=_in_tolerances))}")
+        parts.append(f"worst {_named(min(regressed, key=in_tolerances))}")
     else:
         parts.append(f"regressed in none of {counted(len(gating), 'gating case')}")
     if undecided:
@@ -65,13 +71,19 @@ def headline(comparison: Comparison) -> str:
 
 
 def comparison_page(
-    comparisons: Sequence[Comparison], boards: Sequence[CaseLeaderboard], folder: Path
+    comparisons: Sequence[Comparison],
+    boards: Sequence[CaseLeaderboard],
+    folder: Path,
+    chains: Sequence[Sequence[CaseResult]] = (),
+    image: ImageSource = lambda _: None,
 ) -> str:
     """The page. Everything that models, files or users named is escaped, and `visible`.
 
     comparisons: of runs with the same first one, at least one.
     boards: leaderboards of all of them; none for two runs.
     folder: in which the page will lie, for the addresses of reports.
+    chains: of each comparison; none where they are not shown.
+    image: gives a stored image by digest, or None when it is gone.
     """
     shown = [
         ComparisonShown(
@@ -80,12 +92,19 @@ def comparison_page(
             Markup(  # noqa: S704 - its texts are escaped
                 draw_differences(comparison.cases, headline(comparison))
             ),
+            chains[place] if chains else (),
         )
-        for comparison in comparisons
+        for place, comparison in enumerate(comparisons)
     ]
     drawing = draw_case_leaderboards("the runs that were compared", boards) if boards else ""
+    images, script = PageImages(image), source_of("paired_chains.js")
     return render(
         "comparison.html.jinja",
+        images=images,
+        pictured=any(_has_links(case) for entry in shown for case in entry.chains),
+        chains_style=source_of("paired_chains.css"),
+        script=script,
+        script_digest=base64.b64encode(sha256(script.encode()).digest()).decode(),
         shown=shown,
         runs=[comparisons[0].first, *(comparison.second for comparison in comparisons)],
         leaderboard=Markup(drawing),  # noqa: S704 - its texts are escaped
@@ -94,6 +113,11 @@ def comparison_page(
         number=number,
         between=between,
     )
+
+
+def _has_links(case: CaseResult) -> bool:
+    """Whether any chain of a case is there to be shown."""
+    return any(chain.links or chain.baseline_links for chain in case.chains)
 
 
 def _address(report: str, folder: Path) -> str:
@@ -116,7 +140,8 @@ def _worst(case: ComparedCase) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _in_tolerances(case: ComparedCase) -> float:
+def in_tolerances(case: ComparedCase) -> float:
+    """The difference of a case in tolerances; 0 where there is none."""
     difference = None if case.judgement is None else case.judgement.difference
     return (difference or 0.0) / (case.second.tolerance or _UNIT)
 

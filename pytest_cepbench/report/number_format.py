@@ -5,7 +5,17 @@ from __future__ import annotations
 from pytest_cepbench.escapes import one_line as printable
 from pytest_cepbench.report.result import CaseResult
 
-__all__ = ["between", "counted", "name_of", "number", "percent", "printable", "word_of"]
+__all__ = [
+    "between",
+    "counted",
+    "duration",
+    "name_of",
+    "number",
+    "percent",
+    "printable",
+    "rate",
+    "word_of",
+]
 
 
 def number(value: float | None, *, signed: bool = False, decimals: int = 4) -> str:
@@ -31,6 +41,21 @@ def percent(share: float) -> str:
 def counted(count: int, thing: str) -> str:
     """Number and noun: 1 case, 2 cases."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """A time in the two largest units that it has: 40 s, 3 min 20 s, 5 h 2 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def rate(steps: float) -> str:
+    """A pace in words. steps: per second, above 0."""
+    return f"{steps:.1f} steps/s" if steps >= 1 else f"{1 / steps:.1f} s/step"
 
 
 def name_of(result: CaseResult) -> str:

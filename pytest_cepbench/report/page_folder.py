@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 
 from pytest_cepbench.errors import WriteError
-from pytest_cepbench.report.html_page import html_page, page_files
+from pytest_cepbench.files import open_regular
+from pytest_cepbench.report.html_page import SCRIPT, STYLESHEET, html_page, page_files
 from pytest_cepbench.report.page_images import IMAGES, FileSource, ImageSource
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import RunFacts
@@ -65,6 +67,30 @@ def write_page_folder(
             with suppress(OSError):
                 path.unlink()
     return page
+
+
+def page_file(folder: Path, name: str) -> BufferedReader | None:
+    """A file of a page in a folder, opened, by its path from there; None where it is none.
+
+    Names are those that `write_page_folder` writes. Links are not followed: a folder may have been
+    copied from anywhere.
+    """
+    parent, _, file = name.rpartition("/")
+    if parent == IMAGES:
+        if not _IMAGE.fullmatch(file) or (folder / IMAGES).is_symlink():
+            return None
+    elif name not in (PAGE, STYLESHEET, SCRIPT):
+        return None
+    try:
+        return open_regular(folder / name, links=False)
+    except OSError:
+        return None
+
+
+def page_file_names(folder: Path) -> list[str]:
+    """The paths of a page and its files, from their folder, as far as `page_file` has them."""
+    images = [f"{IMAGES}/{path.name}" for path in _images(folder)]
+    return [name for name in (PAGE, STYLESHEET, SCRIPT) if (folder / name).is_file()] + images
 
 
 def _is_ours(page: Path) -> bool:

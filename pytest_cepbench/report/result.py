@@ -249,6 +249,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     curve_now, curve_reference: mean similarity by generation with its confidence interval, of this
     run and of the reference; None where a score is no chain's, or chains are not known.
     differences: paired difference to the reference by sample, turned so that positive is better.
+    opponents: digest of the answers that those of this run battled in `differences`; empty where
+    none did.
     """
 
     nodeid: str
@@ -308,6 +310,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     curve_reference: CurveShown | None = None
     differences: dict[str, float] = {}
     requested: list[ChainShown] = []
+    opponents: str = ""
 
     @property
     def presentation(self) -> Presentation:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Literal
-from xml.sax.saxutils import escape, quoteattr
 
 from pytest_cepbench.escapes import one_line
 
@@ -62,7 +62,7 @@ def text(
     """A line of text whose middle is at y. fill: a color of its own, in place of the kind's."""
     paint = f' fill="{fill}"' if fill else f' class="{kind}"'
     weight = ' font-weight="600"' if bold else ""
-    shown = escape(one_line(content, _LONGEST_TEXT))
+    shown = escape(one_line(content, _LONGEST_TEXT), quote=False)
     # A third of the size below the middle is where letters stand; `dominant-baseline` is not
     # known everywhere.
     place = f'x="{_number(x)}" y="{_number(y + FONT_SIZE / 3)}"'
@@ -98,7 +98,7 @@ def rectangle(
 
 def labelled(label: str, shapes: Sequence[str]) -> str:
     """Shapes that are one thing, with a label that a pointer shows and a screen reader reads."""
-    title = escape(one_line(label, _LONGEST_TEXT))
+    title = escape(one_line(label, _LONGEST_TEXT), quote=False)
     return f"<g><title>{title}</title>{''.join(shapes)}</g>"
 
 
@@ -107,6 +107,8 @@ def document(width: float, height: float, label: str, shapes: Sequence[str]) -> 
     size = f'width="{_number(width)}" height="{_number(height)}"'
     box = f'viewBox="0 0 {_number(width)} {_number(height)}"'
     rules = [_rules(_LIGHT), f"@media (prefers-color-scheme: dark) {{ {_rules(_DARK)} }}"]
+    from xml.sax.saxutils import quoteattr  # slow to import, and plots in pages do without
+
     name = quoteattr(one_line(label, _LONGEST_TEXT))
     font = f'font-family="system-ui, sans-serif" font-size="{FONT_SIZE}"'
     lines = [

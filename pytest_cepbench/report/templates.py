@@ -10,8 +10,17 @@ import jinja2
 from markupsafe import Markup
 
 from pytest_cepbench.escapes import visible
+from pytest_cepbench.report.anchors import sample_anchor
+from pytest_cepbench.report.case_table import hops_of
+from pytest_cepbench.report.chain_pairs import observed_losses, paired_steps
+from pytest_cepbench.report.number_format import number
 
-_LOADER = jinja2.PackageLoader("pytest_cepbench.report", "templates")
+_LOADER = jinja2.ChoiceLoader(
+    [
+        jinja2.PackageLoader("pytest_cepbench.report", "templates"),
+        jinja2.PackageLoader("pytest_cepbench.report", "."),  # macros of the page of a run
+    ]
+)
 
 
 @cache
@@ -24,14 +33,24 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_displayed,
     )
-    style = resources.files("pytest_cepbench.report").joinpath("templates", "style.css")
-    environment.globals["style"] = Markup(style.read_text(encoding="utf-8"))  # noqa: S704 - ours
+    environment.globals["style"] = source_of("templates/style.css")
+    environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     return environment
+
+
+def source_of(name: str) -> Markup:
+    """A style or script of this package, as it stands in a page. name: from the folder `report`."""
+    text = resources.files("pytest_cepbench.report").joinpath(name).read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704 - ours
 
 
 def render(template: str, **values: Any) -> str:
     """A page from a template of `report/templates`. Texts are escaped, and `visible`."""
     return _environment().get_template(template).render(**values)
+
+
+_FUNCTIONS = (hops_of, number, observed_losses, paired_steps, sample_anchor)
+"""Functions of the macros of the page of a run, each under its own name."""
 
 
 def _displayed(value: object) -> object:

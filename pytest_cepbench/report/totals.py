@@ -17,7 +17,6 @@ from pytest_cepbench.report.result import (
     UsageTotals,
     chains_shown,
 )
-from pytest_cepbench.suites.cases import POOLED
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
 
@@ -106,6 +105,9 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
 
 
 def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
+    # Pages of other things than runs, such as that of the history, do without the suites.
+    from pytest_cepbench.suites.cases import POOLED
+
     return [
         result
         for result in results

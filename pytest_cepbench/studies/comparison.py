@@ -7,12 +7,16 @@ values stand beside each other, without a difference.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import msgspec
+
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import SpecError, few_of
 from pytest_cepbench.gate import Baseline, CaseKey, Policy
-from pytest_cepbench.gate.baseline import measurement_of
+from pytest_cepbench.gate.baseline import answers_digest, measurement_of
 from pytest_cepbench.gate.compare import Judgement, Loser, judge
+from pytest_cepbench.gate.measurement import mean_of_scores, rounded
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.studies.leaderboard import (
     CaseLeaderboard,
@@ -25,7 +29,10 @@ from pytest_cepbench.suites.cases import OVERALL
 ALPHA = 0.05
 """Error of all bounds of a comparison together, in each direction."""
 
-_BATTLES = "a report keeps the answers of battles and no scores: compare each with its own baseline"
+_BATTLES = (
+    "the answers battled others in each run: measure both against the same accepted answers, with "
+    "this version"
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class RunCase:
     tolerance: drop that does not matter, in the metric's unit.
     primary: whether it could fail the run.
     record: the measurement; None where there is none.
+    opponents: digest of the answers that its own battled; empty where none did.
+    won: score of each question in these battles, one half being a draw; empty where none was.
     """
 
     case: str
@@ -46,6 +55,8 @@ class RunCase:
     tolerance: float
     primary: bool
     record: Baseline | None
+    opponents: str = ""
+    won: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,16 +162,52 @@ def _compare(before: RunCase, now: RunCase, alpha: float) -> ComparedCase:
     obstacle = _obstacle(before, now)
     if obstacle or before.record is None or now.record is None:
         return ComparedCase(before, now, None, obstacle)
-    measurement = measurement_of(now.record, CaseKey.parse(now.case))
+    records = before.record, now.record
+    battles = _common_battles(before, now)
+    if battles is not None:
+        records = battles
+    measurement = measurement_of(records[1], CaseKey.parse(now.case))
     policy = Policy(tolerance=now.tolerance, alpha=alpha)
-    return ComparedCase(before, now, judge(measurement, before.record, policy))
+    return ComparedCase(before, now, judge(measurement, records[0], policy))
 
 
 def _obstacle(before: RunCase, now: RunCase) -> str:
     """Why two measurements are not paired; empty where they are."""
     if before.record is None or now.record is None:
         return "one of the two has no measurement"
-    return _BATTLES if now.record.answers else ""
+    return _BATTLES if now.record.answers and _common_battles(before, now) is None else ""
+
+
+def _common_battles(before: RunCase, now: RunCase) -> tuple[Baseline, Baseline] | None:
+    """The records with a score of each question, where both battled the same answers.
+
+    The run whose answers the other one battled drew with them, as it would with itself. None for
+    other metrics, and where the answers battled different ones.
+    """
+    if before.record is None or now.record is None or not now.record.answers:
+        return None
+    for opponents in filter(None, (before.opponents, now.opponents)):
+        first, second = (_with_scores(case, opponents) for case in (before, now))
+        if first is not None and second is not None:
+            return first, second
+    return None
+
+
+def _with_scores(case: RunCase, opponents: str) -> Baseline | None:
+    """The record with the scores of its battles; None where they were against other answers."""
+    record = case.record
+    assert record is not None
+    if case.opponents == opponents:
+        scores = case.won
+    elif answers_digest(record) == opponents:
+        scores = dict.fromkeys(record.answers, EVEN)
+    else:
+        return None
+    if scores.keys() != record.answers.keys():
+        return None
+    own = {name: {s: scores[s] for s in part} for name, part in record.scores.items()}
+    value = rounded(mean_of_scores(own))
+    return msgspec.structs.replace(record, answers={}, scores=own, value=value)
 
 
 def _suites(run: MeasuredRun) -> str:

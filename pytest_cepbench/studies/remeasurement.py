@@ -111,7 +111,7 @@ def prepare_remeasurement(
     Raises SpecError where it is not, or where nothing fresh is left, and what `load_prepared_suite`
     and binding raise.
     """
-    times = _times(choice.records)
+    times = seeds_of(choice.records)
     before = load_prepared_suite(
         choice.suite, choice.choices, choice.data, choice.samples, seeds=times
     )
@@ -159,7 +159,7 @@ def measure_again(
     return Remeasurement(records, anchors)
 
 
-def _times(records: Mapping[CaseKey, Baseline]) -> int:
+def seeds_of(records: Mapping[CaseKey, Baseline]) -> int:
     """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
     clusters = {name: unit for record in records.values() for name, unit in record.clusters.items()}
     further = [

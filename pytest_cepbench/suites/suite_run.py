@@ -168,6 +168,13 @@ class SuiteRun(ABC):
         except ValueError as error:
             raise MeasurementError(str(error)) from error
 
+    def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+        """What a measurement of these samples must share with another to be compared with it.
+
+        Models that are held fixed are bound. Raises what binding raises.
+        """
+        return self._identity(case, samples)
+
     def per_sample(self, case: Case) -> bool:
         """True if every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample

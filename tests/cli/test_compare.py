@@ -130,7 +130,7 @@ def test_answers_that_battled_others(reports: Home) -> None:
     ended = reports.command("compare", "best.json", "mid.json", "low.json")
     assert ended.code == 0
     assert "nothing was compared" in ended.out
-    assert "a report keeps the answers of battles and no scores" in ended.out
+    assert "the answers battled others in each run" in ended.out
     assert "rank" not in ended.out
 
 

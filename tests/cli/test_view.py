@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -16,12 +10,18 @@ import pytest
 from pytest_cepbench.report.history.file import append_run
 from pytest_cepbench.report.history.record import report_digest, run_record
 from tests.cli.conftest import Home
+from tests.cli.serving import get, served
 from tests.report.history.runs import judged, origin
 from tests.report.pages import read_page
 
 pytest.importorskip("starlette")
 
 RUN = origin(1).run
+
+PAGED = origin(4).run
+
+FILES = {"page.css": "p {}", f"images/image-{0:016x}.webp": "picture"}
+"""Files beside a page."""
 
 
 def make_project(root: Path) -> None:
@@ -31,22 +31,28 @@ def make_project(root: Path) -> None:
     facts = {"report": "../../r.json", "report_bytes": 2, "digest": report_digest(b"{}")}
     add_run(root, 1, **facts)
     add_run(root, 2, report="../../gone.json", report_bytes=5, digest="0")
+    add_page(root)
+
+
+def add_page(root: Path) -> None:
+    """A run whose page has its files beside it, in a folder that has other things as well."""
+    folder = root / "page"
+    (folder / "images").mkdir(parents=True)
+    (folder / "index.html").write_text("<p>page of the folder</p>")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    (folder / "secret.txt").write_text("secret")
+    (folder / "page.js").symlink_to(folder / "secret.txt")
+    (folder / "images" / f"image-{1:016x}.webp").symlink_to(folder / "secret.txt")
+    page = (folder / "index.html").read_bytes()
+    facts = {"page_bytes": len(page), "page_digest": report_digest(page)}
+    add_run(root, 4, page="../../page/index.html", **facts)
 
 
 def add_run(root: Path, number: int, **facts: object) -> None:
     """A run more."""
     run, identities = run_record(origin(number, **facts), [judged(0.7)])
     append_run(root / ".cepbench" / "history", run, identities)
-
-
-def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    """Status and body of a request. host: that the browser believes to talk to."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", path, headers={"Host": host})
-    response = connection.getresponse()
-    body = response.read().decode()
-    connection.close()
-    return response.status, body
 
 
 @pytest.fixture(scope="module")
@@ -59,30 +65,29 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(project: Path) -> Iterator[int]:
-    """Port of a server process, which an interrupt ends with exit code 0."""
-    command = [sys.executable, "-m", "pytest_cepbench.cli", "view", str(project), "--port=0"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
-        line = server.stderr.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        assert match is not None, line
-        yield int(match[1])
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+    """Port of a server process."""
+    with served(project) as port:
+        yield port
 
 
 @pytest.mark.slow
 def test_pages_are_served(port: int, project: Path) -> None:
     """The history links to reports that are there; a run that is added shows at the next look."""
     status, page = get(port, "/")
-    assert (status, "History of 2 runs" in page) == (200, True)
+    assert (status, "History of 3 runs" in page) == (200, True)
     assert f"runs/{RUN}.html" in read_page(page).values("href")
     assert get(port, f"/runs/{RUN}.html") == (200, "<p>page of the report</p>")
     assert get(port, f"/runs/{RUN}.json") == (200, "{}")
 
+    assert f"runs/{PAGED}/index.html" in read_page(page).values("href")
+    assert get(port, f"/runs/{PAGED}/index.html") == (200, "<p>page of the folder</p>")
+    for name, text in FILES.items():
+        assert get(port, f"/runs/{PAGED}/{name}") == (200, text)
+
     add_run(project, 3)
-    assert "History of 3 runs" in get(port, "/")[1]
+    assert "History of 4 runs" in get(port, "/")[1]
+    (project / "page" / "index.html").write_text("<p>page of another one</p>")
+    assert get(port, f"/runs/{PAGED}/index.html")[0] == 404
 
 
 @pytest.mark.slow
@@ -94,6 +99,14 @@ def test_pages_are_served(port: int, project: Path) -> None:
         "/runs/../r.json",
         "/runs/..%2f..%2fr.json",
         "/r.json",
+        f"/runs/{PAGED}/secret.txt",
+        f"/runs/{PAGED}/page.js",
+        f"/runs/{PAGED}/images/image-{1:016x}.webp",
+        f"/runs/{PAGED}/images/../secret.txt",
+        f"/runs/{PAGED}/images/..%2fsecret.txt",
+        f"/runs/{PAGED}/..%2f..%2fr.json",
+        f"/runs/{PAGED}/",
+        f"/runs/{RUN}/index.html",
     ],
 )
 def test_nothing_else_is_served(port: int, path: str) -> None:
@@ -113,9 +126,16 @@ def test_the_site_in_a_folder(home: Home) -> None:
     ended = home.command("view", "bundle", "site")
     page = read_page((home.path / "site" / "index.html").read_text())
 
-    assert (ended.code, ended.out) == (0, "written: site/index.html, with 1 report\n")
-    (link,) = {link for link in page.values("href") if not link.startswith("#")}
-    assert (home.path / "site" / link).read_text() == "<p>page of the report</p>"
+    assert (ended.code, ended.out) == (0, "written: site/index.html, with 2 reports\n")
+    links = {link for link in page.values("href") if not link.startswith("#")}
+    assert {(home.path / "site" / link).read_text() for link in links} == {
+        "<p>page of the report</p>",
+        "<p>page of the folder</p>",
+    }
+    folder = home.path / "site" / "runs" / PAGED
+    copied = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert copied == {"index.html", *FILES}
+    assert (folder / "page.css").read_text() == FILES["page.css"]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ _FOREIGN_OPTIONS = {
     "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
     "--remeasure", "--to", "--name", "--step", "--dataset",
-    "--html", "--last", "--history", "--browser",
+    "--html", "--last", "--history", "--browser", "--suite-file",
     "--pyargs",  # of pytest
     "--accept", "--no-measure", "--pilot", "--version",  # of cepbench init
 }  # fmt: skip

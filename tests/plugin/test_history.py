@@ -30,6 +30,15 @@ def test_a_run_is_recorded_as_its_report_has_it(accepted: Project) -> None:
     assert history_of(accepted).report_of(latest) == accepted.path / ".cepbench" / "report.json"
 
 
+def test_a_page_in_a_folder_is_recorded(accepted: Project) -> None:
+    """Until a later run puts its own in the same place, the history finds it."""
+    for _ in range(2):
+        accepted.run_here("-k", "crowded", REGRESSED, "--cep-report-dir=page")
+    history = history_of(accepted)
+    assert [history.page_of(run) is not None for run in history.runs] == [False, False, True]
+    assert history.page_of(history.runs[-1]) == accepted.path / "page" / "index.html"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", list(MODES))
 def test_one_line_for_a_run_of_any_number_of_processes(accepted: Project, mode: str) -> None:

@@ -15,12 +15,12 @@ from pytest_cepbench.escapes import width_of
 from pytest_cepbench.plugin.terminal import live
 from pytest_cepbench.plugin.terminal.live import (
     ProgressSnapshot,
-    duration,
     forget,
     is_wanted,
     progress_lines,
     read_snapshots,
 )
+from pytest_cepbench.report.number_format import duration
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import Terminal, pytest_on, wait_for
 
@@ -266,11 +266,10 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     assert read_snapshots(tmp_path / "absent") == []
 
 
-def test_a_ticker_acts_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ticker_acts_until_it_is_closed() -> None:
     """Again and again, then clears up once."""
-    monkeypatch.setattr(live, "_PAUSE", 0.001)
     acts: list[str] = []
-    ticker = live.Ticker(lambda: acts.append("act"), lambda: acts.append("end"))
+    ticker = live.Ticker(lambda: acts.append("act"), lambda: acts.append("end"), 0.001)
     wait_for(lambda: len(acts) > 2)
     ticker.close()
     ticker.close()

@@ -21,7 +21,8 @@ from pytest_cepbench.evaluation.run_context import write_message
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress
 
-_PAUSE = 0.25  # seconds between two looks
+PAUSE = 0.25
+"""Seconds between two looks at what a terminal shows."""
 
 _LAST = 2.0  # seconds for the last look: a terminal that was stopped takes no line
 
@@ -81,10 +82,13 @@ def is_wanted(config: pytest.Config) -> bool:
 
 
 class Ticker:
-    """Something done four times a second, by a thread, until it is closed."""
+    """Something done again and again, by a thread, until it is closed."""
 
-    def __init__(self, act: Callable[[], None], end: Callable[[], None]) -> None:
-        self._act, self._end = act, end
+    def __init__(
+        self, act: Callable[[], None], end: Callable[[], None], pause: float = PAUSE
+    ) -> None:
+        """act: what is done. end: done last, in the thread that closes. pause: in seconds."""
+        self._act, self._end, self._pause = act, end, pause
         self._closed = Event()
         self._thread = Thread(target=self._run, name="cepbench-progress", daemon=True)
         self._thread.start()
@@ -97,7 +101,7 @@ class Ticker:
             self._end()
 
     def _run(self) -> None:
-        while not self._closed.wait(_PAUSE):
+        while not self._closed.wait(self._pause):
             self._act()
 
 
@@ -132,8 +136,13 @@ LIVE = pytest.StashKey[Ticker]()
 # -- between processes -----------------------------------------------------------------------------
 
 
-def write_snapshots(config: pytest.Config, progress: Progress, folder: Path, worker: str) -> None:
-    """On a worker: write its progress to the run's folder, until `close`."""
+def write_snapshots(
+    config: pytest.Config, progress: Progress, folder: Path, worker: str, pause: float = PAUSE
+) -> None:
+    """On a worker: write its progress to the run's folder, until `close`.
+
+    pause: seconds between two writings.
+    """
 
     def act() -> None:
         snapshot = ProgressSnapshot.of(progress, worker)
@@ -143,7 +152,7 @@ def write_snapshots(config: pytest.Config, progress: Progress, folder: Path, wor
         with suppress(OSError):  # a full disk, a run that was stopped
             write_message(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(snapshot)))
 
-    config.stash[LIVE] = Ticker(act, lambda: forget(folder, worker))
+    config.stash[LIVE] = Ticker(act, lambda: forget(folder, worker), pause)
 
 
 def own_snapshots(progress: Progress, cluster: Progress | None = None) -> list[ProgressSnapshot]:
@@ -190,7 +199,7 @@ def progress_lines(snapshots: Sequence[ProgressSnapshot], columns: int) -> list[
 
 def _cells(snapshot: ProgressSnapshot) -> Iterator[str]:
     """The case, then its progress."""
-    from pytest_cepbench.report.text import printable
+    from pytest_cepbench.report.number_format import duration, printable, rate
 
     yield printable(f"{snapshot.worker} {snapshot.case}")
     counted = snapshot.of_samples > 0
@@ -206,17 +215,6 @@ def _cells(snapshot: ProgressSnapshot) -> Iterator[str]:
     if snapshot.step:
         yield printable(snapshot.step)
     if snapshot.rate is not None:
-        per_second = snapshot.rate >= 1
-        yield f"{snapshot.rate:.1f} steps/s" if per_second else f"{1 / snapshot.rate:.1f} s/step"
+        yield rate(snapshot.rate)
     if counted and snapshot.left is not None:
         yield f"{duration(snapshot.left)} left"
-
-
-def duration(seconds: float) -> str:
-    """A time in the two largest units that it has: 40 s, 3 min 20 s, 5 h 2 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

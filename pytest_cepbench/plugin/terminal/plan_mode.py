@@ -13,9 +13,8 @@ from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.plugin.terminal.header import series_line
-from pytest_cepbench.plugin.terminal.live import duration
 from pytest_cepbench.plugin.workers.device_leases import Leases
-from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.report.number_format import counted, duration
 from pytest_cepbench.report.text import number, printable
 from pytest_cepbench.report.text_layout import Line, Span
 from pytest_cepbench.report.text_table import Group, Layout, table_lines

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.evaluation.run_context import CASES, STOP, UNKNOWN_NAME, write_message
-from pytest_cepbench.plugin.controller import CONTROLLER, publishing_seconds
+from pytest_cepbench.plugin.controller import CONTROLLER, Controller, publishing_seconds
 from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.records import to_wire
@@ -80,8 +80,6 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which run it belongs to."""
-    from pytest_cepbench.plugin.terminal import live
-
     controller = node.config.stash[CONTROLLER]
     node.workerinput["cepbench_run"] = controller.context.run_id
     node.workerinput["cepbench_started"] = controller.context.started
@@ -93,7 +91,17 @@ def pytest_configure_node(node: Any) -> None:
         node.workerinput["cepbench_unleased"] = {
             name: os.environ[name] for name in (*DEVICE_VARIABLES, THREADS) if name in os.environ
         }
-    node.workerinput["cepbench_live"] = live.is_wanted(node.config)
+    node.workerinput["cepbench_progress"] = _progress_pause(node.config, controller)
+
+
+def _progress_pause(config: pytest.Config, controller: Controller) -> float | None:
+    """Seconds between two looks at the progress of a worker; None where no one looks."""
+    from pytest_cepbench.plugin import run_status
+    from pytest_cepbench.plugin.terminal import live
+
+    if live.is_wanted(config):
+        return live.PAUSE
+    return None if controller.settings.history is None else run_status.PAUSE
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -130,9 +138,14 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
     controller.ledger.expect_collected(ids)
     if controller.ledger.expected:
         refuse_modes(node.config)
+        from pytest_cepbench.plugin import run_status
         from pytest_cepbench.plugin.terminal import live
 
-        live.show(node.config, lambda: live.read_snapshots(controller.context.folder))
+        def snapshots() -> list[live.ProgressSnapshot]:
+            return live.read_snapshots(controller.context.folder)
+
+        live.show(node.config, snapshots)
+        run_status.write_status(node.config, controller, snapshots)
 
 
 # -- while they work -------------------------------------------------------------------------------

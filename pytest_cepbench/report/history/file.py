@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import json
 import os
 import re
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,27 +58,21 @@ class History:
 
     def report_of(self, run: HistoryRun) -> Path | None:
         """The JSON report of a run; None where it is gone, or another run's is in its place."""
-        writers = self._writers.get(run.report)
-        if writers is None:
-            return None
-        path = Path(os.path.normpath(self.folder.absolute() / run.report))
-        if run.report not in self._present:
-            self._present[run.report] = _writer_of(path, writers)
-        return path if self._present[run.report] == run.run else None
+        return self._reports.path_of(run.run, run.report)
+
+    def page_of(self, run: HistoryRun) -> Path | None:
+        """The page of a run that has its files beside it; None as of `report_of`."""
+        return self._pages.path_of(run.run, run.page)
 
     @cached_property
-    def _writers(self) -> dict[str, list[HistoryRun]]:
-        """Path of a report -> the runs that wrote theirs there."""
-        writers: dict[str, list[HistoryRun]] = {}
-        for run in self.runs:
-            if run.report:
-                writers.setdefault(run.report, []).append(run)
-        return writers
+    def _reports(self) -> _RunFiles:
+        written = ((r.report, _RunFile(r.run, r.report_bytes, r.digest)) for r in self.runs)
+        return _RunFiles(self.folder.absolute(), written)
 
     @cached_property
-    def _present(self) -> dict[str, str | None]:
-        """Path of a report -> id of the run whose report lies there, as far as it was looked at."""
-        return {}
+    def _pages(self) -> _RunFiles:
+        written = ((r.page, _RunFile(r.run, r.page_bytes, r.page_digest)) for r in self.runs)
+        return _RunFiles(self.folder.absolute(), written)
 
     def identity(self, digest: str) -> dict[str, str] | None:
         """An identity by its digest; None where its file is gone or cannot be read."""
@@ -90,20 +85,51 @@ class History:
             return None
 
 
-def _writer_of(path: Path, runs: Sequence[HistoryRun]) -> str | None:
-    """Id of the run whose report lies at a path where all these runs wrote theirs.
+@dataclass(frozen=True)
+class _RunFile:
+    """A file that a run wrote: id of the run, size in bytes, and `report_digest`."""
+
+    run: str
+    size: int
+    digest: str
+
+
+class _RunFiles:
+    """The files of one kind that runs wrote, some in the place of others."""
+
+    def __init__(self, folder: Path, written: Iterable[tuple[str, _RunFile]]) -> None:
+        """folder: of the history. written: path from there and file, in the order of the runs."""
+        self._folder = folder
+        self._written: dict[str, list[_RunFile]] = {}
+        self._writers: dict[str, str | None] = {}
+        for name, file in written:
+            if name:
+                self._written.setdefault(name, []).append(file)
+
+    def path_of(self, run: str, name: str) -> Path | None:
+        """The file of a run; None where it is gone, or another run's is in its place."""
+        if name not in self._written:
+            return None
+        path = Path(os.path.normpath(self._folder / name))
+        if name not in self._writers:
+            self._writers[name] = _writer_of(path, self._written[name])
+        return path if self._writers[name] == run else None
+
+
+def _writer_of(path: Path, files: Sequence[_RunFile]) -> str | None:
+    """Id of the run whose file lies at a path where all these were written.
 
     The file is read only where its size does not tell. None where it is of none of them.
     """
     try:
         size = path.stat().st_size
-        alike = [run for run in runs if run.report_bytes == size]
-        if len(runs) == 1 or not alike:
+        alike = [file for file in files if file.size == size]
+        if len(files) == 1 or not alike:
             return alike[0].run if alike else None
         digest = report_digest(read_regular(path, _MOST_BYTES))
     except OSError:
         return None
-    return next((run.run for run in reversed(alike) if run.digest == digest), None)
+    return next((file.run for file in reversed(alike) if file.digest == digest), None)
 
 
 def host_name() -> str:
@@ -112,6 +138,21 @@ def host_name() -> str:
 
 
 # -- reading ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def many_objects() -> Iterator[None]:
+    """While hundreds of thousands of objects are made that stay, Python looks for no cycles.
+
+    That would take longer than to read and to draw a long history.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def read_history(folder: Path) -> History:

@@ -17,8 +17,16 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from pytest_cepbench.report.history.file import History
-from pytest_cepbench.report.history.plot import LinkOf, draw_timeline, kind_of, when
+from pytest_cepbench.report.history.plot import (
+    Curves,
+    LinkOf,
+    curves_of,
+    draw_timeline,
+    kind_of,
+    when,
+)
 from pytest_cepbench.report.history.record import HistoryRun
+from pytest_cepbench.report.history.running_page import running_head
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
 from pytest_cepbench.report.number_format import between, number
 from pytest_cepbench.report.templates import render
@@ -58,14 +66,23 @@ class RunShown:
 
 
 def history_page(
-    history: History, runs: Sequence[HistoryRun], timelines: Sequence[Timeline], link: LinkOf
+    history: History,
+    runs: Sequence[HistoryRun],
+    timelines: Sequence[Timeline],
+    link: LinkOf,
+    running: Markup | None = None,
 ) -> str:
     """The page. Everything that models, files or users named is escaped, and `visible`.
 
     runs, timelines: those that are shown, at least one.
     link: gives the addresses of reports.
+    running: the part about runs that have not ended, on a page that is served.
     """
-    shown = [_case(timeline, history, link, i) for i, timeline in enumerate(timelines)]
+    curves = curves_of(runs, timelines)
+    shown = [
+        _case(timeline, own, history, link, place)
+        for place, (timeline, own) in enumerate(zip(timelines, curves, strict=True))
+    ]
     return render(
         "history.html.jinja",
         suites=[(n, list(group)) for n, group in groupby(shown, lambda s: s.timeline.suite)],
@@ -76,6 +93,8 @@ def history_page(
         checkpoint=runs[-1].checkpoint,
         verdict=runs[-1].verdict,
         remarks=history.remarks,
+        running=running,
+        running_head=None if running is None else running_head(""),
         number=number,
         between=between,
         kind_of=kind_of,
@@ -83,7 +102,7 @@ def history_page(
 
 
 def report_links(history: History, folder: Path) -> LinkOf:
-    """The addresses of reports from a folder: of their pages, else of their JSON."""
+    """The addresses of reports from a folder: of pages with files, other pages, else of JSON."""
 
     @cache
     def address(path: Path) -> str:
@@ -92,16 +111,18 @@ def report_links(history: History, folder: Path) -> LinkOf:
         return quote(os.fsencode(os.path.relpath(target, folder)))
 
     def link(run: HistoryRun) -> str:
-        path = history.report_of(run)
+        path = history.page_of(run) or history.report_of(run)
         return "" if path is None else address(path)
 
     return link
 
 
-def _case(timeline: Timeline, history: History, link: LinkOf, place: int) -> CaseShown:
+def _case(
+    timeline: Timeline, curves: Curves, history: History, link: LinkOf, place: int
+) -> CaseShown:
     reasons = dict(break_reasons(timeline, history))
     breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
-    plot = Markup(draw_timeline(timeline, reasons, link))  # noqa: S704 - its texts are escaped
+    plot = Markup(draw_timeline(timeline, curves, reasons, link))  # noqa: S704 - its texts are escaped
     return CaseShown(timeline, f"case-{place}", plot, tuple(reversed(breaks)))
 
 

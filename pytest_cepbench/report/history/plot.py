@@ -7,7 +7,7 @@ The shapes have classes, which the style of the page colors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from itertools import pairwise
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
-from pytest_cepbench.report.history.record import HistoryRun
+from pytest_cepbench.report.history.record import HistoryCase, HistoryRun
 from pytest_cepbench.report.history.timeline import Timeline
 from pytest_cepbench.report.number_format import between, counted, number
 from pytest_cepbench.report.scale import Scale
@@ -46,18 +46,20 @@ _LABEL = 180.0  # pixels of the longest label of a break
 
 _SHAPES = {"held": "circle", "improved": "up", "regressed": "down", "inconclusive": "ring"}
 
-_NUMBERS = attrgetter("value", "baseline", "difference", "low", "high", "tolerance")
+_NUMBERS = tuple(map(attrgetter, ("value", "baseline", "difference", "low", "high", "tolerance")))
 
 LinkOf = Callable[[HistoryRun], str]
 """The address of a run's report; empty where there is none."""
 
 
-def draw_timeline(timeline: Timeline, reasons: Mapping[int, str], link: LinkOf) -> str:
+def draw_timeline(
+    timeline: Timeline, curves: Curves, reasons: Mapping[int, str], link: LinkOf
+) -> str:
     """The plot of a case, as an element of a page.
 
+    curves: of the case, from `curves_of`.
     reasons: each break, and what changed there.
     """
-    curves = _Curves(timeline)
     count = len(timeline.points)
     scale = Scale.over(curves.limits(), _FOOT, _TOP, most_ticks=5)
     shapes = list(_grid(scale))
@@ -82,7 +84,7 @@ def draw_timeline(timeline: Timeline, reasons: Mapping[int, str], link: LinkOf) 
     )
 
 
-class _Curves:
+class Curves:
     """The numbers of a case as arrays over its runs, NaN where there is none.
 
     values, lows, highs: on the scale of the value.
@@ -91,18 +93,26 @@ class _Curves:
     regressed: whether the verdict says so.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
-        points = timeline.points
-        rows = np.array([_NUMBERS(point) for point in points], dtype=np.float64)  # None is NaN
+    def __init__(self, points: Sequence[HistoryCase]) -> None:
+        rows = np.empty((len(_NUMBERS), len(points)))
+        for row, get in zip(rows, _NUMBERS, strict=True):
+            row[:] = np.array(list(map(get, points)), dtype=np.float64)  # None is NaN
         rows[np.abs(rows) > _LARGEST] = np.nan
-        self.values, baselines, differences, low, high, tolerance = rows.T
+        self.values, baselines, differences, low, high, tolerance = rows
         # The baseline of an incomparable point is of another measurement.
         self.baselines = np.where(np.isnan(differences), np.nan, baselines)
-        self.regressed = np.array([point.verdict == "regressed" for point in points])
+        self.regressed = np.array([point.verdict == "regressed" for point in points], dtype=np.bool)
         sign = np.where([point.higher_is_better for point in points], 1.0, -1.0)
         self.edges = self.baselines - sign * tolerance
         ends = self.baselines + sign * low, self.baselines + sign * high
         self.lows, self.highs = np.minimum(*ends), np.maximum(*ends)
+
+    def at(self, places: npt.NDArray[np.int64]) -> Curves:
+        """Those of some points."""
+        part = Curves.__new__(Curves)
+        for name, array in vars(self).items():
+            setattr(part, name, array[places])
+        return part
 
     def limits(self) -> list[float]:
         """The ends of the axis: all values, and bounds as far as they leave the values visible."""
@@ -116,6 +126,20 @@ class _Curves:
             low = max(low - room, min(low, float(bounds.min())))
             high = min(high + room, max(high, float(bounds.max())))
         return [low, high]
+
+
+def curves_of(runs: Iterable[HistoryRun], timelines: Sequence[Timeline]) -> Iterator[Curves]:
+    """The curves of all timelines of these runs, in their order.
+
+    All points are read at once, run by run as they lie in memory.
+    """
+    codes = {timeline.case: code for code, timeline in enumerate(timelines)}
+    points = [point for run in runs for point in run.cases if point.case in codes]
+    together = Curves(points)
+    code_of = np.fromiter((codes[point.case] for point in points), np.int64, len(points))
+    order = np.argsort(code_of, kind="stable")
+    ends = np.cumsum([len(timeline.points) for timeline in timelines])
+    return (together.at(places) for places in np.split(order, ends[:-1]))
 
 
 def _finite(*arrays: FloatArray) -> FloatArray:
@@ -132,7 +156,7 @@ def _grid(scale: Scale) -> Iterator[str]:
 
 
 def _reference(
-    curves: _Curves, places: FloatArray, scale: Scale, start: int, end: int
+    curves: Curves, places: FloatArray, scale: Scale, start: int, end: int
 ) -> Iterator[str]:
     """The baseline of one stretch in steps, and what is tolerated below it."""
     known = start + np.flatnonzero(np.isfinite(curves.baselines[start:end]))
@@ -167,7 +191,7 @@ def _line(
 
 
 def _marks(
-    timeline: Timeline, curves: _Curves, places: FloatArray, scale: Scale, link: LinkOf
+    timeline: Timeline, curves: Curves, places: FloatArray, scale: Scale, link: LinkOf
 ) -> Iterator[str]:
     for index, point in enumerate(timeline.points):
         x, value = float(places[index]), curves.values[index]
@@ -213,7 +237,7 @@ def _mark(x: float, y: float, shape: str, kind: str) -> str:
 
 
 def _columns(
-    curves: _Curves, places: FloatArray, scale: Scale, start: int, end: int
+    curves: Curves, places: FloatArray, scale: Scale, start: int, end: int
 ) -> Iterator[str]:
     """A stretch of many runs: range and mean of the values in each column."""
     known = np.arange(start, end)[np.isfinite(curves.values[start:end])]
@@ -231,13 +255,12 @@ def _columns(
     yield svg.polyline(zip(xs.tolist(), means.tolist(), strict=True), "course")
 
 
-def _ticks(curves: _Curves, places: FloatArray) -> Iterator[str]:
+def _ticks(curves: Curves, places: FloatArray) -> Iterator[str]:
     """A tick at the foot for each column with a run that regressed or measured nothing."""
     for kind, which in (("regressed", curves.regressed), ("error", ~np.isfinite(curves.values))):
-        columns = _column_of(places[which])
-        for column in np.unique(columns):
-            x = _LEFT + (float(column) + 0.5) / _COLUMNS * (_RIGHT - _LEFT)
-            count = int((columns == column).sum())
+        columns, counts = np.unique(_column_of(places[which]), return_counts=True)
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            x = _LEFT + (column + 0.5) / _COLUMNS * (_RIGHT - _LEFT)
             what = "that regressed" if kind == "regressed" else "without a value"
             tick = svg.line(x, _FOOT - 8, x, _FOOT, f"tick {kind}")
             yield svg.labelled(f"{counted(count, 'run')} {what}", [tick])

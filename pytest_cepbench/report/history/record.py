@@ -90,6 +90,8 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     may have replaced it.
     host: name of the machine.
     cepbench: version of the package that wrote the line.
+    page, page_bytes, page_digest: the same three of the page in a folder of its own, with its files
+    beside it; empty where none was written.
     """
 
     format: int
@@ -104,6 +106,9 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""
     host: str = ""
     cepbench: str = ""
+    page: str = ""
+    page_bytes: int = 0
+    page_digest: str = ""
 
     @property
     def checkpoint(self) -> str:
@@ -124,6 +129,9 @@ class RunOrigin:
     digest: str
     host: str
     cepbench: str
+    page: str = ""
+    page_bytes: int = 0
+    page_digest: str = ""
 
 
 def run_record(
@@ -143,11 +151,11 @@ def run_record(
             continue
         digest = ""
         if result.identity:
-            identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
+            identity = {encodable(k): encodable(v) for k, v in result.identity.items()}
             digest = identity_digest(identity)
             identities[digest] = identity
         model = HistoryModel(
-            *(_encodable(result.model.get(name, "")) for name in ("role", "spec", "identity"))
+            *(encodable(result.model.get(name, "")) for name in ("role", "spec", "identity"))
         )
         cases.append(_case_record(result, digest, models.setdefault(model, len(models))))
     run = HistoryRun(
@@ -158,18 +166,21 @@ def run_record(
         verdict=origin.verdict,
         models=list(models),
         cases=cases,
-        report=_encodable(origin.report),
+        report=encodable(origin.report),
         report_bytes=origin.report_bytes,
         digest=origin.digest,
-        host=_encodable(origin.host),
+        host=encodable(origin.host),
         cepbench=origin.cepbench,
+        page=encodable(origin.page),
+        page_bytes=origin.page_bytes,
+        page_digest=origin.page_digest,
     )
     return run, identities
 
 
 def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:
     return HistoryCase(
-        case=_encodable(f"{result.suite}/{result.part}/{result.metric}"),
+        case=encodable(f"{result.suite}/{result.part}/{result.metric}"),
         verdict=result.verdict,
         value=_rounded(result.value),
         baseline=_rounded(result.baseline),
@@ -209,6 +220,6 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """A text that UTF-8 can hold: halves of surrogate pairs come from paths that are not UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")

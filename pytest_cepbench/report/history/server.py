@@ -5,19 +5,12 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.errors import HistoryError, MissingDependencyError, SpecError
-from pytest_cepbench.escapes import visible
+from pytest_cepbench.errors import MissingDependencyError, SpecError
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-
     from pytest_cepbench.report.history.site import Site
 
 HOST = "127.0.0.1"
-
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
 
 
 def bind(port: int) -> socket.socket:
@@ -42,38 +35,10 @@ def serve(site: Site, listener: socket.socket) -> None:
     try:
         import uvicorn
 
-        app = make_app(site)
+        from pytest_cepbench.report.history.app import make_app
     except ImportError as error:
         msg = 'cepbench view needs packages: pip install "pytest-cepbench[view]"'
         raise MissingDependencyError(msg) from error
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
-
-
-def make_app(site: Site) -> Starlette:
-    """The application. It answers requests to this machine alone, whatever a name resolves to."""
-    from starlette.applications import Starlette
-    from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse
-    from starlette.routing import Route
-
-    def index(_: Request) -> Response:
-        try:
-            return HTMLResponse(site.index(), headers=_HEADERS)
-        except HistoryError as error:
-            return PlainTextResponse(visible(str(error)), 503, headers=_HEADERS)
-
-    def report(request: Request) -> Response:
-        try:
-            path = site.report(request.path_params["name"])
-        except HistoryError:
-            path = None
-        if path is None:
-            words = "no report of this run is left: a later run may have replaced it"
-            return PlainTextResponse(words, 404, headers=_HEADERS)
-        return FileResponse(path, headers=_HEADERS)
-
-    return Starlette(
-        routes=[Route("/", index), Route("/runs/{name}", report)],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
+    uvicorn.Server(uvicorn.Config(make_app(site, HOST), log_level="warning")).run(
+        sockets=[listener]
     )

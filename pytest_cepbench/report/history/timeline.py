@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
 
 from pytest_cepbench.errors import HistoryError, did_you_mean
 from pytest_cepbench.report.history.file import History
@@ -38,11 +37,13 @@ class Timeline:
 
     case: SUITE/PART/METRIC.
     runs, points: the runs, and what each said of the case.
+    breaks: points that were measured otherwise than those before: their values do not compare.
     """
 
     case: str
     runs: tuple[HistoryRun, ...]
     points: tuple[HistoryCase, ...]
+    breaks: tuple[int, ...]
 
     @property
     def suite(self) -> str:
@@ -58,24 +59,10 @@ class Timeline:
         """The model under test of a point."""
         return self.runs[index].models[self.points[index].model]
 
-    @cached_property
-    def breaks(self) -> tuple[int, ...]:
-        """Points that were measured otherwise than those before: their values do not compare."""
-        identities = [point.identity for point in self.points]
-        if len(set(identities)) == 1:
-            return ()
-        known, places = "", []
-        for index, identity in enumerate(identities):
-            if identity and identity != known:
-                if known:
-                    places.append(index)
-                known = identity
-        return tuple(places)
-
     def identity_before(self, index: int) -> str:
         """Digest of the identity that held before a break."""
-        before = (point.identity for point in reversed(self.points[:index]) if point.identity)
-        return next(before, "")
+        before = (self.points[place].identity for place in range(index - 1, -1, -1))
+        return next(filter(None, before), "")
 
     def sparkline(self, most: int = 24) -> str:
         """The latest values as bars, higher is higher; `|` at a break, `.` for none."""
@@ -89,6 +76,16 @@ class Timeline:
             (_BREAK if index in breaks else "") + _bar(point.value, low, step)
             for index, point in enumerate(shown, start)
         )
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A timeline that grows. identity: digest of the latest that is known."""
+
+    runs: list[HistoryRun] = field(default_factory=list)
+    points: list[HistoryCase] = field(default_factory=list)
+    breaks: list[int] = field(default_factory=list)
+    identity: str = ""
 
 
 def _bar(value: float | None, low: float, step: float) -> str:
@@ -120,21 +117,26 @@ def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timel
 
     Raises HistoryError where no case is asked for.
     """
-    judged: dict[str, tuple[list[HistoryRun], list[HistoryCase]]] = {}
+    judged: dict[str, _Judged] = {}
+    # Run by run, as the cases lie in memory: case by case would take several times as long.
     for run in runs:
         for case in run.cases:
             known = judged.get(case.case)
             if known is None:
-                known = judged[case.case] = ([], [])
-            known[0].append(run)
-            known[1].append(case)
+                known = judged[case.case] = _Judged()
+            if case.identity != known.identity and case.identity:
+                if known.identity:
+                    known.breaks.append(len(known.points))
+                known.identity = case.identity
+            known.runs.append(run)
+            known.points.append(case)
     suites = {name.partition("/")[0] for name in judged}
     for suite in selection.suites:
         if suite not in suites:
             raise HistoryError(_nothing("suite", [suite], suites))
     timelines = [
-        Timeline(name, tuple(own), tuple(points))
-        for name, (own, points) in judged.items()
+        Timeline(name, tuple(known.runs), tuple(known.points), tuple(known.breaks))
+        for name, known in judged.items()
         if not selection.suites or name.partition("/")[0] in selection.suites
         if not selection.cases or _is_like(name, selection.cases)
     ]

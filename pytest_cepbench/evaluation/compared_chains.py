@@ -1,0 +1,247 @@
+"""The chains of two compared runs side by side, as stores have them: no model is loaded.
+
+The chains of each run are those of the model that its record names. They are shown only where the
+suite's file still asks for what the records say, so that no other run's chains are taken for them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.chains.steps import recall
+from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.errors import CepError, SpecError, SuiteError
+from pytest_cepbench.evaluation.shown_chains import (
+    failure_shown,
+    first_difference_shown,
+    links_shown,
+)
+from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate.compare import SAMPLE_FIELDS, Loser
+from pytest_cepbench.models.protocols import ROLE_NAMES
+from pytest_cepbench.option_values import is_url
+from pytest_cepbench.report import CaseResult, ChainShown
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.comparison import ComparedCase
+from pytest_cepbench.studies.remeasurement import seeds_of
+from pytest_cepbench.suites import (
+    Case,
+    ModelPool,
+    RoleChoices,
+    load_prepared_suite,
+    load_suite,
+)
+from pytest_cepbench.suites.chain_run import ChainRun, require_chains
+from pytest_cepbench.suites.stored_chains import StoredChains, stored_chains
+
+MOST_SAMPLES = 3
+"""Samples whose chains are shown of a case."""
+
+_IN_NAME = "shapes:"  # comes with the package and plays every role
+
+
+class SuiteChains:
+    """The chains of a suite's samples by the models of runs.
+
+    path: of the suite's file.
+    record: of a case, as one of the runs measured it.
+    store: with everything that is read.
+    choices: models that are held fixed, where they are not those of the suite.
+    data: data set name -> path or URL.
+    Raises what `load_prepared_suite` raises, and SuiteError for a suite of answers.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        record: Baseline,
+        store: Store,
+        choices: RoleChoices,
+        data: Mapping[str, DataPlace],
+    ) -> None:
+        seeds = seeds_of({CaseKey.parse(record.case): record})
+        prepared = load_prepared_suite(path, _with_tested(choices, record), data, seeds=seeds)
+        self._path, self._store = path, store
+        self._run = require_chains(prepared.run(ModelPool(store)), "a comparison of chains")
+        self._cases = {str(case.key): case for case in prepared.cases}
+
+    def show(self, compared: ComparedCase, samples: Sequence[Loser]) -> list[ChainShown]:
+        """The chains of samples by the second run, beside those of the first.
+
+        A side that stores do not have is left empty. Raises SuiteError where the suite's file is
+        not as it was when the runs measured, and what reading chains raises.
+        """
+        first, second = compared.first.record, compared.second.record
+        assert first is not None  # or it were not paired
+        assert second is not None
+        case = self._cases.get(compared.first.case)
+        if case is None:
+            msg = f"{self._path} has no case {compared.first.case!r} any more"
+            raise SuiteError(msg)
+        self._refuse_changes(case, second, samples)
+        before, now = (_stored(self._run, record) for record in (first, second))
+        return [self._pair(case, sample, before, now) for sample in samples]
+
+    def _refuse_changes(self, case: Case, record: Baseline, samples: Sequence[Loser]) -> None:
+        names = {loser.sample for loser in samples}
+        known = [sample for sample in self._run.dataset.samples if sample.id in names]
+        if {sample.id for sample in known} != names:
+            msg = f"{self._path} has other samples now: give --data as in the runs"
+            raise SuiteError(msg)
+        changed = [
+            name
+            for name, value in self._run.identity(case, known).items()
+            if name not in SAMPLE_FIELDS and record.identity.get(name) != value
+        ]
+        if changed:
+            msg = f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
+            raise SuiteError(msg)
+
+    def _pair(
+        self, case: Case, loser: Loser, before: StoredChains, now: StoredChains
+    ) -> ChainShown:
+        start = self._run.starts([case])[0]
+        first, second = (stored.excerpt(case, loser.sample, start) for stored in (before, now))
+        return ChainShown(
+            sample=loser.sample,
+            score=loser.candidate,
+            baseline=loser.baseline,
+            links=[] if second is None else links_shown(second.chain, second.marks, self._store),
+            failure=None if second is None else failure_shown(second),
+            baseline_links=(
+                [] if first is None else links_shown(first.chain, first.marks, self._store)
+            ),
+            baseline_failure=None if first is None else failure_shown(first),
+            first_difference=(
+                None
+                if first is None or second is None
+                else first_difference_shown(second.chain, first.chain)
+            ),
+        )
+
+
+def _stored(run: ChainRun, record: Baseline) -> StoredChains:
+    """The chains of a record's model. Raises SuiteError where it does not name all that made it."""
+    step, tested = record.model.get("step", ""), record.model.get("role", "")
+    if not step:
+        msg = "a report names no model whose chains stores could have: they were made elsewhere"
+        raise SuiteError(msg)
+    if {bound.role for bound in recall(step)} != set(tested.split("+")):
+        msg = f"the model.step of a report is not of its {tested}: run it again"
+        raise SuiteError(msg)
+    return stored_chains(run, step)
+
+
+def _with_tested(choices: RoleChoices, record: Baseline) -> RoleChoices:
+    """The choices with a model under test in name: the chains of others are read in its place.
+
+    No spec of a report is resolved, since reports may come from anywhere and specs can import code.
+    """
+    tested = record.model.get("role", "")
+    for role in ROLE_NAMES:
+        if role == tested:
+            return replace(choices, roles={**choices.roles, role: _IN_NAME})
+    return replace(choices, model=_IN_NAME, role="unified")
+
+
+def largest_differences(compared: ComparedCase, most: int = MOST_SAMPLES) -> list[Loser]:
+    """The samples that differ most, in either direction, each once; positive is better."""
+    first, second = compared.first.record, compared.second.record
+    if first is None or second is None or second.sizes or second.answers:
+        return []
+    sign = 1 if second.higher_is_better else -1
+    differences: dict[str, Loser] = {}
+    for part, scores in second.scores.items():
+        before = first.scores.get(part, {})
+        for name in scores.keys() & before.keys():
+            change = round(sign * (scores[name] - before[name]), 6)
+            differences[name] = Loser(name, before[name], scores[name], change)
+    ordered = sorted(differences.values(), key=lambda loser: (-abs(loser.difference), loser.sample))
+    return [loser for loser in ordered if loser.difference][:most]
+
+
+def beside(
+    result: CaseResult, compared: ComparedCase, first: str, chains: list[ChainShown], missing: str
+) -> CaseResult:
+    """A case of the second run as the page shows its chains. first: name of the other run.
+
+    missing: why not all chains are shown; empty where they are.
+    """
+    return msgspec.structs.replace(
+        result,
+        verdict=compared.verdict,
+        accepted=False,
+        reference=first,
+        reference_chains=missing,
+        chains=chains,
+        median=None,
+    )
+
+
+def how_to_get(
+    chains: Sequence[ChainShown],
+    names: tuple[str, str],
+    results: Sequence[CaseResult],
+    stores: Sequence[str],
+) -> str:
+    """Why not all chains are shown and the commands that make them; empty where they are.
+
+    names, results: of both runs, and their cases.
+    stores: in which they were looked for.
+    """
+    sides = ([chain.baseline_links for chain in chains], [chain.links for chain in chains])
+    commands = []
+    parts = []
+    for name, links, result in zip(names, sides, results, strict=True):
+        lacking = sum(not link for link in links)
+        if lacking:
+            parts.append(f"{lacking} of {len(links)} chains of {name}")
+            commands.append(_command(result, stores))
+    if not parts:
+        return ""
+    return (
+        f"Not in {' or '.join(stores) or 'a store, of which none is here'}: {', '.join(parts)}. "
+        "Measure that model with the store, then repeat the comparison:\n"
+        + " && ".join(commands)
+        + "\n"
+        "Or name a store that has them: --store=DIR, or --store=URL"
+    )
+
+
+def _command(result: CaseResult, stores: Sequence[str]) -> str:
+    module = result.nodeid.partition("::")[0]
+    store = [f"--cep-store={text}" for text in stores[:1] if not is_url(text)]
+    return shlex.join(["pytest", module, *_options(result), *store])
+
+
+def _options(result: CaseResult) -> Iterator[str]:
+    model = {} if result.measured is None else result.measured.model
+    role = model.get("role", "")
+    name = role if role in ROLE_NAMES else "model"
+    yield f"--cep-{name}={model.get('spec', '')}"
+
+
+def suite_file_of(result: CaseResult, files: Sequence[Path]) -> Path:
+    """The file of a case's suite: of those that were named, else beside the test that judged it.
+
+    Raises SpecError where there is none.
+    """
+    folder = Path(result.nodeid.partition("::")[0]).parent
+    inside = folder.resolve().is_relative_to(Path.cwd().resolve())  # a report may name any path
+    near = sorted(folder.glob("*.toml")) if inside else []
+    for path in (*files, *near):
+        try:
+            if load_suite(path).name == result.suite:
+                return path
+        except CepError:  # another kind of file, or a suite that is written wrongly
+            continue
+    msg = (
+        f"the file of suite {result.suite!r} is not beside {result.nodeid.partition('::')[0]!r}: "
+        "run the command where pytest ran, or name it with --suite-file"
+    )
+    raise SpecError(msg)

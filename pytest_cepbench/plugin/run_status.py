@@ -1,0 +1,181 @@
+"""What a run that goes on leaves beside the history, once a second, for `cepbench view`.
+
+Written by the process that controls the run, in a thread. Standard library and pytest only until
+there is something to write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cepbench.plugin.controller import Controller
+from pytest_cepbench.plugin.ledger import case_of
+from pytest_cepbench.plugin.terminal.live import ProgressSnapshot, Ticker
+
+if TYPE_CHECKING:
+    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.history.running import RunningCase, RunningRun, RunningWork
+
+PAUSE = 1.0
+"""Seconds between two looks at how the run goes on."""
+
+_MOST_FAILING = 20
+
+_MOST_CASES = 500
+
+_LONGEST = 300  # characters of a reason
+
+
+def write_status(
+    config: pytest.Config,
+    controller: Controller,
+    snapshots: Callable[[], Sequence[ProgressSnapshot]],
+) -> None:
+    """Keep the status of a run beside its history, until `close`.
+
+    A run that is not to be recorded has none. Nothing is said where it cannot be written: the end
+    of the run says that of the history.
+
+    snapshots: gives the progress of each process.
+    """
+    folder = controller.settings.history
+    if folder is None or STATUS in config.stash:
+        return
+    status = _Status(controller, folder, snapshots)
+    config.stash[STATUS] = Ticker(status.write, status.remove, PAUSE)
+
+
+def close(config: pytest.Config) -> None:
+    """Remove the status: the run has ended, and the history says how."""
+    if STATUS in config.stash:
+        config.stash[STATUS].close()
+
+
+STATUS = pytest.StashKey[Ticker]()
+"""Writes the status of the run in this process."""
+
+
+class _Status:
+    """The status of a run, written when it changes, and as a sign of life.
+
+    folder: of the history.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        folder: Path,
+        snapshots: Callable[[], Sequence[ProgressSnapshot]],
+    ) -> None:
+        self._controller, self._folder, self._snapshots = controller, folder, snapshots
+        self._latest: RunningRun | None = None
+
+    def write(self) -> None:
+        """Write what has changed. A file system that takes nothing now may do so later."""
+        from msgspec.structs import replace
+
+        from pytest_cepbench.files import keep_out_of_git
+        from pytest_cepbench.report.history.running import (
+            HEARTBEAT_SECONDS,
+            remove_leftovers,
+            write_running,
+        )
+
+        now, latest = time.time(), self._latest
+        run = self._run()
+        if (
+            latest is not None
+            and now - latest.written < HEARTBEAT_SECONDS
+            and replace(latest, written=0.0) == run
+        ):
+            return
+        with suppress(OSError):
+            if latest is None:
+                remove_leftovers(self._folder)
+            write_running(self._folder, run := replace(run, written=now))
+            self._latest = run
+            keep_out_of_git(self._controller.settings.home, self._folder)
+
+    def remove(self) -> None:
+        """Remove it."""
+        from pytest_cepbench.report.history.running import remove_running
+
+        remove_running(self._folder, self._controller.context.run_id)
+
+    def _run(self) -> RunningRun:
+        from pytest_cepbench.report.history.file import host_name
+        from pytest_cepbench.report.history.running import FORMAT, RunningRun, own_process
+
+        context, ledger = self._controller.context, self._controller.ledger
+        results = list(ledger.results)  # a copy: the thread that runs tests adds to it
+        process, space, started = own_process()
+        return RunningRun(
+            format=FORMAT,
+            run=context.run_id,
+            started=round(context.started, 3),
+            written=0.0,
+            host=host_name(),
+            process=process,
+            process_space=space,
+            process_started=started,
+            checkpoint=self._checkpoint(results),
+            expected=len(ledger.expected),
+            judged=len({result.nodeid for result in results}),
+            counts=dict(Counter(map(_verdict, results))),
+            skipped=len(ledger.skipped),
+            failing=[_case(r) for r in results if not r.passes][:_MOST_FAILING],
+            cases=[_case(r) for r in results[-_MOST_CASES:]],
+            work=[_work(snapshot) for snapshot in self._snapshots()],
+        )
+
+    def _checkpoint(self, results: Sequence[CaseResult]) -> str:
+        """The models under test: as they were named, else as results have them."""
+        from pytest_cepbench.report.history.record import encodable
+
+        settings = self._controller.settings
+        named = [settings.model] if settings.model is not None else settings.roles.values()
+        specs = [*named] or [result.model.get("spec", "") for result in results]
+        return encodable(", ".join(dict.fromkeys(filter(None, specs))))
+
+
+def _verdict(result: CaseResult) -> str:
+    return "accepted" if result.accepted else result.verdict
+
+
+def _case(result: CaseResult) -> RunningCase:
+    from pytest_cepbench.report.history.record import encodable
+    from pytest_cepbench.report.history.running import RunningCase
+    from pytest_cepbench.report.number_format import printable
+
+    return RunningCase(
+        case=encodable(case_of(result)),
+        verdict=_verdict(result),
+        value=result.value,
+        difference=result.difference,
+        primary=result.primary,
+        passes=result.passes,
+        reason=printable("; ".join(result.reasons), _LONGEST),
+    )
+
+
+def _work(snapshot: ProgressSnapshot) -> RunningWork:
+    from pytest_cepbench.report.history.record import encodable
+    from pytest_cepbench.report.history.running import RunningWork
+
+    waiting = "waiting for another worker" if snapshot.waiting else snapshot.step
+    return RunningWork(
+        worker=snapshot.worker,
+        case=encodable(snapshot.case),
+        samples=snapshot.samples,
+        of_samples=snapshot.of_samples,
+        step=encodable(snapshot.server or waiting),
+        rate=snapshot.rate,
+        left=snapshot.left,
+    )
