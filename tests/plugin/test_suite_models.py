@@ -107,7 +107,7 @@ def test_a_detector_under_test(tasks: Project) -> None:
     assert verdicts["overall-mgg"] == verdicts["colors-mgg"] == "regressed"
     assert verdicts["overall-failures"] == "held"
     result.stdout.fnmatch_lines(
-        ["  colors/000* 1.0000 * 0.0000 * -1.0000  generation 1: 1 *expected*"]
+        ["  colors/000* 1.0000 * 0.0000 * -1.0000", "    generation 1: 1 *expected*"]
     )
 
 
