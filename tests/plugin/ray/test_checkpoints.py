@@ -15,7 +15,7 @@ from tests.tiny.generators import DRAW, build_stable_diffusion
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
-SECONDS = 300.0
+SECONDS = 900.0
 """Each actor imports torch for itself, and here there are as many as models on every core."""
 
 

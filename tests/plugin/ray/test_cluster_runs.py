@@ -161,7 +161,7 @@ def test_the_first_failure_may_end_the_run(photos: Project, describing: Argument
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
     assert len(photos.report()["cases"]) == 1
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 90  # seconds, of a busy machine too
     assert not [
         thread for thread in threading.enumerate() if thread.name.startswith("cepbench-ray")
     ]
