@@ -22,11 +22,7 @@ from pytest_cepbench.report.exports.exported_run import ExportedRun
 def run(arguments: Namespace) -> int:
     """Read the report and write it; exit codes as in `main`."""
     try:
-        exporter = _exporter(arguments.to)
-        if arguments.rows != "cases" and not exporter.tables:
-            tables = " or ".join(name for name, known in EXPORTERS.items() if known.tables)
-            msg = f"--rows {arguments.rows} is for tables: give --to {tables}, not {arguments.to}"
-            raise SpecError(msg)
+        exporter = _exporter(arguments.to, arguments.rows)
         exported = _exported_run(arguments)
         name = arguments.results.stem
         rows = "" if arguments.rows == "cases" else f"-{arguments.rows}"
@@ -43,11 +39,18 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _exporter(name: str) -> Exporter:
-    """The format of that name. Raises SpecError, and MissingDependencyError for its packages."""
+def _exporter(name: str, rows: str) -> Exporter:
+    """The format of that name, which has such rows.
+
+    Raises SpecError, and MissingDependencyError for its packages.
+    """
     exporter = EXPORTERS.get(name)
     if exporter is None:
         raise SpecError(unknown_name("format", name, list(EXPORTERS)))
+    if rows != "cases" and not exporter.tables:
+        tables = " or ".join(known for known, other in EXPORTERS.items() if other.tables)
+        msg = f"--rows {rows} is for tables: give --to {tables}, not {name}"
+        raise SpecError(msg)
     missing = [package for package in exporter.packages if find_spec(package) is None]
     if missing:
         packages = " ".join(missing)

@@ -245,7 +245,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
-    from pytest_cepbench.plugin import run_status
     from pytest_cepbench.plugin.terminal import live
 
     def snapshots() -> list[live.ProgressSnapshot]:
@@ -254,7 +253,10 @@ def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
         live.show(config, snapshots)
-        run_status.write_status(config, config.stash[CONTROLLER], snapshots)
+        if evaluator.settings.history is not None:
+            from pytest_cepbench.plugin.run_status import write_status
+
+            write_status(config, config.stash[CONTROLLER], snapshots)
     elif worker["cepbench_progress"] is not None:
         with suppress(OSError):  # a folder that cannot be made has no reader
             live.write_snapshots(

@@ -1,7 +1,7 @@
 """What a run that goes on leaves beside the history, once a second, for `cepbench view`.
 
-Written by the process that controls the run, in a thread. Standard library and pytest only until
-there is something to write.
+Written by the process that controls the run, in a thread, which imports nothing: a test that reads
+`sys.modules` meanwhile would fail.
 """
 
 from __future__ import annotations
@@ -11,20 +11,29 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.plugin.controller import Controller
 from pytest_cepbench.plugin.ledger import case_of
-from pytest_cepbench.plugin.terminal.live import ProgressSnapshot, Ticker
-
-if TYPE_CHECKING:
-    from pytest_cepbench.report import CaseResult
-    from pytest_cepbench.report.history.running import RunningCase, RunningRun, RunningWork
-
-PAUSE = 1.0
-"""Seconds between two looks at how the run goes on."""
+from pytest_cepbench.plugin.terminal.live import STATUS_PAUSE, ProgressSnapshot, Ticker
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.history.file import host_name
+from pytest_cepbench.report.history.record import encodable
+from pytest_cepbench.report.history.running import (
+    FORMAT,
+    HEARTBEAT_SECONDS,
+    RunningCase,
+    RunningRun,
+    RunningWork,
+    own_process,
+    remove_leftovers,
+    remove_running,
+    write_running,
+)
+from pytest_cepbench.report.number_format import printable
 
 _MOST_FAILING = 20
 
@@ -49,7 +58,7 @@ def write_status(
     if folder is None or STATUS in config.stash:
         return
     status = _Status(controller, folder, snapshots)
-    config.stash[STATUS] = Ticker(status.write, status.remove, PAUSE)
+    config.stash[STATUS] = Ticker(status.write, status.remove, STATUS_PAUSE)
 
 
 def close(config: pytest.Config) -> None:
@@ -79,15 +88,6 @@ class _Status:
 
     def write(self) -> None:
         """Write what has changed. A file system that takes nothing now may do so later."""
-        from msgspec.structs import replace
-
-        from pytest_cepbench.files import keep_out_of_git
-        from pytest_cepbench.report.history.running import (
-            HEARTBEAT_SECONDS,
-            remove_leftovers,
-            write_running,
-        )
-
         now, latest = time.time(), self._latest
         run = self._run()
         if (
@@ -105,14 +105,9 @@ class _Status:
 
     def remove(self) -> None:
         """Remove it."""
-        from pytest_cepbench.report.history.running import remove_running
-
         remove_running(self._folder, self._controller.context.run_id)
 
     def _run(self) -> RunningRun:
-        from pytest_cepbench.report.history.file import host_name
-        from pytest_cepbench.report.history.running import FORMAT, RunningRun, own_process
-
         context, ledger = self._controller.context, self._controller.ledger
         results = list(ledger.results)  # a copy: the thread that runs tests adds to it
         process, space, started = own_process()
@@ -137,8 +132,6 @@ class _Status:
 
     def _checkpoint(self, results: Sequence[CaseResult]) -> str:
         """The models under test: as they were named, else as results have them."""
-        from pytest_cepbench.report.history.record import encodable
-
         settings = self._controller.settings
         named = [settings.model] if settings.model is not None else settings.roles.values()
         specs = [*named] or [result.model.get("spec", "") for result in results]
@@ -150,10 +143,6 @@ def _verdict(result: CaseResult) -> str:
 
 
 def _case(result: CaseResult) -> RunningCase:
-    from pytest_cepbench.report.history.record import encodable
-    from pytest_cepbench.report.history.running import RunningCase
-    from pytest_cepbench.report.number_format import printable
-
     return RunningCase(
         case=encodable(case_of(result)),
         verdict=_verdict(result),
@@ -166,9 +155,6 @@ def _case(result: CaseResult) -> RunningCase:
 
 
 def _work(snapshot: ProgressSnapshot) -> RunningWork:
-    from pytest_cepbench.report.history.record import encodable
-    from pytest_cepbench.report.history.running import RunningWork
-
     waiting = "waiting for another worker" if snapshot.waiting else snapshot.step
     return RunningWork(
         worker=snapshot.worker,

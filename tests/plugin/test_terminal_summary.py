@@ -87,7 +87,7 @@ def test_a_long_header_line_goes_on_below_its_text(accepted: ScoredProject, tmp_
 def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     """Tables in logs of a CI system are not cut to the 80 columns that pytest takes a file to have.
 
-    Sentences are broken there, between words.
+    Sentences are broken there, between words. An address is whole.
     """
     ended = accepted.run(CANDIDATE, env={"COLUMNS": ""})
     section = _section(ended)
@@ -104,7 +104,7 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     ]
     assert heads.endswith("worse┊  0  ┊better")
     below = section[section.index("4 gating cases: 1 held, 2 inconclusive, 1 regressed") :]
-    assert max(map(len, below)) <= 80
+    assert max(len(line) for line in below if "file://" not in line) <= 80
     above = " ".join(line.strip() for line in section[: section.index(heads)])
     assert above == ended.report["headline"]
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PAUSE = 0.25
 """Seconds between two looks at what a terminal shows."""
 
+STATUS_PAUSE = 1.0
+"""Seconds between two looks at what is kept beside the history while a run goes on."""
+
 _LAST = 2.0  # seconds for the last look: a terminal that was stopped takes no line
 
 _SUFFIX = ".progress"

@@ -96,12 +96,11 @@ def pytest_configure_node(node: Any) -> None:
 
 def _progress_pause(config: pytest.Config, controller: Controller) -> float | None:
     """Seconds between two looks at the progress of a worker; None where no one looks."""
-    from pytest_cepbench.plugin import run_status
     from pytest_cepbench.plugin.terminal import live
 
     if live.is_wanted(config):
         return live.PAUSE
-    return None if controller.settings.history is None else run_status.PAUSE
+    return None if controller.settings.history is None else live.STATUS_PAUSE
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -138,14 +137,16 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
     controller.ledger.expect_collected(ids)
     if controller.ledger.expected:
         refuse_modes(node.config)
-        from pytest_cepbench.plugin import run_status
         from pytest_cepbench.plugin.terminal import live
 
         def snapshots() -> list[live.ProgressSnapshot]:
             return live.read_snapshots(controller.context.folder)
 
         live.show(node.config, snapshots)
-        run_status.write_status(node.config, controller, snapshots)
+        if controller.settings.history is not None:
+            from pytest_cepbench.plugin.run_status import write_status
+
+            write_status(node.config, controller, snapshots)
 
 
 # -- while they work -------------------------------------------------------------------------------
