@@ -62,6 +62,16 @@ def _width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in ("F", "W") else 1
 
 
+def cut(text: str, columns: int) -> str:
+    """As much of a printable text as fits."""
+    width = 0
+    for place, char in enumerate(text):
+        width += width_of(char)
+        if width > columns:
+            return text[:place]
+    return text
+
+
 def escape_json(document: str) -> str:
     """The JSON document with invisible characters as JSON escapes; its meaning does not change.
 

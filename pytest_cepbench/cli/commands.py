@@ -320,14 +320,18 @@ _HISTORY_FOLDER = shared(
     help=f"folder of the history; {_DEFAULT}",
 )
 
-_HISTORY = [
-    option("--html", metavar="FILE", type=Path, help="draw the cases on a page, in this file"),
+_CASES = [
     several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
     several(
         "--case",
         metavar="PATTERN",
         help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
     ),
+]
+
+_HISTORY = [
+    option("--html", metavar="FILE", type=Path, help="draw the cases on a page, in this file"),
+    *_CASES,
     several(
         "--model",
         metavar="PATTERN",
@@ -363,12 +367,7 @@ _COMPARE = [
         "or the spec of a model, whose latest report the history knows",
     ),
     option("--html", metavar="FILE", type=Path, help="write a page with plots and chains as well"),
-    several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
-    several(
-        "--case",
-        metavar="PATTERN",
-        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
-    ),
+    *_CASES,
     *shared(
         "alpha",
         metavar="ERROR",

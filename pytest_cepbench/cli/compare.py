@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.cli.leaderboard import leaderboard_section
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
@@ -28,6 +27,7 @@ from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
 from pytest_cepbench.report.history.plot import when
 from pytest_cepbench.report.number_format import number
+from pytest_cepbench.report.sample_values import battle_scores
 from pytest_cepbench.studies.comparison import (
     ComparedCase,
     Comparison,
@@ -165,14 +165,8 @@ def _run_case(case: CaseResult) -> RunCase:
         primary=case.primary,
         record=case.measured,
         opponents=case.opponents,
-        won=_won(case) if case.opponents else {},
+        won=battle_scores(case) if case.opponents else {},
     )
-
-
-def _won(case: CaseResult) -> dict[str, float]:
-    """The score of each question in its battles."""
-    sign = 1 if case.higher_is_better else -1
-    return {sample: EVEN + sign * change for sample, change in case.differences.items()}
 
 
 # -- what is shown ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.option_values import is_url
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.comparison_page import in_tolerances
+from pytest_cepbench.report.comparison_page import change_in_tolerances
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.comparison import ComparedCase, Comparison
 from pytest_cepbench.suites import RoleChoices
@@ -102,7 +102,7 @@ def chains_of(
 def _chosen(comparison: Comparison) -> Iterator[ComparedCase]:
     """The cases whose chains are shown: of each metric of a suite the one that lost most."""
     able = [case for case in comparison.cases if largest_differences(case)]
-    able.sort(key=lambda case: (case.verdict != Verdict.REGRESSED, in_tolerances(case)))
+    able.sort(key=lambda case: (case.verdict != Verdict.REGRESSED, change_in_tolerances(case)))
     taken: set[tuple[str, str]] = set()
     for case in able:
         key = CaseKey.parse(case.first.case)

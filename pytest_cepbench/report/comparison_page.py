@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.report.comparison_plot import draw_differences
+from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
 from pytest_cepbench.report.number_format import between, counted, number
 from pytest_cepbench.report.page_images import ImageSource, PageImages
@@ -23,8 +24,6 @@ from pytest_cepbench.studies.comparison import ComparedCase, Comparison
 from pytest_cepbench.studies.leaderboard import CaseLeaderboard
 
 _MOST_SAMPLES = 10
-
-_UNIT = 0.01  # in place of a tolerance of 0, to order cases of different metrics by
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def headline(comparison: Comparison) -> str:
     parts = []
     if regressed:
         parts.append(f"regressed in {len(regressed)} of {counted(len(gating), 'gating case')}")
-        parts.append(f"worst {_named(min(regressed, key=in_tolerances))}")
+        parts.append(f"worst {_named(min(regressed, key=change_in_tolerances))}")
     else:
         parts.append(f"regressed in none of {counted(len(gating), 'gating case')}")
     if undecided:
@@ -140,10 +139,10 @@ def _worst(case: ComparedCase) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def in_tolerances(case: ComparedCase) -> float:
+def change_in_tolerances(case: ComparedCase) -> float:
     """The difference of a case in tolerances; 0 where there is none."""
     difference = None if case.judgement is None else case.judgement.difference
-    return (difference or 0.0) / (case.second.tolerance or _UNIT)
+    return in_tolerances(difference, case.second.tolerance)
 
 
 def _named(case: ComparedCase) -> str:

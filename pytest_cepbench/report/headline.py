@@ -137,20 +137,23 @@ def _gravest(
     return f"{start}: {of} ended in an error; {_case(group[0])}: {_reason(group[0])}{rest}"
 
 
-def _worst(regressed: Sequence[CaseResult]) -> str:
-    """The case that lost most, counted in tolerances; a tolerance of 0 counts as the default one.
+def in_tolerances(difference: float | None, tolerance: float) -> float:
+    """A difference in tolerances, by which cases of metrics in different units are ordered.
 
-    Metrics have different units, of which the tolerance is the measure. Empty where none has a
-    difference, as the verdict of a suite.
+    0 where there is none; a tolerance of 0 counts as the default one.
     """
+    return (difference or 0.0) / (tolerance or Policy.tolerance)
 
-    def lost(result: CaseResult) -> float:
-        return -(result.difference or 0.0) / (result.tolerance or Policy.tolerance)
 
+def _worst(regressed: Sequence[CaseResult]) -> str:
+    """The case that lost most, counted in tolerances.
+
+    Empty where none has a difference, as the verdict of a suite.
+    """
     compared = [result for result in regressed if result.difference is not None]
     if not compared:
         return ""
-    worst = max(compared, key=lost)
+    worst = min(compared, key=lambda case: in_tolerances(case.difference, case.tolerance))
     return f"; worst {_case(worst)} {_change(worst)}"
 
 

@@ -50,18 +50,23 @@ def sample_values(result: CaseResult) -> list[SampleValue]:
     return [values(sample) for sample in (*compared, *others)]
 
 
-def _scores(result: CaseResult) -> Mapping[str, float]:
-    """Sample -> its score.
+def battle_scores(result: CaseResult) -> Mapping[str, float]:
+    """Sample -> its score in the battles of a case.
 
-    Of battles the measurement has answers in place of scores: every accepted answer scores one half
-    against itself, so that the differences tell what the new one scores.
+    The measurement has answers in place of scores: every accepted answer scores one half against
+    itself, so that the differences tell what the new one scores.
     """
+    sign = 1.0 if result.higher_is_better else -1.0
+    return {name: rounded(EVEN + sign * d) for name, d in result.differences.items()}
+
+
+def _scores(result: CaseResult) -> Mapping[str, float]:
+    """Sample -> its score."""
     measured = result.measured
     if measured is None or measured.sizes:
         return {}
     if measured.answers:
-        sign = 1.0 if result.higher_is_better else -1.0
-        return {name: rounded(EVEN + sign * d) for name, d in result.differences.items()}
+        return battle_scores(result)
     return {name: score for part in measured.scores.values() for name, score in part.items()}
 
 

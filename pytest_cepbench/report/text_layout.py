@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_cepbench.escapes import width_of
+from pytest_cepbench.escapes import cut, width_of
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def fold(text: str, columns: int) -> list[str]:
     for line in wrap(text, columns, indent=""):
         rest = line
         while width_of(rest) > columns:
-            piece = _beginning(rest, columns) or rest[0]
+            piece = cut(rest, columns) or rest[0]
             pieces.append(piece)
             rest = rest[len(piece) :]
         pieces.append(rest)
@@ -109,15 +109,5 @@ def shorten(text: str, columns: int, ellipsis: str) -> str:
     if width_of(text) <= columns:
         return text
     room = max(0, columns - width_of(ellipsis))
-    end = _beginning(text[::-1], room // 2)[::-1]
-    return f"{_beginning(text, room - room // 2)}{ellipsis}{end}"
-
-
-def _beginning(text: str, columns: int) -> str:
-    """As much of the beginning of a text as has room."""
-    width = 0
-    for place, char in enumerate(text):
-        width += width_of(char)
-        if width > columns:
-            return text[:place]
-    return text
+    end = cut(text[::-1], room // 2)[::-1]
+    return f"{cut(text, room - room // 2)}{ellipsis}{end}"

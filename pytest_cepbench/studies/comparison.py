@@ -29,6 +29,8 @@ from pytest_cepbench.suites.cases import OVERALL
 ALPHA = 0.05
 """Error of all bounds of a comparison together, in each direction."""
 
+_UNMEASURED = "one of the two has no measurement"
+
 _BATTLES = (
     "the answers battled others in each run: measure both against the same accepted answers, with "
     "this version"
@@ -146,46 +148,43 @@ def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) 
             records = {first.name: before.record, second.name: now.record}
             refuse_unsound(records, CaseKey.parse(before.case))
             refuse_difference(first.name, before.record, second.name, now.record)
-    paired = sum(not _obstacle(before, now) for before, now in pairs)
-    share = alpha / max(1, paired)
+    paired = [_paired_records(before, now) for before, now in pairs]
+    share = alpha / max(1, sum(records is not None for records in paired))
     return Comparison(
         first=first,
         second=second,
-        cases=tuple(_compare(before, now, share) for before, now in pairs),
+        cases=tuple(
+            _compare(before, now, records, share)
+            for (before, now), records in zip(pairs, paired, strict=True)
+        ),
         only_first=tuple(case for case in first.cases if case not in second.cases),
         only_second=tuple(case for case in second.cases if case not in first.cases),
         alpha=share,
     )
 
 
-def _compare(before: RunCase, now: RunCase, alpha: float) -> ComparedCase:
-    obstacle = _obstacle(before, now)
-    if obstacle or before.record is None or now.record is None:
-        return ComparedCase(before, now, None, obstacle)
-    records = before.record, now.record
-    battles = _common_battles(before, now)
-    if battles is not None:
-        records = battles
+def _compare(
+    before: RunCase, now: RunCase, records: tuple[Baseline, Baseline] | None, alpha: float
+) -> ComparedCase:
+    """records: of both over the same samples; None where they are not paired."""
+    if records is None:
+        missing = before.record is None or now.record is None
+        return ComparedCase(before, now, None, _UNMEASURED if missing else _BATTLES)
     measurement = measurement_of(records[1], CaseKey.parse(now.case))
     policy = Policy(tolerance=now.tolerance, alpha=alpha)
     return ComparedCase(before, now, judge(measurement, records[0], policy))
 
 
-def _obstacle(before: RunCase, now: RunCase) -> str:
-    """Why two measurements are not paired; empty where they are."""
-    if before.record is None or now.record is None:
-        return "one of the two has no measurement"
-    return _BATTLES if now.record.answers and _common_battles(before, now) is None else ""
+def _paired_records(before: RunCase, now: RunCase) -> tuple[Baseline, Baseline] | None:
+    """The records with a score of each sample; None where there are none that belong together.
 
-
-def _common_battles(before: RunCase, now: RunCase) -> tuple[Baseline, Baseline] | None:
-    """The records with a score of each question, where both battled the same answers.
-
-    The run whose answers the other one battled drew with them, as it would with itself. None for
-    other metrics, and where the answers battled different ones.
+    Battles have them where both runs battled the same answers: the run whose answers the other one
+    battled drew with them, as it would with itself.
     """
-    if before.record is None or now.record is None or not now.record.answers:
+    if before.record is None or now.record is None:
         return None
+    if not now.record.answers:
+        return before.record, now.record
     for opponents in filter(None, (before.opponents, now.opponents)):
         first, second = (_with_scores(case, opponents) for case in (before, now))
         if first is not None and second is not None:

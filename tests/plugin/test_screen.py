@@ -10,8 +10,8 @@ from _pytest._io import TerminalWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.escapes import width_of
-from pytest_cepbench.plugin.terminal.screen import Block, cut
+from pytest_cepbench.escapes import cut, width_of
+from pytest_cepbench.plugin.terminal.screen import Block
 from tests.plugin.terminal import Terminal
 
 COLUMNS, ROWS = 20, 8

@@ -110,8 +110,16 @@ def test_a_long_upload_at_the_end_is_announced(
 ) -> None:
     """The terminal says what the run waits for, and how to skip it."""
     SlowFileSystem.reset()
-    monkeypatch.setattr(SlowFileSystem, "delay", 0.2)
+    monkeypatch.setattr(SlowFileSystem, "blocked", True)
     monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.0)
+    write_line = pytest.TerminalReporter.write_line
+
+    def unblock(reporter: pytest.TerminalReporter, line: str, **markup: bool) -> None:
+        write_line(reporter, line, **markup)
+        if "are being uploaded" in line:
+            SlowFileSystem.blocked = False
+
+    monkeypatch.setattr(pytest.TerminalReporter, "write_line", unblock)
     result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     message = (

@@ -55,9 +55,10 @@ def test_a_shortened_text_keeps_both_ends(text: str, columns: int, ellipsis: str
     if width_of(text) <= columns:
         assert shown == text
     else:
-        start, _, end = shown.partition(ellipsis)
-        assert text.startswith(start)
-        assert text.endswith(end)
+        # The text may have dots of its own, beside those of the ellipsis.
+        places = [i for i in range(len(shown)) if shown.startswith(ellipsis, i)]
+        parts = [(shown[:place], shown[place + len(ellipsis) :]) for place in places]
+        assert any(text.startswith(start) and text.endswith(end) for start, end in parts)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "no-such-encoding"])

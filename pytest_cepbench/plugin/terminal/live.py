@@ -184,8 +184,7 @@ def forget(folder: Path, worker: str) -> None:
 
 def progress_lines(snapshots: Sequence[ProgressSnapshot], columns: int) -> list[str]:
     """A line for each process, aligned. columns: of the terminal."""
-    from pytest_cepbench.escapes import width_of
-    from pytest_cepbench.plugin.terminal.screen import cut
+    from pytest_cepbench.escapes import cut, width_of
 
     rows = [list(_cells(snapshot)) for snapshot in snapshots]
     if not rows:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import RLock
 from typing import Any
 
-from pytest_cepbench.escapes import width_of
+from pytest_cepbench.escapes import cut, width_of
 
 _ROOM, _UP = "\x1bD", "\x1b[{}A"  # a line down in the same column, scrolling at the end; back again
 _KEEP, _RETURN = "\x1b7", "\x1b8"
@@ -117,13 +117,3 @@ class Block:
         with suppress(OSError):  # a terminal that was closed shows nothing, and stops no run
             while data and self._terminal is not None:
                 data = data[os.write(self._terminal, data) :]
-
-
-def cut(text: str, columns: int) -> str:
-    """As much of a printable text as fits."""
-    width = 0
-    for place, char in enumerate(text):
-        width += width_of(char)
-        if width > columns:
-            return text[:place]
-    return text

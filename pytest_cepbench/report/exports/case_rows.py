@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_cepbench.report.exports.exported_run import ExportedRun
+from pytest_cepbench.report.exports.exported_run import ExportedRun, table_row
 from pytest_cepbench.report.result import CaseResult
 
 COLUMNS: dict[str, type] = {
@@ -25,11 +25,7 @@ def case_rows(run: ExportedRun) -> list[dict[str, Any]]:
 
 def _row(run: ExportedRun, case: CaseResult) -> dict[str, Any]:
     own = {
-        "run": run.name,
-        "run_verdict": run.verdict,
-        "step": run.step,
-        "model": run.model,
         "anchor": None if case.anchor is None else case.anchor.value,
         "reasons": "; ".join(case.reasons),
     }
-    return {name: own[name] if name in own else getattr(case, name) for name in COLUMNS}
+    return table_row(run, case, COLUMNS, own)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.result import CaseResult
@@ -57,6 +59,20 @@ class ExportedRun:
             msg = f"no case of {self.source} was measured: run it again"
             raise SpecError(msg)
         return cases
+
+
+def table_row(
+    run: ExportedRun, case: CaseResult, columns: Iterable[str], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A row about a case: facts of the run, what is the row's own, and else fields of the case."""
+    known = {
+        "run": run.name,
+        "run_verdict": run.verdict,
+        "step": run.step,
+        "model": run.model,
+        **own,
+    }
+    return {name: known[name] if name in known else getattr(case, name) for name in columns}
 
 
 def tracked_values(run: ExportedRun) -> dict[str, float | str]:

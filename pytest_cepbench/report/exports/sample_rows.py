@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.report.exports.exported_run import ExportedRun
+from pytest_cepbench.report.exports.exported_run import ExportedRun, table_row
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.sample_values import SampleValue, sample_values
 
@@ -35,10 +35,6 @@ def sample_rows(run: ExportedRun) -> list[dict[str, Any]]:
 
 def _row(run: ExportedRun, case: CaseResult, values: SampleValue) -> dict[str, Any]:
     own = {
-        "run": run.name,
-        "run_verdict": run.verdict,
-        "step": run.step,
-        "model": run.model,
         "sample": values.sample,
         "categories": "; ".join(values.categories),
         "value": values.value,
@@ -46,4 +42,4 @@ def _row(run: ExportedRun, case: CaseResult, values: SampleValue) -> dict[str, A
         "difference": values.difference,
         "reference": None if values.difference is None else case.reference,
     }
-    return {name: own[name] if name in own else getattr(case, name) for name in SAMPLE_COLUMNS}
+    return table_row(run, case, SAMPLE_COLUMNS, own)

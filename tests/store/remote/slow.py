@@ -13,12 +13,14 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no typ
     """Objects in memory, all behind `delay` seconds; one for the whole process, see `reset`.
 
     failures: requests that still fail, before others are answered.
+    blocked: nothing is written after a first object, the marker, until this is False again.
     """
 
     protocol = "slow"
     delay: ClassVar[float] = 0.0
     broken: ClassVar[bool] = False
     failures: ClassVar[int] = 0
+    blocked: ClassVar[bool] = False
     held: ClassVar[dict[str, bytes]] = {}
     asked: ClassVar[list[str]] = []
     written: ClassVar[list[str]] = []
@@ -26,7 +28,7 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no typ
     @classmethod
     def reset(cls) -> None:
         """Empty, fast and sound again."""
-        cls.delay, cls.broken, cls.failures = 0.0, False, 0
+        cls.delay, cls.broken, cls.failures, cls.blocked = 0.0, False, 0, False
         for content in (cls.held, cls.asked, cls.written):
             content.clear()
 
@@ -39,6 +41,8 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no typ
 
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         await self._answer()
+        while self.blocked and self.held:
+            await asyncio.sleep(0.01)
         if mode == "create" and path in self.held:
             raise FileExistsError(path)
         self.held[path] = value
