@@ -22,7 +22,7 @@ from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.page_folder import write_page_folder
 from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
-from tests.report.browser import JENKINS, axe_core, look_at
+from tests.report.browser import JENKINS, look_at, violations
 from tests.report.results import ANSWERED, FULL, MEASURED
 
 pytestmark = pytest.mark.slow
@@ -169,22 +169,7 @@ def test_a_folder_is_whole_under_the_policy_of_jenkins(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool) -> None:
     """WCAG 2.2 AA and the best practices of axe-core, with all details open."""
-    text = page.read_text().partition('<meta http-equiv="Content-Security-Policy"')
-    free = text[0] + text[2].partition(">")[2]
-    copy = page.with_name("free.html")
-    copy.write_text(free.replace("</body>", f"<script>{axe_core()}</script></body>"))
-    violations = look_at(
-        copy,
-        """
-        for (const element of document.querySelectorAll("details")) element.open = true;
-        const outcome = await window.axe.run(document, { runOnly: [
-          "wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice",
-        ] });
-        return outcome.violations.map((rule) => [rule.id, rule.nodes[0].html]);
-        """,
-        dark=dark,
-    )
-    assert violations == []
+    assert violations(page, dark=dark) == []
 
 
 def test_steps_of_answers_are_shown(page: Path) -> None:
