@@ -26,13 +26,11 @@ class DawidSkene:
     shares: (V,) of the true values.
     confusions: (raters, V, V) probability of each vote (column) for each true value (row).
     truth: (items, V) probability of each true value, given the votes on the item.
-    rounds: of expectation and maximization.
     """
 
     shares: FloatArray
     confusions: FloatArray
     truth: FloatArray
-    rounds: int
 
     @property
     def accuracies(self) -> FloatArray:
@@ -51,7 +49,7 @@ def fit_dawid_skene(votes: IntArray, values: int) -> DawidSkene:
     Skene, Maximum likelihood estimation of observer error-rates using the EM algorithm (1979).
     Raises ValueError for votes out of range, and where no item has a vote.
     """
-    if votes.ndim != 2 or values < 1 or ((votes < -1) | (votes >= values)).any():  # noqa: PLR2004
+    if votes.ndim != 2 or values < 1 or ((votes < -1) | (votes >= values)).any():
         msg = f"expected (raters, items) numbers from -1 to {values - 1}, got shape {votes.shape}"
         raise ValueError(msg)
     given = np.stack([votes == value for value in range(values)], axis=2).astype(float)
@@ -62,8 +60,7 @@ def fit_dawid_skene(votes: IntArray, values: int) -> DawidSkene:
         raise ValueError(msg)
     truth = np.where(voted[:, None], counts, 1.0)
     truth /= truth.sum(axis=1, keepdims=True)
-    rounds = 0
-    for rounds in range(1, _MOST_ROUNDS + 1):
+    for _ in range(_MOST_ROUNDS):
         shares = truth[voted].mean(axis=0)
         confusions = np.einsum("it,riv->rtv", truth, given) + _PRIOR
         confusions /= confusions.sum(axis=2, keepdims=True)
@@ -76,4 +73,4 @@ def fit_dawid_skene(votes: IntArray, values: int) -> DawidSkene:
         truth = updated
         if change < _CLOSE:
             break
-    return DawidSkene(shares, confusions, truth, rounds)
+    return DawidSkene(shares, confusions, truth)

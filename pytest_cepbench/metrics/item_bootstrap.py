@@ -49,7 +49,7 @@ def estimate_by_items(
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
     """
     value = statistic(np.ones(items)) if items else None
-    if value is None or items < 2:  # noqa: PLR2004 - one item drawn again is the same item
+    if value is None or items < 2:
         return Estimate(value, None, None, items)
     source = np.random.Generator(np.random.PCG64(seed))
     weights = source.multinomial(items, np.full(items, 1 / items), size=draws).astype(float)

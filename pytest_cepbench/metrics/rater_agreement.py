@@ -149,7 +149,7 @@ def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = 
 
 
 def _checked(ratings: FloatArray) -> FloatArray:
-    if ratings.ndim != 2:  # noqa: PLR2004 - raters and items
+    if ratings.ndim != 2:
         msg = f"expected ratings of shape (raters, items), got {ratings.shape}"
         raise ValueError(msg)
     return ratings

@@ -81,7 +81,7 @@ def sample_correlation(
 
     def coefficient(weights: FloatArray) -> float | None:
         drawn = np.repeat(np.arange(len(owners)), weights[owners].astype(int))
-        if len(drawn) < 2:  # noqa: PLR2004 - no correlation of a single point
+        if len(drawn) < 2:
             return None
         result = correlation(metric[drawn], people[drawn], method)
         return None if result is None else result.value

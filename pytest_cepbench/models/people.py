@@ -130,12 +130,14 @@ class HumanDescriber:
 
 def digest_of_pieces(pieces: Sequence[Piece]) -> str:
     """Digest of a question or an answer, as records name an option of the same parts."""
-    return option_digest([
-        Part(text=piece)
-        if isinstance(piece, str)
-        else Part(image=ImageArtifact.from_pil(piece).digest)
-        for piece in pieces
-    ])
+    return option_digest(
+        [
+            Part(text=piece)
+            if isinstance(piece, str)
+            else Part(image=ImageArtifact.from_pil(piece).digest)
+            for piece in pieces
+        ]
+    )
 
 
 def _parts_of(battle: Battle) -> tuple[Sequence[Piece], ...]:

@@ -61,7 +61,7 @@ class BattleVotes:
         as the digest of the item has it: to the same answer in both orders, and never always to the
         first.
         """
-        a, tie_a, tie_b, b = self.shares
+        a, _, _, b = self.shares
         first = self._leans_first
         if rule == "majority":
             if max(a, b) > 1 / 2:  # more than half of the votes

@@ -5,10 +5,8 @@ Which samples are drawn follows from a seed and the samples' ids alone, before a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains.answers.piece_refs import (
@@ -17,16 +15,14 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_question,
 )
 from pytest_cepbench.chains.steps import recall
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.gate import Baseline
-from pytest_cepbench.ratings.records import Item, Option, Part, Source, Task
-from pytest_cepbench.ratings.records import item_digest as digest_of_item
-from pytest_cepbench.ratings.records import option_digest as digest_of_option
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.store.answers import get_answers
-
-LoadImage = Callable[[], ImageArtifact]
+from pytest_cepbench.suites.suite_run import sample_digest
 
 _NAMED = 3
 
@@ -78,19 +74,88 @@ class Draw:
 class RatedItems:
     """Items of a study with everything that its folder needs.
 
+    task: of the items. suite: whose samples they are of.
     items: in the order of their samples' ids.
-    images: digest -> the image, loaded when it is needed.
+    images: digest -> image.
     sources: which model made which option.
     population: how many items there were to draw from. probability: with which each was drawn.
     remarks: what was left out and why, a sentence each.
     """
 
+    task: Task
+    suite: str
     items: list[Item] = field(default_factory=list)
-    images: dict[str, LoadImage] = field(default_factory=dict)
+    images: dict[str, ImageArtifact] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     population: int = 0
     probability: float = 1.0
     remarks: list[str] = field(default_factory=list)
+
+    def choose(self, draw: Draw, able: Iterable[str], left_out: Mapping[str, int]) -> list[str]:
+        """The samples that are drawn, by id.
+
+        able: that could be rated. left_out: why others could not, and how many.
+        Raises DatasetError where none could.
+        """
+        names = list(able)
+        self.remarks += [
+            f"{count} samples {why} and are left out" for why, count in left_out.items() if count
+        ]
+        if not names:
+            why = "; ".join(self.remarks) or "the runs have no sample in common"
+            msg = f"there is nothing to rate: {why}"
+            raise DatasetError(msg)
+        self.population = len(names)
+        chosen, self.probability = draw.choose(names)
+        return chosen
+
+    def add(self, sample: str, question: Sequence[Part], outputs: Sequence[Output]) -> None:
+        """An item of a sample; equal outputs are one option with several sources."""
+        options = {option_digest(output.parts): output.parts for output in outputs}
+        item = make_item(self.task, question, options.values(), probability=self.probability)
+        self.items.append(item)
+        if not outputs:
+            self.sources.append(Source(item=item.item, sample=sample, suite=self.suite))
+        self.sources += [
+            Source(
+                item=item.item,
+                option=option_digest(output.parts),
+                model=output.run.name,
+                fingerprint=output.run.fingerprint,
+                sample=sample,
+                suite=self.suite,
+            )
+            for output in outputs
+        ]
+
+    def take(self, refs: PieceRefs, store: Store) -> tuple[Part, ...]:
+        """The parts of a question or an answer; their images are added.
+
+        Raises StoreError where the store has lost an image.
+        """
+        pieces = zip(refs.pieces, refs.inputs, strict=True)
+        return tuple(
+            Part(text=piece)
+            if isinstance(piece, str)
+            else self.take_image(digest, None if isinstance(piece, ImageRef) else piece, store)
+            for piece, (_, digest) in pieces
+        )
+
+    def take_image(self, digest: str, source: SeedImage | None, store: Store) -> Part:
+        """An image as a part; it is added. source: where it lies outside the store.
+
+        Raises StoreError where the store has lost it.
+        """
+        if digest not in self.images:
+            image = store.get_image(digest) if source is None else source.load()
+            if image is None or image.digest != digest:
+                msg = (
+                    f"the image {digest[:16]} is not in the store {store.root} any more: measure "
+                    "its model again with this store"
+                )
+                raise StoreError(msg)
+            self.images[digest] = image
+        return Part(image=digest)
 
 
 @dataclass(frozen=True)
@@ -101,73 +166,27 @@ class Output:
     parts: tuple[Part, ...]
 
 
-@dataclass
-class ItemWriter:
-    """Puts items together, for one suite.
-
-    task: of the items. suite: its name.
-    made: what was put together.
-    """
-
-    task: Task
-    suite: str
-    made: RatedItems
-
-    def add(
-        self, sample: str, question: Sequence[Part], outputs: Sequence[Output], probability: float
-    ) -> None:
-        """An item of a sample; equal outputs are one option with several sources."""
-        options: dict[str, Option] = {}
-        for output in outputs:
-            digest = digest_of_option(output.parts)
-            options.setdefault(digest, Option(digest, output.parts))
-        item = digest_of_item(self.task, question, list(options))
-        self.made.items.append(
-            Item(
-                item=item,
-                question=tuple(question),
-                options=tuple(options.values()),
-                probability=probability,
-            )
-        )
-        if not outputs:
-            self.made.sources.append(Source(item=item, sample=sample, suite=self.suite))
-        self.made.sources += [
-            Source(
-                item=item,
-                option=digest_of_option(output.parts),
-                model=output.run.name,
-                fingerprint=output.run.fingerprint,
-                sample=sample,
-                suite=self.suite,
-            )
-            for output in outputs
-        ]
-
-
 def answer_pairs(
-    suite: str, dataset: Dataset, runs: tuple[RatedRun, RatedRun], store: Store, draw: Draw
+    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: Draw
 ) -> RatedItems:
     """Items of the kind `pair`: the interleaved answers of two runs to the same question.
 
     Drawn from the questions that both answered differently: equal answers and missing ones need no
-    judge. Raises DatasetError where the data set is not that of the runs or nothing is left to
-    rate, StoreError where the store lacks answers.
+    judge. Raises DatasetError where the data set is not that of the runs, where there are not two
+    of them and where nothing is left to rate; StoreError where the store lacks answers.
     """
-    first, second = (_answers_of(run) for run in runs)
+    require_runs(runs, 2, most=2)
+    first, second = map(_answers_of, runs)
     shared = sorted(first.keys() & second.keys())
     able = [name for name in shared if first[name] and second[name] and first[name] != second[name]]
-    counts = {
+    equal = sum(bool(first[name]) and first[name] == second[name] for name in shared)
+    left_out = {
         "are not of both runs": len(first.keys() ^ second.keys()),
-        "lack an answer": sum(not (first[name] and second[name]) for name in shared),
-        "have equal answers": sum(bool(first[name]) and first[name] == second[name] for name in shared),
+        "have equal answers": equal,
+        "lack an answer": len(shared) - len(able) - equal,
     }
-    made = RatedItems(population=len(able), remarks=_left_out(counts))
-    chosen, made.probability = draw.choose(able)
-    _require_items(chosen, made)
-    samples = _samples_of(dataset, runs, lambda sample: [refer_to_question(sample, store).digest])
-    writer = ItemWriter("pair", suite, made)
-    _add_answers(writer, [samples[name] for name in chosen], runs, store)
+    made = RatedItems("pair", suite)
+    _add_answers(made, made.choose(draw, able, left_out), dataset, runs, store)
     return made
 
 
@@ -175,84 +194,78 @@ def answer_grades(
     suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: Draw
 ) -> RatedItems:
     """Items of the kind `grades`: the answers of all runs to a question. Raises as above."""
+    require_runs(runs, 2)
     known = [_answers_of(run) for run in runs]
     shared = sorted(set.intersection(*(set(answers) for answers in known)))
-    able = [name for name in shared if sum(bool(answers[name]) for answers in known) > 1]
-    counts = {"have fewer than two answers": len(shared) - len(able)}
-    made = RatedItems(population=len(able), remarks=_left_out(counts))
-    chosen, made.probability = draw.choose(able)
-    _require_items(chosen, made)
-    samples = _samples_of(dataset, runs, lambda sample: [refer_to_question(sample, store).digest])
-    _add_answers(
-        ItemWriter("grades", suite, made), [samples[name] for name in chosen], runs, store
-    )
+    able = [name for name in shared if len({answers[name] for answers in known} - {""}) > 1]
+    left_out = {"have fewer than two different answers": len(shared) - len(able)}
+    made = RatedItems("grades", suite)
+    _add_answers(made, made.choose(draw, able, left_out), dataset, runs, store)
     return made
 
 
 def described_images(suite: str, dataset: Dataset, draw: Draw) -> RatedItems:
     """Items of the kind `describe`: the images of a data set. Raises DatasetError for none."""
-    able = {sample.id: sample for sample in dataset.samples if sample.image is not None}
-    counts = {"have no image": len(dataset.samples) - len(able)}
-    made = RatedItems(population=len(able), remarks=_left_out(counts))
-    chosen, made.probability = draw.choose(able)
-    _require_items(chosen, made)
-    writer = ItemWriter("describe", suite, made)
-    seen: set[str] = set()
+    images = {sample.id: sample.image for sample in dataset.samples if sample.image is not None}
+    made = RatedItems("describe", suite)
+    chosen = made.choose(draw, images, {"have no image": len(dataset.samples) - len(images)})
+    seen = {}
     for name in chosen:
-        source = able[name].image
-        assert source is not None
-        image = source.load()
-        if image.digest in seen:  # one item, as one image has one digest
-            continue
-        seen.add(image.digest)
-        made.images.setdefault(image.digest, source.load)
-        writer.add(name, [Part(image=image.digest)], [], made.probability)
+        image = images[name].load()
+        if image.digest not in seen:  # one image is one item, whatever samples show it
+            made.images[image.digest] = image
+            made.add(name, [Part(image=image.digest)], [])
+        seen[image.digest] = name
     if len(seen) < len(chosen):
-        made.remarks.append(f"{len(chosen) - len(seen)} samples show the image of another sample")
+        made.remarks.append(f"{len(chosen) - len(seen)} samples show the image of another one")
     return made
 
 
-def pairs_of_runs(
-    runs: Sequence[RatedRun], sample: str, seed: int
-) -> tuple[RatedRun, RatedRun]:
-    """Two of the runs for a sample, each pair equally often, by digest."""
-    pairs = list(combinations(runs, 2))
-    number = int(digest_text(f"captions {seed} {sample}")[:12], 16)
-    return pairs[number % len(pairs)]
+def require_runs(runs: Sequence[RatedRun], least: int, most: int | None = None) -> None:
+    """Raise DatasetError for another number of runs, and for two of the same name."""
+    if len(runs) < least or (most is not None and len(runs) > most):
+        wanted = f"{least} runs" if most == least else f"at least {least} runs"
+        msg = f"{wanted} are compared here, got {len(runs)}: give --from REPORT for each"
+        raise DatasetError(msg)
+    names = [run.name for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"two runs are of {name!r}: name them, --from NAME=REPORT"
+            raise DatasetError(msg)
 
 
-def refer(parts: PieceRefs, images: dict[str, LoadImage], store: Store) -> tuple[Part, ...]:
-    """Texts and images of an item; the images are added to those that the folder needs."""
-    made = []
-    for piece, (_, digest) in zip(parts.pieces, parts.inputs, strict=True):
-        if isinstance(piece, str):
-            made.append(Part(text=piece))
-            continue
-        load = _stored_image(digest, store) if isinstance(piece, ImageRef) else piece.load
-        images.setdefault(digest, load)
-        made.append(Part(image=digest))
-    return tuple(made)
+def _check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedRun) -> None:
+    """Raise DatasetError where the samples are not those that the run measured.
 
-
-def _stored_image(digest: str, store: Store) -> LoadImage:
-    def load() -> ImageArtifact:
-        image = store.get_image(digest)
-        if image is None:
-            msg = (
-                f"the image {digest[:16]} is not in the store {store.root} any more: measure its "
-                "model again with this store"
-            )
-            raise StoreError(msg)
-        return image
-
-    return load
+    questions: id -> sample, and its question.
+    """
+    ids = run.sample_ids
+    absent = [name for name in ids if name not in questions]
+    known = [questions[name] for name in ids if name in questions]
+    digests = {sample.id: question.digest for sample, question in known}
+    now = sample_digest([sample for sample, _ in known], [digests])
+    if absent or now != run.record.identity.get("samples"):
+        which = f" ({', '.join(absent[:_NAMED])} are gone)" if absent else ""
+        msg = (
+            f"the samples of the suite are not those that the run of {run.name!r} measured{which}: "
+            "give --data as in that run, or run it again"
+        )
+        raise DatasetError(msg)
 
 
 def _add_answers(
-    writer: ItemWriter, samples: Sequence[Sample], runs: Sequence[RatedRun], store: Store
+    made: RatedItems,
+    chosen: Sequence[str],
+    dataset: Dataset,
+    runs: Sequence[RatedRun],
+    store: Store,
 ) -> None:
+    asked = [sample for sample in dataset.samples if sample.question]
+    questions = {sample.id: (sample, refer_to_question(sample, store)) for sample in asked}
+    for run in runs:
+        _check_samples(questions, run)
     named = [(run, _answers_of(run)) for run in runs]
-    wanted = {answers[sample.id] for sample in samples for _, answers in named} - {""}
+    wanted = {answers[name] for name in chosen for _, answers in named} - {""}
     stored = get_answers(store, wanted)
     if missing := wanted - stored.keys():
         msg = (
@@ -261,15 +274,13 @@ def _add_answers(
             "`cepbench answers import`"
         )
         raise StoreError(msg)
-    images = writer.made.images
-    for sample in samples:
-        question = refer(refer_to_question(sample, store), images, store)
+    for name in chosen:
         outputs = [
-            Output(run, refer(refer_to_answer(stored[answers[sample.id]], sample.id), images, store))
+            Output(run, made.take(refer_to_answer(stored[answers[name]], name), store))
             for run, answers in named
-            if answers[sample.id]
+            if answers[name]
         ]
-        writer.add(sample.id, question, outputs, writer.made.probability)
+        made.add(name, made.take(questions[name][1], store), outputs)
 
 
 def _answers_of(run: RatedRun) -> Mapping[str, str]:
@@ -280,41 +291,3 @@ def _answers_of(run: RatedRun) -> Mapping[str, str]:
         )
         raise DatasetError(msg)
     return run.record.answers
-
-
-def _samples_of(
-    dataset: Dataset, runs: Sequence[RatedRun], starts: Callable[[Sample], list[str]]
-) -> dict[str, Sample]:
-    """The samples by id. Raises DatasetError where they are not those that the runs measured."""
-    from pytest_cepbench.suites.suite_run import sample_digest
-
-    by_id = {sample.id: sample for sample in dataset.samples}
-    for run in runs:
-        absent = [name for name in run.sample_ids if name not in by_id]
-        samples = [by_id[name] for name in run.sample_ids if name in by_id]
-        digests = [{sample.id: digest} for sample in samples for digest in starts(sample)]
-        merged: dict[str, str] = {name: value for own in digests for name, value in own.items()}
-        if absent or sample_digest(samples, [merged]) != run.record.identity.get("samples"):
-            which = f" ({', '.join(absent[:_NAMED])} are gone)" if absent else ""
-            msg = (
-                f"the samples of the suite are not those that the run of {run.name!r} measured"
-                f"{which}: give --data as in that run, or run it again"
-            )
-            raise DatasetError(msg)
-    return by_id
-
-
-def _left_out(counts: Mapping[str, int]) -> list[str]:
-    return [f"{count} samples {why} and are left out" for why, count in counts.items() if count]
-
-
-def _require_items(chosen: Sequence[str], made: RatedItems) -> None:
-    if not chosen:
-        why = "; ".join(made.remarks) or "the runs have no sample in common"
-        msg = f"there is nothing to rate: {why}"
-        raise DatasetError(msg)
-
-
-def count_words(counter: Counter[str]) -> Iterator[str]:
-    """A sentence for each reason why outputs are left out."""
-    return (f"{count} {why}" for why, count in counter.items() if count)
