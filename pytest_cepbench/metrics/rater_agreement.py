@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,30 +17,68 @@ from pytest_cepbench.metrics.arena.agreement import (
 )
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate, estimate_by_items
 
-FloatArray = npt.NDArray[np.floating[Any]]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _FEWEST_RATERS = 2
 
 
-def alpha_estimate(ratings: FloatArray, distance: Distance, draws: int = DRAWS) -> Estimate:
-    """Krippendorff's alpha. ratings: (raters, items), NaN where a rater did not judge an item."""
-    coincidences = item_coincidences(_checked(ratings))
+@dataclass(frozen=True)
+class RatedThings:
+    """What several raters said of the same things.
+
+    values: (raters, things) numbers, NaN where a rater did not judge a thing.
+    owners: (things,) the number of the item that each belongs to, from 0 on: all things of an item
+        are drawn together. None where each is an item of its own.
+    Raises ValueError for arrays of other shapes.
+    """
+
+    values: FloatArray
+    owners: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        things = self.values.shape[1:]
+        if self.values.ndim != 2 or (self.owners is not None and self.owners.shape != things):
+            msg = f"expected (raters, things), and an item for each, got {self.values.shape}"
+            raise ValueError(msg)
+
+    @property
+    def items(self) -> IntArray:
+        """(things,) the item of each."""
+        return np.arange(self.values.shape[1]) if self.owners is None else self.owners
+
+    def estimate(
+        self, statistic: Callable[[FloatArray], float | None], draws: int = DRAWS
+    ) -> Estimate:
+        """A statistic of (things,) weights with its interval by item, over items with a pair."""
+        shared = np.isfinite(self.values).sum(axis=0) >= _FEWEST_RATERS
+        numbers, places = np.unique(self.items[shared], return_inverse=True)
+
+        def weighted(weights: FloatArray) -> float | None:
+            of_things = np.zeros(len(shared))
+            of_things[shared] = weights[places]
+            return statistic(of_things)
+
+        return estimate_by_items(weighted, len(numbers), draws=draws)
+
+
+def alpha_estimate(rated: RatedThings, distance: Distance, draws: int = DRAWS) -> Estimate:
+    """Krippendorff's alpha."""
+    coincidences = item_coincidences(rated.values)
     shape = coincidences.shape[1:]
     flat = coincidences.reshape(len(coincidences), -1)
-
-    def alpha(weights: FloatArray) -> float | None:
-        return alpha_of_coincidences((weights @ flat).reshape(shape), distance)
-
-    return estimate_by_items(alpha, len(coincidences), draws=draws)
+    return rated.estimate(
+        lambda weights: alpha_of_coincidences((weights @ flat).reshape(shape), distance), draws
+    )
 
 
-def mean_cohen_estimate(ratings: FloatArray, draws: int = DRAWS) -> Estimate:
-    """The mean of Cohen's kappa over all pairs of raters that share an item.
+def mean_cohen_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
+    """The mean of Cohen's kappa over all pairs of raters that share a thing.
 
-    ratings: as of `alpha_estimate`. Pairs whose kappa is not defined are left out. Source: Light,
-    Measures of response agreement for qualitative data (1971).
+    Pairs whose kappa is not defined are left out. Source: Light, Measures of response agreement for
+    qualitative data (1971).
     """
-    codes, values = _codes(_checked(ratings))
+    codes, values = _codes(rated.values)
     tables = []
     for first, second in combinations(codes, 2):
         both = np.flatnonzero((first >= 0) & (second >= 0))
@@ -48,14 +86,11 @@ def mean_cohen_estimate(ratings: FloatArray, draws: int = DRAWS) -> Estimate:
             tables.append((both, first[both] * values + second[both]))
 
     def mean_kappa(weights: FloatArray) -> float | None:
-        kappas = [
-            cohen_kappa(np.bincount(cells, weights[both], values**2).reshape(values, values))
-            for both, cells in tables
-        ]
+        kappas = [cohen_kappa(_table(cells, weights[both], values)) for both, cells in tables]
         defined = [kappa for kappa in kappas if kappa is not None]
         return sum(defined) / len(defined) if defined else None
 
-    return estimate_by_items(mean_kappa, ratings.shape[1], draws=draws)
+    return rated.estimate(mean_kappa, draws)
 
 
 def fleiss_kappa(counts: FloatArray, weights: FloatArray | None = None) -> float | None:
@@ -82,36 +117,36 @@ def fleiss_kappa(counts: FloatArray, weights: FloatArray | None = None) -> float
     return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None
 
 
-def fleiss_estimate(ratings: FloatArray, draws: int = DRAWS) -> tuple[Estimate, int]:
-    """Fleiss' kappa over the items with the most usual number of ratings, and that number.
+def fleiss_estimate(rated: RatedThings, draws: int = DRAWS) -> tuple[Estimate, int]:
+    """Fleiss' kappa over the things with the most usual number of raters, and that number.
 
-    ratings: as of `alpha_estimate`. It is defined for one number of raters alone; of two numbers
-    that are as usual the larger one is taken. The number is 0 where no item has two ratings.
+    It is defined for one number of raters alone; of two that are as usual the larger is taken. The
+    number is 0 where nothing has two ratings.
     """
-    counts = _value_counts(_checked(ratings))
+    counts = _value_counts(rated.values)
     raters = counts.sum(axis=1).astype(int)
     usual = np.bincount(raters)
     usual[:_FEWEST_RATERS] = 0
     if not usual.any():
         return Estimate(None, None, None, 0), 0
     most = len(usual) - 1 - int(np.argmax(usual[::-1]))
-    chosen = counts[raters == most]
-    estimate = estimate_by_items(
-        lambda weights: fleiss_kappa(chosen, weights), len(chosen), draws=draws
-    )
+    chosen = raters == most
+    own = RatedThings(rated.values[:, chosen], rated.items[chosen])
+    estimate = own.estimate(lambda weights: fleiss_kappa(counts[chosen], weights), draws)
     return estimate, most
 
 
-def equal_votes_estimate(ratings: FloatArray, draws: int = DRAWS) -> Estimate:
-    """The share of equal votes among all pairs of votes on an item, in [0, 1].
-
-    ratings: as of `alpha_estimate`.
-    """
-    counts = _value_counts(_checked(ratings))
+def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
+    """The share of equal votes among all pairs of votes on a thing, in [0, 1]."""
+    counts = _value_counts(rated.values)
     raters = counts.sum(axis=1)
     pairs = raters * (raters - 1) / 2
     equal = (counts * (counts - 1)).sum(axis=1) / 2
-    return ratio_estimate(equal, pairs, draws)
+    return rated.estimate(lambda weights: _ratio(weights @ equal, weights @ pairs), draws)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return float(part) / float(whole) if whole else None
 
 
 def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> Estimate:
@@ -123,11 +158,9 @@ def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> 
     there = np.flatnonzero(total)
     right, total = right[there], total[there]
 
-    def share(weights: FloatArray) -> float | None:
-        all_of_them = float(weights @ total)
-        return float(weights @ right) / all_of_them if all_of_them else None
-
-    return estimate_by_items(share, len(there), draws=draws)
+    return estimate_by_items(
+        lambda weights: _ratio(weights @ right, weights @ total), len(there), draws=draws
+    )
 
 
 def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = DRAWS) -> Estimate:
@@ -148,11 +181,10 @@ def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = 
     return estimate_by_items(median, int(places.max()) + 1 if len(places) else 0, draws=draws)
 
 
-def _checked(ratings: FloatArray) -> FloatArray:
-    if ratings.ndim != 2:
-        msg = f"expected ratings of shape (raters, items), got {ratings.shape}"
-        raise ValueError(msg)
-    return ratings
+def _table(cells: npt.NDArray[np.int64], weights: FloatArray, values: int) -> FloatArray:
+    """(values, values) the sums of weights in each cell."""
+    sums = np.bincount(cells, weights, values**2).astype(np.float64)
+    return sums.reshape(values, values)
 
 
 def _codes(ratings: FloatArray) -> tuple[npt.NDArray[np.int64], int]:

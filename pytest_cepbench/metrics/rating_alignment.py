@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pytest_cepbench.metrics.correlation import Method, correlation
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate, estimate_by_items
 
-FloatArray = npt.NDArray[np.floating[Any]]
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Grade = Literal["poor", "medium", "good"]
