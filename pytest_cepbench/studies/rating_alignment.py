@@ -50,8 +50,8 @@ class PeopleOfModel:
 class MetricAlignment:
     """One case of the runs beside people's ratings.
 
-    samples: correlation within items, of what the metric and people make of the outputs' differences
-        (Spearman), with its interval by item.
+    samples: correlation within items (Spearman), of the differences of outputs by the metric and
+        by people, with its interval by item.
     direction: how often the metric prefers the output that people prefer, of two.
     by_model: of each model over its samples (Spearman).
     models: over the models, by their means; one for each of `METHODS`, None where it is not
