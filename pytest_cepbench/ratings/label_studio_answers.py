@@ -1,7 +1,8 @@
 """People's answers as Label Studio exports them (JSON), taken into the votes of a study.
 
 Nothing in such a file is trusted: which item it is and in which order its options were shown come
-back in `data`, every answer has to be one of its item, and the order of the file counts for nothing.
+back in `data`, every answer has to be one of its item, and the order of the file counts for
+nothing.
 """
 
 from __future__ import annotations
@@ -92,10 +93,11 @@ def import_label_studio(
         else:
             _take(imported, ratings, item, name, data, annotation, done)
     if strangers:
+        users = [one_line(user, 60) for user in strangers]
         msg = (
-            f"{path}: Label Studio's users {', '.join(one_line(s, 60) for s in strangers)} are none "
-            f"of the annotators {', '.join(ratings.study.annotators)}: say who is who with "
-            f"--annotator {one_line(next(iter(strangers)), 60)}=NAME"
+            f"{path}: Label Studio's users {', '.join(users)} are none of the annotators"
+            f" {', '.join(ratings.study.annotators)}: say who is who with "
+            f"--annotator {users[0]}=NAME"
         )
         raise DatasetError(msg)
     imported.votes.sort(key=lambda vote: vote.at)

@@ -133,14 +133,14 @@ def _form(kind: Task, count: int) -> str:
             "  </View>",
             *_single(VERDICT, "question", WINNERS if kind == "pair" else CHOICES, hotkeys=True),
         ]
+    limits = f'min="1" max="{count}" required="true"'
     for number in range(count):
         lines += [
             f'  <Header value="Output {number + 1}"/>',
             f'  <HyperText name="output_{number}" value="$output_{number}_html"/>',
             *_single(f"{GRADE}{number}", f"output_{number}", GRADES, hotkeys=False),
             f'  <Header value="Rank of output {number + 1}, 1 for the best" size="5"/>',
-            f'  <Number name="{RANK}{number}" toName="output_{number}" min="1" max="{count}" '
-            'required="true"/>',
+            f'  <Number name="{RANK}{number}" toName="output_{number}" {limits}/>',
         ]
     if kind == "describe":
         lines.append(
