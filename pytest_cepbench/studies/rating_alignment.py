@@ -224,12 +224,12 @@ def _metrics(
             per_sample = not record.sizes and not record.answers
             if per_sample and (not suite or record.case.startswith(f"{suite}/")):
                 by_case[record.case][model] = record
-    for case, records in by_case.items():
+    for case, measured in by_case.items():
         for section in sorted({score.section for score in scores}):
             own = [score for score in scores if score.section == section]
-            rated = _rated(own, records)
+            rated = _rated(own, measured)
             if rated.people:
-                yield _aligned(case, section, rated, records, ratings, own)
+                yield _aligned(case, section, rated, measured, ratings, own)
 
 
 def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Baseline]) -> _Rated:
