@@ -147,8 +147,9 @@ def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
     )
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _ratio(weights: FloatArray, right: FloatArray, total: FloatArray) -> float | None:
+    whole = float(weights @ total)
+    return float(weights @ right) / whole if whole else None
 
 
 def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> Estimate:

@@ -15,7 +15,7 @@ from pytest_cepbench.ratings.battle_votes import (
     require_kind,
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.records import Source
+from pytest_cepbench.ratings.records import Item, Source
 from pytest_cepbench.replacement import replace_files
 
 REPLAYED = "image-first/gen-1.csv"
@@ -57,9 +57,15 @@ def write_replay(ratings: Ratings, votes: Votes, out: Path, annotator: str | Non
 def people_battles(
     ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
 ) -> list[JudgedBattle]:
-    """People's verdicts as battles of models over the questions of a suite.
+    """People's verdicts as battles of models over the questions of a suite. See `named_battles`."""
+    return [battle for _, battle in named_battles(ratings, votes, annotators)]
 
-    Each battle is in its item's own order, and its verdict that of the majority.
+
+def named_battles(
+    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
+) -> list[tuple[Item, JudgedBattle]]:
+    """Each judged item, and it as a battle of models in its own order, by the majority of votes.
+
     annotators: whose votes count; everybody's where empty.
     Raises DatasetError as `battle_votes`, where nobody has judged a battle, and where the sources
     do not say which models answered.
@@ -72,15 +78,13 @@ def people_battles(
     by_option: dict[tuple[str, str], Source] = {}
     for source in ratings.sources:
         by_option.setdefault((source.item, source.option), source)
-    battles: dict[tuple[str, str, str], JudgedBattle] = {}
+    battles: list[tuple[Item, JudgedBattle]] = []
     for digest, own in judged.items():
-        sides = [by_option.get((digest, option.option)) for option in own.item.options]
-        first, second = sides
+        first, second = (by_option.get((digest, option.option)) for option in own.item.options)
         if first is None or second is None or first.model == second.model:
             msg = f"{ratings.path}: its sources do not say which two models answered {digest[:16]}"
             raise DatasetError(msg)
-        battle = JudgedBattle(
-            first.sample or digest, first.model, second.model, own.verdict("majority")
-        )
-        battles[battle.question, battle.first, battle.second] = battle
-    return list(battles.values())
+        question = first.sample or digest
+        battle = JudgedBattle(question, first.model, second.model, own.verdict("majority"))
+        battles.append((own.item, battle))
+    return battles
