@@ -142,9 +142,7 @@ def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
     raters = counts.sum(axis=1)
     pairs = raters * (raters - 1) / 2
     equal = (counts * (counts - 1)).sum(axis=1) / 2
-    return rated.estimate(
-        lambda weights: _ratio(float(weights @ equal), float(weights @ pairs)), draws
-    )
+    return rated.estimate(lambda weights: _ratio(weights, equal, pairs), draws)
 
 
 def _ratio(weights: FloatArray, right: FloatArray, total: FloatArray) -> float | None:
@@ -162,7 +160,7 @@ def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> 
     right, total = right[there], total[there]
 
     return estimate_by_items(
-        lambda weights: _ratio(float(weights @ right), float(weights @ total)),
+        lambda weights: _ratio(weights, right, total),
         len(there),
         draws=draws,
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
@@ -23,6 +22,7 @@ from pytest_cepbench.metrics.rating_alignment import (
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.people_scores import PeopleScore, people_scores
+from pytest_cepbench.studies.rated_items import fingerprint_of
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman", "kendall")
 
@@ -130,7 +130,7 @@ def _matched(
     matched: dict[str, Sequence[Baseline]] = {}
     unmatched = []
     for name, records in runs.items():
-        prints = {_fingerprint(record) for record in records}
+        prints = {fingerprint_of(record) for record in records}
         model = next((by_print[own] for own in prints if own in by_print), None)
         if model is None and name in names:
             model = name
@@ -142,11 +142,6 @@ def _matched(
         else:
             matched[model] = records
     return matched, unmatched
-
-
-def _fingerprint(record: Baseline) -> str:
-    step = record.model.get("step", "")
-    return "+".join(bound.fingerprint for bound in recall(step)) if step else ""
 
 
 # -- people alone ----------------------------------------------------------------------------------
