@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
@@ -23,6 +22,7 @@ from pytest_cepbench.metrics.rating_alignment import (
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.people_scores import PeopleScore, people_scores
+from pytest_cepbench.studies.rated_items import fingerprint_of
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman", "kendall")
 
@@ -50,8 +50,8 @@ class PeopleOfModel:
 class MetricAlignment:
     """One case of the runs beside people's ratings.
 
-    samples: correlation within items, of what the metric and people make of the outputs' differences
-        (Spearman), with its interval by item.
+    samples: correlation within items (Spearman), of the differences of outputs by the metric and
+        by people, with its interval by item.
     direction: how often the metric prefers the output that people prefer, of two.
     by_model: of each model over its samples (Spearman).
     models: over the models, by their means; one for each of `METHODS`, None where it is not
@@ -130,7 +130,7 @@ def _matched(
     matched: dict[str, Sequence[Baseline]] = {}
     unmatched = []
     for name, records in runs.items():
-        prints = {_fingerprint(record) for record in records}
+        prints = {fingerprint_of(record) for record in records}
         model = next((by_print[own] for own in prints if own in by_print), None)
         if model is None and name in names:
             model = name
@@ -142,11 +142,6 @@ def _matched(
         else:
             matched[model] = records
     return matched, unmatched
-
-
-def _fingerprint(record: Baseline) -> str:
-    step = record.model.get("step", "")
-    return "+".join(bound.fingerprint for bound in recall(step)) if step else ""
 
 
 # -- people alone ----------------------------------------------------------------------------------
@@ -224,12 +219,12 @@ def _metrics(
             per_sample = not record.sizes and not record.answers
             if per_sample and (not suite or record.case.startswith(f"{suite}/")):
                 by_case[record.case][model] = record
-    for case, records in by_case.items():
+    for case, measured in by_case.items():
         for section in sorted({score.section for score in scores}):
             own = [score for score in scores if score.section == section]
-            rated = _rated(own, records)
+            rated = _rated(own, measured)
             if rated.people:
-                yield _aligned(case, section, rated, records, ratings, own)
+                yield _aligned(case, section, rated, measured, ratings, own)
 
 
 def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Baseline]) -> _Rated:
