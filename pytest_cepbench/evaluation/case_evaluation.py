@@ -194,6 +194,8 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [every]
     budget = evaluator.settings.budget.samples
     most = every if budget is None else min(every, budget)
+    if run.labelled(case):  # labels are a random part of all battles
+        return [most]
     if not (policy.primary and policy.statistical):
         return [look_sizes(most)[0]]
     if policy.looks == "bounds" or not run.battles(case):
@@ -217,6 +219,7 @@ def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Po
         and settings.inconclusive == "more"
         and settings.pairing == "exact"
         and run.battles(case)
+        and not run.labelled(case)
         and run.suite.seeds == 1
         and run.samples(case) >= LEAST_BET_ON
     )

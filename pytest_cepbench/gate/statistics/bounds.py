@@ -46,6 +46,7 @@ class Bounds:
     method: which bounds they are, "t", "BCa" or "exact".
     units: clusters that they count.
     statement: a sentence where the data needed special treatment, else "".
+    spread: standard deviation of a unit, where that is not the one of the differences.
     """
 
     mean: float
@@ -55,6 +56,7 @@ class Bounds:
     method: str
     units: int
     statement: str = ""
+    spread: float | None = None
 
 
 def mean_bounds(

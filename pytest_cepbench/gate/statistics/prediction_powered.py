@@ -84,9 +84,10 @@ class LabelledScores:
             own = {self.unit(sample) for sample in self.people.get(name, {})}
             if len(own) < LEAST_IN_CATEGORY:
                 msg = (
-                    f"category {name!r} has labels of {len(own)} units: {LEAST_IN_CATEGORY} or more"
+                    f"category {name!r} has labels of {len(own)} units, and {LEAST_IN_CATEGORY} "
+                    "or more are needed"
                 )
-                raise ValueError(f"{msg} are needed")
+                raise ValueError(msg)
 
     def unit(self, sample: str) -> str:
         """The cluster of a sample, which is its own where it shares none."""
@@ -153,7 +154,7 @@ class PredictionPoweredMean:
 
     @property
     def mean(self) -> float:
-        """lam * mean(F) of the unlabelled + mean(Y - lam F) of the labelled."""
+        """The mean of lam F over the unlabelled, and of Y - lam F over the labelled."""
         rest = 0.0 if self.unlabelled is None else self.share * self.unlabelled.mean
         return self.labelled.mean + rest
 
@@ -191,7 +192,7 @@ class PredictionPoweredMean:
             for variance, part in parts
             if part is not None
         )
-        return third / error**3
+        return float(third) / error**3
 
     def steps(self, alpha: float) -> tuple[float, float]:
         """Distances of the one-sided bounds below and above the mean, in standard errors.
