@@ -29,6 +29,7 @@ def write_label_study(
     """Write a study of pairs: the drawn battles whose answers differ.
 
     annotators: names of the people. overlap: how many of them judge each battle.
+    The candidate's answer is the first option of its item; pages show it on either side.
     Raises DatasetError for people or images that cannot be used, and WriteError.
     """
     samples = [s for s in run.data.dataset.samples if s.id in drawn]
@@ -42,8 +43,6 @@ def write_label_study(
         assert pair.opponent is not None
         sides = [pair.candidate, pair.opponent]
         names = [spec for spec, _ in made]
-        if sides[1].digest < sides[0].digest:  # which is first says nothing of who made it
-            sides, names = sides[::-1], names[::-1]
         item = make_item(
             "pair",
             _parts(pair.question),

@@ -8,75 +8,79 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.gate.statistics.betting import LEAST_LOST, Rounds, betting_bounds
+from pytest_cepbench.gate.statistics.betting import Decision, Rounds, stops_of
 
-Side = Literal["", "first", "second"]
+TOLERANCE, ALPHA = 0.05, 0.05
+"""As of a gate by win rate with its defaults."""
 
 
 @dataclass(frozen=True)
 class VoteDecision:
-    """What votes on pairs of two sides say so far.
+    """What votes on pairs of a first and a second side say so far.
 
-    winner: the side that is better beyond doubt; empty where that is not decided.
+    decision: "held" where the first side is not worse than the second by more than the tolerance,
+    "regressed" where it is worse, "inconclusive" before either is known.
     items: of which a vote counts.
-    mean: of the first side's scores; one half without a vote.
-    low, high: bounds of its true mean, each wrong at any look with probability at most alpha.
-    alpha: that error.
+    stopped_at: the items after which it was decided; all of them before that.
+    mean: of the first side's scores on these; one half without a vote.
+    tolerance, alpha: as asked.
     """
 
-    winner: Side
+    decision: Decision
     items: int
+    stopped_at: int
     mean: float
-    low: float
-    high: float
+    tolerance: float
     alpha: float
 
     @property
     def decided(self) -> bool:
-        """True where no more votes are needed to tell which side is better."""
-        return bool(self.winner)
+        """True where no more votes are needed."""
+        return self.decision != "inconclusive"
+
+    @property
+    def progress(self) -> str:
+        """For the operator while people vote: whether it is decided, not for whom."""
+        return f"{'decided' if self.decided else 'undecided'} ({self.items} items)"
 
     @property
     def sentence(self) -> str:
-        """For the operator."""
-        if not self.items:
-            return "no vote yet"
-        so_far = (
-            f"the first side has {self.mean:.2f} of {self.items} battles, bounds {self.low:.2f} "
-            f"and {self.high:.2f}, each wrong with at most {self.alpha:g} at any look"
-        )
-        if not self.winner:
-            return f"not decided: {so_far}"
+        """For the operator when the rating has ended: for whom."""
+        if not self.decided:
+            return f"{self.progress}: the first side has {self.mean:.2f}"
+        what = "not worse" if self.decision == "held" else "worse"
         return (
-            f"decided: the {self.winner} side is better ({so_far}; a rating that stops here "
-            "overstates the difference)"
+            f"decided after {self.stopped_at} items: the first side is {what} beyond a tolerance "
+            f"of {self.tolerance:g}, wrong at any look with probability at most {self.alpha:g}; "
+            f"its win rate of {self.mean:.2f} there overstates the difference"
         )
 
 
-def decided(votes: Iterable[tuple[str, float]], alpha: float = 0.05) -> VoteDecision:
+def decided(
+    votes: Iterable[tuple[str, float]], tolerance: float = TOLERANCE, alpha: float = ALPHA
+) -> VoteDecision:
     """What votes decide, at any time and as often as one likes to look.
 
     votes: item and score of the first side (1 better, one half a tie, 0 worse) of each vote, in the
         order in which they were saved. The first vote on an item counts: a bet is placed before its
-        outcome, and an outcome that further votes changed later would be none. Items have to come
-        in an order that knows nothing of outcomes, as the orders of annotators do.
-    alpha: error of each side, in (0, 1).
-    A side is better where the bound by betting lies beyond one half; both sides ask for at least 50
-    items, since what stops sooner overstates too much. Source: `gate.statistics.betting`.
-    Raises ValueError for a score outside of [0, 1] or another alpha.
+        outcome, and an outcome that further votes change later would be none. Items have to come in
+        an order that knows nothing of outcomes, as the orders of annotators do.
+    tolerance: in [0, 1/2). alpha: error of each decision, in (0, 1).
+    `stops_of` has the rules: the wealth of bets reaches 1 / alpha, and nothing is lost before 50
+    items. What is decided once stays so.
+    Raises ValueError for a score outside of [0, 1] and other numbers out of their range.
     """
     first: dict[str, float] = {}
     for item, score in votes:
         first.setdefault(item, score)
     if not first:
-        return VoteDecision("", 0, EVEN, 0.0, 1.0, alpha)
-    rounds = Rounds.single(list(first.values()))
-    low, high = betting_bounds(rounds, alpha)
-    mean = float(rounds.means[-1])
-    winner: Side = ""
-    if len(first) >= LEAST_LOST:
-        winner = "first" if low > EVEN else "second" if high < EVEN else ""
-    return VoteDecision(winner, len(first), mean, low, high, alpha)
+        return VoteDecision("inconclusive", 0, 0, EVEN, tolerance, alpha)
+    stops = stops_of(Rounds.single(list(first.values())), tolerance, alpha)
+    decision: Decision = "inconclusive"
+    if stops.held or stops.regressed:
+        decision = "held" if stops.held else "regressed"
+    return VoteDecision(
+        decision, len(first), int(stops.counts), float(stops.means), tolerance, alpha
+    )
