@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import isclose
 
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
+from benchmarks.error_rates.labelled import LABELLED
 from benchmarks.error_rates.simulated import HARD_NAMES, Settings
 from benchmarks.error_rates.trainings import DELAY, RULES, TRAINING, VALID
 
@@ -21,7 +22,7 @@ def report(
 
     earlier: the power of an earlier version, with which the last table compares.
     """
-    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING)
+    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED)
     usual = [f for f in figures if not f.world.startswith(apart)]
     trainings = [
         replace(f, world=f.world.removeprefix(TRAINING))
@@ -32,6 +33,11 @@ def report(
         replace(f, world=f.world.removeprefix(HARD_NAMES))
         for f in figures
         if f.world.startswith(HARD_NAMES)
+    ]
+    labelled = [
+        replace(f, world=f.world.removeprefix(LABELLED))
+        for f in figures
+        if f.world.startswith(LABELLED)
     ]
     few = [f for f in figures if f.world.startswith(_UNSEEN)]
     played = [f for f in figures if f.world.startswith(_EMBEDDED)]
@@ -53,6 +59,7 @@ def report(
         ("Plain thresholds, percent of runs", table(usual, list(_plain(settings)))),
         ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
         ("The embedded world, percent of runs", table(played, list(_played()))),
+        ("People's labels of a part of the battles, percent", table(labelled, list(_labelled()))),
         ("Whole trainings: false stops, percent", table(trainings, list(_stops()))),
         ("Whole trainings: delays", table(trainings, list(_delays()))),
         ("Power against an earlier version, in points", _changes(earlier, usual, settings)),
@@ -125,6 +132,14 @@ def _hard(settings: Settings) -> Iterator[Column]:
 def _if_promised(figure: Figure) -> str:
     """In brackets where nothing is promised."""
     return percent(figure) if figure.promise is not None else f"({percent(figure)})"
+
+
+def _labelled() -> Iterator[Column]:
+    for what, rule in (("false failures", "regression"), ("false passes", "noninferiority")):
+        for by in ("labels", "judge alone"):
+            for m in (1, 10):
+                held = _is(f"{what} of a case", f"{rule}, {by}", m)
+                yield Column(f"{what}, {by}, {_cases(m)}", held, _if_promised)
 
 
 def _passed(settings: Settings) -> list[Column]:

@@ -517,6 +517,65 @@ _ARENA_ACTIONS = (
     ),
 )
 
+_LABELS_ACTIONS = (
+    Command(
+        "draw",
+        "choose the battles that people label, before the judge is asked",
+        _REFUSED,
+        [
+            _SUITE,
+            option("--model", metavar="SPEC", required=True, help="the model that will be gated"),
+            option(
+                "--battles",
+                metavar="N",
+                default="200",
+                help="how many; below 50 the judge's verdicts are of no use beside them; "
+                + _DEFAULT,
+            ),
+            option("--judge", metavar="SPEC", help="the judge of the gate; default: the suite's"),
+            option("--role", metavar="ROLE", help="what the model under test plays"),
+            option(
+                "--data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where a data set lies",
+            ),
+            option("--samples", metavar="N", help="most samples of each category"),
+            option(
+                "--ratings",
+                metavar="DIR",
+                type=Path,
+                help="write the battles into a new ratings folder, which `cepbench rate` serves",
+            ),
+            option("--annotators", metavar="NAME,...", help="the people who rate them"),
+            option(
+                "--overlap",
+                metavar="N",
+                default="1",
+                help=f"how many people rate each battle; {_DEFAULT}",
+            ),
+            *_BASELINES,
+            *_STORE,
+        ],
+    ),
+    Command(
+        "import",
+        "write what people said of drawn battles into the label files",
+        _REFUSED,
+        [
+            option("ratings", metavar="RATINGS", type=Path, help="a ratings folder of pairs"),
+            option(
+                "--score",
+                choices=("mean", "majority"),
+                default="mean",
+                help=f"what the votes of several people on a battle make; {_DEFAULT}",
+            ),
+            *_BASELINES,
+        ],
+    ),
+)
+
 _STUDIED = "how far the numbers of a suite move when something else than the model changes"
 
 _ASKED = OptionGroup(
@@ -817,6 +876,12 @@ _COMMANDS = (
         "export and import the answers that were accepted",
         _DAMAGED,
         commands=_ANSWERS_ACTIONS,
+    ),
+    Command(
+        "labels",
+        "people's labels of a part of a suite's battles, which make the bounds of win rates valid",
+        _REFUSED,
+        commands=_LABELS_ACTIONS,
     ),
     Command(
         "rate",

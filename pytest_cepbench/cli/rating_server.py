@@ -9,15 +9,12 @@ from pathlib import Path
 
 from pytest_cepbench.cli.output import tell
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate.statistics.betting import Rounds, stops_of
+from pytest_cepbench.gate.people_votes import decided
 from pytest_cepbench.listener import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.server import serve
-
-TOLERANCE, ALPHA = 0.05, 0.05
-"""Of the bets that the operator is told of: as of a gate by win rate with its defaults."""
 
 
 def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) -> None:
@@ -64,6 +61,4 @@ def decision(scores: Sequence[float]) -> str:
 
     scores: of first options in the order of their arrival, 1 where they won.
     """
-    stops = stops_of(Rounds.single(scores), TOLERANCE, ALPHA)
-    items = f"{len(scores)} items"
-    return f"decided ({items})" if stops.held or stops.regressed else f"undecided ({items})"
+    return decided((str(number), score) for number, score in enumerate(scores)).progress

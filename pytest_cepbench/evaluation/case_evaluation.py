@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.gate import Baseline, Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import LEAST_LOST, look_shares, look_sizes
 from pytest_cepbench.suites import Case
+from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.shards import ShardQueue
 from pytest_cepbench.suites.suite_run import SuiteRun
 
@@ -156,6 +157,8 @@ def evaluate_case(
         shards = prepared_shards(evaluator)
         evaluator.offer(suite_file, case, depth)
         shards.compute(suite_file, case, depth)
+        if run.labelled(case):
+            _compute_population(evaluator, suite_file, case)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
         level = replace(policy, alpha=policy.alpha * share)
@@ -167,6 +170,17 @@ def evaluate_case(
             break
     assert evaluated is not None  # the first look is always taken
     return evaluated
+
+
+def _compute_population(evaluator: Evaluator, suite_file: Path, case: Case) -> None:
+    """Have all battles of the suite fought, where the run needs them: labels are drawn from all.
+
+    The work is shared with the other processes of the run, as that of every case is.
+    """
+    whole = CaseKey(case.key.suite, OVERALL, case.key.metric)
+    for assigned in list(evaluator.assigned.values()):
+        if assigned.suite_file == suite_file and assigned.case.key == whole != case.key:
+            evaluator.shards.compute(suite_file, assigned.case, None)
 
 
 def prepared_shards(evaluator: Evaluator) -> ShardQueue:
@@ -194,6 +208,8 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [every]
     budget = evaluator.settings.budget.samples
     most = every if budget is None else min(every, budget)
+    if run.labelled(case):  # labels are a random part of all battles
+        return [most]
     if not (policy.primary and policy.statistical):
         return [look_sizes(most)[0]]
     if policy.looks == "bounds" or not run.battles(case):
@@ -217,6 +233,7 @@ def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Po
         and settings.inconclusive == "more"
         and settings.pairing == "exact"
         and run.battles(case)
+        and not run.labelled(case)
         and run.suite.seeds == 1
         and run.samples(case) >= LEAST_BET_ON
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
     Measurement,
@@ -43,6 +44,10 @@ SAMPLE_FIELDS = ("samples", "data", "clauses")
 """Fields of an identity that differ where there are other samples, and only there."""
 
 _NAMED = 3
+
+_NO_LABELS = (
+    "people's labels are not used: they were drawn from all samples, and some were left out"
+)
 
 _OVERSTATED = "it was decided before all samples were judged, so the change is overstated"
 
@@ -155,7 +160,8 @@ def _against_anchor(measurement: Measurement) -> Measurement:
     if not measurement.anchor_scores:
         obstacle = "the battles against the anchor's answers were not fought"
         return replace(measurement, obstacles=(*measurement.obstacles, obstacle))
-    return replace(measurement, scores=measurement.anchor_scores)
+    # Labels are of the battles against the last accepted answers.
+    return replace(measurement, scores=measurement.anchor_scores, labels=None)
 
 
 def _limited_by_headroom(
@@ -230,10 +236,14 @@ def _compare(
     if both.dropped:
         left_out = f"{both.dropped} samples that only one of the two has were left out"
         judgement = _add(judgement, left_out)
+    if both.dropped and measurement.labels is not None:
+        measurement = replace(measurement, labels=None)
+        judgement = _add(judgement, _NO_LABELS)
     if not policy.statistical:
         held = rounded(difference + policy.tolerance) >= 0
         return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
     judgement = _with_bounds(judgement, both, measurement, policy, upper_alpha)
+    difference = judgement.difference or 0.0
     # At a look at a part the answers that are still to come may be others.
     if measurement.answers and not partial and _same_answers(measurement, baseline):
         statement = "every answer is the one that was accepted"
@@ -251,18 +261,28 @@ def _compare(
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
-        sd, units = both.differences.sd, judgement.units
-        judgement = _add(judgement, power_remark(sd, units, policy))
-        needed = units_to_decide(
-            sd,
-            units,
-            difference,
-            policy,
-            exact="exact" in judgement.method,
-            span=EVEN if measurement.answers else 1.0,
-        )
-        judgement = replace(judgement, needed=needed)
+        judgement = _with_needed(judgement, both, measurement, policy)
     return replace(judgement, verdict=verdict)
+
+
+def _with_needed(
+    judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
+) -> Judgement:
+    """With how much more it takes to decide an inconclusive comparison."""
+    spread = both.differences.sd if judgement.spread is None else judgement.spread
+    if measurement.labels is not None:
+        remark = power_remark(spread, judgement.units, policy, what="labelled battles")
+        return _add(judgement, remark)
+    judgement = _add(judgement, power_remark(spread, judgement.units, policy))
+    needed = units_to_decide(
+        spread,
+        judgement.units,
+        judgement.difference or 0.0,
+        policy,
+        exact="exact" in judgement.method,
+        span=EVEN if measurement.answers else 1.0,
+    )
+    return replace(judgement, needed=needed)
 
 
 def _add(judgement: Judgement, statement: str | None) -> Judgement:
@@ -314,7 +334,8 @@ def _with_bounds(
     if upper_alpha is not None:
         upper = _bounds(both, measurement, policy, upper_alpha)
         bounds = replace(bounds, high=upper.high)
-    visible, spread = None, both.differences.sd
+    visible = None
+    spread = both.differences.sd if bounds.spread is None else bounds.spread
     if spread > _NO_SPREAD and bounds.units > 1:
         visible = rounded(
             smallest_visible(
@@ -327,6 +348,7 @@ def _with_bounds(
         )
     return replace(
         _add(judgement, bounds.statement),
+        difference=rounded(bounds.mean),
         low=None if bounds.low is None else rounded(bounds.low),
         high=None if bounds.high is None else rounded(bounds.high),
         method=bounds.method,
@@ -338,6 +360,8 @@ def _with_bounds(
 
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
+    if measurement.labels is not None:
+        return bounds_by_labels(both.now, measurement.labels, measurement.clusters, alpha)
     if policy.looks != "bounds" and measurement.answers:
         return _bounds_by_betting(both, measurement, alpha)
     return mean_bounds(

@@ -10,6 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.metrics import mean_of_categories
 
 DECIMALS = 6
@@ -105,6 +106,8 @@ class Measurement:
     judge: what is known of the judge whose verdicts the scores come from, a sentence; empty where
     there were none.
     unscored: ids of samples that were measured and have no score, since the judge gave none.
+    labels: people's scores of a random part of the battles, by which bounds are made; None where
+    the judge decides alone.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -129,6 +132,7 @@ class Measurement:
     obstacles: tuple[str, ...] = ()
     judge: str = ""
     unscored: tuple[str, ...] = ()
+    labels: PeopleScores | None = None
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]

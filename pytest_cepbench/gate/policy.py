@@ -15,6 +15,11 @@ LooksName = Literal["bounds", "betting", "betting-strict"]
 """What decides where samples are looked at again: bounds at shares of alpha, or bets on win rates,
 whose strict rule says `regressed` only of a drop that is proven to exceed the tolerance."""
 
+LabelsName = Literal["auto", "needed", "ignored"]
+"""What people's labels are to win rates. auto: bounds are made by them where there are any of these
+answers. needed: a win rate without them is comparable with nothing. ignored: the judge decides
+alone."""
+
 BETTING = "betting"
 """Method of bounds that hold at every look, each at the whole alpha of the case."""
 

@@ -134,18 +134,20 @@ def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterat
             yield f"the {name} is close to what chance gives: {span}"
 
 
-def power_remark(sd: float, units: int, policy: Policy) -> str | None:
+def power_remark(
+    sd: float, units: int, policy: Policy, what: str = "independent samples"
+) -> str | None:
     """A sentence where the samples cannot show a drop of the tolerance; None where they can.
 
     sd: of a unit's difference.
-    units: how many were compared.
+    units: how many were compared. what: they are.
     """
     short = _beyond_tolerance(sd, units, policy) if policy.statistical else None
     if short is None:
         return None
     more = f": about {short.needed} would do" if short.needed else ""
     return (
-        f"{units} independent samples show a drop of {short.visible:.4f} with {POWER:.0%} power, "
+        f"{units} {what} show a drop of {short.visible:.4f} with {POWER:.0%} power, "
         f"and the tolerance is {policy.tolerance:g}{more}"
     )
 

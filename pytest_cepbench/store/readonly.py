@@ -172,6 +172,17 @@ class Overlay:
                 provenance |= {str(key): str(document) for key, document in rows}
         return provenance
 
+    def times(self, keys: Iterable[str]) -> dict[str, float]:
+        """When the results under these keys were stored, by the first store that has each."""
+        times: dict[str, float] = {}
+        wanted = set(keys) - self._refused
+        query = "SELECT key, created FROM results WHERE key"
+        for store in self._stores:
+            with suppress(StoreError):  # noted when results are read
+                rows = list(rows_with(store.read, query, wanted - times.keys()))
+                times |= {str(key): float(created) for key, created in rows}
+        return times
+
     def refuse(self, keys: Iterable[str]) -> None:
         """Return nothing under these keys any more: their results turned out to be unusable."""
         self._refused.update(keys)

@@ -147,6 +147,12 @@ class Store:
         own = self._results.provenance(wanted)
         return self._overlay.provenance(wanted - own.keys()) | own
 
+    def times(self, keys: Iterable[str]) -> dict[str, float]:
+        """Unix times at which the results under these keys were first stored."""
+        wanted = set(keys)
+        own = self._results.times(wanted)
+        return self._overlay.times(wanted - own.keys()) | own
+
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; damage in it shows when it is read."""
         wanted = set(keys)

@@ -290,6 +290,18 @@ class AnswerData(SampleData):
         own = self._answers.get(sample.id)
         return None if own is None else self._scores.get((sample.id, own.digest))
 
+    def pairs(self, samples: Sequence[Sample], opponents: Opponents) -> list[AnswerPair]:
+        """The samples' battles as they are judged; an opposing answer that is lost is missing."""
+        answers = self.answers(samples)
+        named = {s.id: opponents.answers.get(s.id, "") for s in samples}
+        stored = get_answers(self.store, set(named.values()) - {""})
+        pairs = []
+        for sample in samples:
+            other = stored.get(named[sample.id])
+            opponent = None if other is None else refer_to_answer(other, sample.id)
+            pairs.append(self._pair(sample, answers[sample.id].answer, opponent))
+        return pairs
+
     def _pair(self, sample: Sample, own: Answer | None, opponent: PieceRefs | None) -> AnswerPair:
         candidate = None if own is None else refer_to_answer(own, sample.id)
         return AnswerPair(sample.id, refer_to_question(sample, self.store), candidate, opponent)

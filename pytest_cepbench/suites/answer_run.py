@@ -26,6 +26,7 @@ from pytest_cepbench.suites.answer_excerpts import (
     excerpt_gold,
     excerpt_question,
 )
+from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
 from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
@@ -201,6 +202,7 @@ class AnswerRun(SuiteRun):
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
         measured = measure.measure(case, data, self.opponents_of(case), model)
+        measured = self._with_labels(case, measured, model, partial=most is not None)
         if not (measure.judged or measure.scored):
             return measured
         warnings = [_JUDGES_ITSELF] if self._judges_itself else []
@@ -209,6 +211,33 @@ class AnswerRun(SuiteRun):
         remark = self._judge_remark
         warnings += [remark.warning] if remark.warning else []
         return replace(measured, judge=remark.line, warnings=(*measured.warnings, *warnings))
+
+    @cached_property
+    def _labels(self) -> BattleLabels | None:
+        """The labels of people beside the baselines; None where there are no baselines."""
+        if self._baselines is None:
+            return None
+        return BattleLabels(self._baselines, self.suite.name, self.suite.table.gate.labels)
+
+    def labelled(self, case: Case) -> bool:
+        """True if people labelled battles of the suite, so that the case is measured whole."""
+        return self._labels is not None and self.battles(case) and self._labels.present
+
+    def _with_labels(
+        self, case: Case, measured: Measured, model: str, *, partial: bool
+    ) -> Measured:
+        """A win rate against the accepted answers with the labels of people, if there are any."""
+        own = self.opponents_of(case).accepted
+        if self._labels is None or own is None or not self.battles(case):
+            return measured
+        if measured.obstacles:  # without the opposing answers nothing can be said of labels
+            return measured
+        # Labels are drawn from the whole suite; the baseline of a part names the answers of it.
+        key = CaseKey(self.suite.name, OVERALL, case.key.metric)
+        whole = self._read_answers([key], baseline_path) or own
+        if any(whole.answers.get(s.id) != own.answers.get(s.id) for s in measured.samples):
+            whole = own
+        return self._labels.applied(measured, self.data, whole, model, partial=partial)
 
     @cached_property
     def _judge_remark(self) -> JudgeRemark:
@@ -280,6 +309,8 @@ class AnswerRun(SuiteRun):
             identity["edit prompt"] = short_prompt(plan.edit)
         if measure.judged:
             identity["battles"] = str(self.data.rules)
+        if self.battles(case) and self.suite.table.gate.labels == "needed":
+            identity["bounds"] = BOUNDS_IDENTITY
         if measure.scored:
             identity["scores"] = f"{SCORE_PROMPT}, seed {self.data.rules.seed}"
         return identity | self._fixed_roles((JUDGE,) if measure.judged or measure.scored else ())

@@ -23,7 +23,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
-from pytest_cepbench.gate.policy import BoundsName, GateName, LooksName
+from pytest_cepbench.gate.policy import BoundsName, GateName, LabelsName, LooksName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
@@ -180,6 +180,8 @@ class GateTable(_Strict, frozen=True):
     primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
     pooled: whether the suite has a verdict of its own, an item beside its cases.
     looks: how win rates are decided under `--cep-inconclusive=more`.
+    labels: what people's labels of battles are to win rates: their bounds are made by them where
+        there are any ("auto"), or always ("needed"), or never ("ignored").
     """
 
     gate: GateName = "regression"
@@ -190,6 +192,7 @@ class GateTable(_Strict, frozen=True):
     primary: list[str] | None = None
     pooled: bool = False
     looks: LooksName = "bounds"
+    labels: LabelsName = "auto"
 
 
 class CaseTable(_Strict, frozen=True):

@@ -168,6 +168,7 @@ class SuiteRun(ABC):
                 obstacles=measured.obstacles,
                 judge=measured.judge,
                 unscored=measured.unscored,
+                labels=measured.labels,
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error
@@ -185,6 +186,10 @@ class SuiteRun(ABC):
 
     def battles(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
         """True if the case's scores are of battles against the accepted answers."""
+        return False
+
+    def labelled(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
+        """True if people labelled battles of the suite, so that the case is measured whole."""
         return False
 
     def samples(self, case: Case) -> int:

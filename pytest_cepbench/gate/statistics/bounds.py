@@ -46,6 +46,7 @@ class Bounds:
     method: which bounds they are, "t", "BCa" or "exact".
     units: clusters that they count.
     statement: a sentence where the data needed special treatment, else "".
+    spread: standard deviation of a unit, where that is not the one of the differences.
     """
 
     mean: float
@@ -55,6 +56,7 @@ class Bounds:
     method: str
     units: int
     statement: str = ""
+    spread: float | None = None
 
 
 def mean_bounds(
@@ -307,7 +309,14 @@ def t_step(t: float, skewness: float, count: float) -> float:
     """
     few = min(_MOST_HIDDEN, (_FEW_HIDE / count) ** 3)
     moved = skewness - sqrt(6 / count) * (1 - few * skewness)
-    c = -min(-moved / sqrt(count), 3 * (sqrt(t * t + _FARTHEST * 2 / 3) - t))
+    return hall_step(t, moved / sqrt(count))
+
+
+def hall_step(t: float, skewness: float) -> float:
+    """Standard errors to a bound of a mean whose own skewness is known, at most 0; at least t."""
+    c = -min(-skewness, 3 * (sqrt(t * t + _FARTHEST * 2 / 3) - t))
+    if not c:
+        return t
     root = float(np.cbrt(1 + c * (t - c / 6)))
     return max(t, 3 / c * (root - 1))
 

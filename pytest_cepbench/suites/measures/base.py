@@ -13,6 +13,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.model_spec import ModelSpec
@@ -98,7 +99,7 @@ class Measured:
 
     scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles,
     judge: as in `Measurement`.
-    unscored: as in `Measurement`.
+    unscored, labels: as in `Measurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
@@ -123,6 +124,7 @@ class Measured:
     verdicts: int = 0
     judge: str = ""
     unscored: tuple[str, ...] = ()
+    labels: PeopleScores | None = None
 
 
 @dataclass(frozen=True)

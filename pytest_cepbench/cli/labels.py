@@ -1,0 +1,302 @@
+"""`cepbench labels`: draw the battles that people label, and take over what they said."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace as changed
+
+from pytest_cepbench.artifacts import digest_json, digest_text
+from pytest_cepbench.cli.label_study import write_label_study
+from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.session import measured, read_count, read_data, suite_file
+from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.errors import CepError, SpecError, SuiteError
+from pytest_cepbench.gate.labels.draw import Battle, draw_battles, population_digest
+from pytest_cepbench.gate.labels.label_file import (
+    Draw,
+    DrawnBattle,
+    Label,
+    LabelFile,
+    label_folder,
+    label_path,
+    now,
+    read_label_files,
+)
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.records import Item, Part, Vote
+from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
+from pytest_cepbench.suites.answer_run import AnswerRun
+from pytest_cepbench.suites.battle_labels import contestants, verdict_times
+from pytest_cepbench.suites.cases import OVERALL, Case
+
+
+def run(arguments: Namespace) -> int:
+    """Draw or import; exit codes as in `main`."""
+    return draw(arguments) if arguments.action == "draw" else import_ratings(arguments)
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is to be drawn.
+
+    battles: how many units.
+    annotators, overlap: of a ratings folder, where one is wanted.
+    """
+
+    suite: Path
+    choices: RoleChoices
+    data: Mapping[str, DataPlace]
+    samples: int | None
+    battles: int
+    baselines: Path
+    ratings: Path | None
+    annotators: tuple[str, ...]
+    overlap: int
+
+
+def draw(arguments: Namespace) -> int:
+    """Answer the suite's questions, and draw battles to be labelled; no judge is asked."""
+    result = measured(arguments.store, lambda: _read(arguments), _prepare, _draw)
+    return result if isinstance(result, int) else 0
+
+
+def _read(arguments: Namespace) -> _Question:
+    annotators = tuple(name for name in (arguments.annotators or "").split(",") if name)
+    if (arguments.ratings is None) != (not annotators):
+        msg = "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
+        raise SpecError(msg)
+    roles: dict[RoleName, str] = {} if arguments.judge is None else {"judge": arguments.judge}
+    return _Question(
+        suite_file(arguments.suite),
+        RoleChoices(model=arguments.model, role=arguments.role, roles=roles),
+        read_data(arguments.data),
+        read_count("--samples", arguments.samples),
+        read_count("--battles", arguments.battles) or 0,
+        arguments.baselines,
+        arguments.ratings,
+        annotators,
+        read_count("--overlap", arguments.overlap) or 1,
+    )
+
+
+def _prepare(question: _Question, _: ModelPool) -> tuple[_Question, PreparedSuite]:
+    prepared = load_prepared_suite(
+        question.suite, question.choices, question.data, question.samples
+    )
+    if prepared.suite.answer_plan is None:
+        msg = f"suite {prepared.suite.name!r} asks for chains: labels are of battles of answers"
+        raise SuiteError(msg)
+    return question, prepared
+
+
+def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
+    question, prepared = asked
+    run = prepared.run(pool, question.baselines)
+    assert isinstance(run, AnswerRun)
+    opponents = run.opponents_of(_battle_case(run, prepared)).accepted
+    if opponents is None:
+        msg = (
+            f"suite {run.suite.name!r} has no accepted answers to battle: accept a baseline with "
+            "--snapshot-update first"
+        )
+        raise SpecError(msg)
+    if opponents.identity == run.model_record()["identity"]:
+        msg = "the model is the one that was accepted: its answers are equal, there is no battle"
+        raise SpecError(msg)
+    samples = run.data.dataset.samples
+    run.data.answers(samples)
+    missing = run.data.missing_opponents(samples, opponents)
+    if missing:
+        msg = (
+            f"{len(missing)} of {len(samples)} accepted answers are not in the store: use the "
+            "store of the run that accepted them, or `cepbench answers import`"
+        )
+        raise SpecError(msg)
+    battles = contestants(run.data, opponents)
+    population = population_digest(battles)
+    path = label_path(question.baselines, run.suite.name, population)
+    if path.exists():
+        msg = (
+            f"these battles were drawn before, into {path}: a second draw could choose between two"
+        )
+        raise SpecError(msg)
+    judged = verdict_times(run.data, opponents)
+    if judged:
+        msg = (
+            f"{len(judged)} verdicts on these battles are in the store: labels are drawn before "
+            "the judge is asked, since a second look at what disappoints errs more often"
+        )
+        raise SpecError(msg)
+    probabilities = draw_battles(battles, question.battles)
+    by_sample = {own.sample: own.battle for own in battles}
+    drawn = {
+        name: DrawnBattle(sample=name, **by_sample[name]._asdict(), probability=probabilities[name])
+        for name in probabilities
+    }
+    made = Draw(
+        suite=run.suite.name,
+        population=population,
+        battles=len(battles),
+        count=question.battles,
+        drawn=now(),
+        model=run.model_record()["identity"],
+        opponent=opponents.identity,
+    )
+    file = LabelFile(path, made, drawn)
+    asked_of_people = [s for s, own in drawn.items() if not own.battle.decided]
+    if question.ratings is not None:
+        write_label_study(
+            question.ratings, run, opponents, drawn, question.annotators, question.overlap
+        )
+    replace_files(path.parent, {path: file.dump().encode()})
+    tell(
+        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {path}: commit it before "
+        "the judge is asked"
+    )
+    known = len(drawn) - len(asked_of_people)
+    more = f"; {known} are decided without people: answers are equal or missing" if known else ""
+    tell(f"{len(asked_of_people)} to be rated by people{more}")
+    if question.ratings is not None:
+        tell(f"their page: cepbench rate {question.ratings}")
+    return 0
+
+
+def _battle_case(run: AnswerRun, prepared: PreparedSuite) -> Case:
+    """The case whose accepted answers are battled: of the whole suite, where it has one."""
+    cases = [case for case in prepared.cases if run.battles(case)]
+    if not cases:
+        msg = f"suite {run.suite.name!r} has no win rate against accepted answers to be labelled"
+        raise SuiteError(msg)
+    return next((case for case in cases if case.key.part == OVERALL), cases[0])
+
+
+# -- taking over -----------------------------------------------------------------------------------
+
+
+def import_ratings(arguments: Namespace) -> int:
+    """Write what people said of drawn battles into the label files of a suite."""
+    try:
+        ratings = _read_pairs(arguments.ratings)
+        votes = read_votes(ratings)
+        labels = labels_of(ratings, votes.answers(), majority=arguments.score == "majority")
+        folder = label_folder(arguments.baselines, ratings.study.suite)
+        files = read_label_files(folder)
+        merged = [(file, _merged(file, labels)) for file in files]
+        contents = {
+            new.path: new.dump().encode() for file, new in merged if new.labels != file.labels
+        }
+        if contents:
+            replace_files(folder, dict(contents))
+    except SpecError as error:
+        return complain(str(error), MISTAKE)
+    except CepError as error:
+        return complain(str(error), NOT_DONE)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED)
+    for line in votes.remarks.lines:
+        tell(line)
+    wanted = {own.battle for file in files for own in file.drawn.values()}
+    known = sum(_battle_in(wanted, battle) is not None for battle in labels)
+    if not known:
+        return complain(
+            f"not one of {len(labels)} rated battles was drawn for {folder}: labels are of battles "
+            "that `cepbench labels draw` chose before the judge was asked",
+            NOT_DONE,
+        )
+    for path in contents:
+        tell(f"labels written to {path}")
+    if len(labels) > known:
+        tell(f"{len(labels) - known} rated battles were not drawn, and are left out")
+    tell(f"{counted(known, 'label')} of {len({v.annotator for v in votes.answers()})} people")
+    return 0
+
+
+def _read_pairs(path: Path) -> Ratings:
+    """A ratings folder of pairs. Raises SpecError for one of something else, DatasetError."""
+    ratings = read_ratings(path)
+    if ratings.study.kind != "pair" or not ratings.study.suite:
+        msg = f"{str(path)!r} holds no ratings of pairs of answers to a suite"
+        raise SpecError(msg)
+    return ratings
+
+
+def labels_of(
+    ratings: Ratings, votes: Sequence[Vote], *, majority: bool = False
+) -> dict[Battle, Label]:
+    """People's labels of the battles of a ratings folder, the first answer as the candidate.
+
+    votes: answers that count. A win scores 1, a tie one half, a loss 0.
+    majority: whether the most frequent of the three counts, a tie where there is none, in the place
+    of their mean.
+    """
+    by_item: dict[str, list[float]] = {}
+    for vote in votes:
+        by_item.setdefault(vote.item, []).append(0.5 if vote.tie else float(vote.winner == "first"))
+    labels = {}
+    for name, scores in sorted(by_item.items()):
+        battle = battle_of_item(ratings.items[name])
+        score = _majority(scores) if majority else round(sum(scores) / len(scores), 6)
+        labels[battle] = Label(**battle._asdict(), score=score, votes=len(scores))
+    return labels
+
+
+def battle_of_item(item: Item) -> Battle:
+    """The digests of an item's battle, as runs have them."""
+    first, second = item.options
+    return Battle(*map(_pieces_digest, (item.question, first.parts, second.parts)))
+
+
+def _pieces_digest(parts: Sequence[Part]) -> str:
+    return digest_json(
+        [
+            ["image", part.image] if part.text is None else ["text", digest_text(part.text)]
+            for part in parts
+        ]
+    )
+
+
+def _majority(scores: Sequence[float]) -> float:
+    (best, most), *others = Counter(scores).most_common()
+    return 0.5 if others and others[0][1] == most else best
+
+
+def _battle_in(drawn: set[Battle], battle: Battle) -> Battle | None:
+    """The drawn battle of the same two answers; None where it was not drawn."""
+    other = Battle(battle.question, battle.opponent, battle.candidate)
+    return next((own for own in (battle, other) if own in drawn), None)
+
+
+def _merged(file: LabelFile, labels: Mapping[Battle, Label]) -> LabelFile:
+    """The file with more labels; one of fewer people gives way to one of more.
+
+    Raises SpecError where as many people or fewer say something else.
+    """
+    drawn = {own.battle for own in file.drawn.values()}
+    merged = dict(file.labels)
+    for battle, label in labels.items():
+        own = _battle_in(drawn, battle)
+        if own is None:
+            continue
+        score = label.score if own == battle else round(1 - label.score, 6)
+        new = changed(label, candidate=own.candidate, opponent=own.opponent, score=score)
+        old = merged.get(own, new)
+        if old.score != new.score and old.votes >= new.votes:
+            msg = (
+                f"{file.path} has the label {old.score:g} of {counted(old.votes, 'vote')} for a "
+                f"battle that has {new.score:g} of {new.votes} here: import the votes of all "
+                "people together"
+            )
+            raise SpecError(msg)
+        merged[own] = new
+    return LabelFile(file.path, file.draw, file.drawn, merged)

@@ -1,0 +1,229 @@
+"""Label files, `labels/SUITE/DIGEST.jsonl`: a draw of battles, and people's labels of them.
+
+The first line is the draw, written before a label is given and a verdict is stored. A line follows
+for each drawn battle, then one for each label. All is keyed by digests of questions and answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from pytest_cepbench.errors import LabelError
+from pytest_cepbench.escapes import escape_json, one_line
+from pytest_cepbench.files import MOST_TEXT, read_text
+from pytest_cepbench.gate.labels.draw import Battle
+
+FORMAT = 1
+"""Version of the lines; raised when a field changes its meaning."""
+
+LABELS = "labels"
+"""Folder beside that of the baselines."""
+
+_SUFFIX = ".jsonl"
+_DIGITS = 16  # of the digest of the population, in a file's name
+_REMEDY = "restore it from version control, or draw anew for other answers"
+
+
+class Draw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="draw"):
+    """What was drawn, when, from what.
+
+    population: digest of all battles, as `population_digest`. battles: how many these are.
+    count: units that were wanted.
+    drawn: time in ISO 8601, UTC.
+    model, opponent: identities of the models, for people.
+    """
+
+    v: int = FORMAT
+    suite: str
+    population: str
+    battles: int
+    count: int
+    drawn: str
+    model: str = ""
+    opponent: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Unix time of the draw. Raises ValueError for a text that is no time with a zone."""
+        moment = datetime.fromisoformat(self.drawn)
+        if moment.tzinfo is None:
+            msg = "a time without a zone"
+            raise ValueError(msg)
+        return moment.timestamp()
+
+
+class DrawnBattle(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="battle"
+):
+    """A battle that is to be labelled. probability: with which it was drawn, in (0, 1]."""
+
+    sample: str
+    question: str
+    candidate: str
+    opponent: str
+    probability: float
+
+    @property
+    def battle(self) -> Battle:
+        """Its digests."""
+        return Battle(self.question, self.candidate, self.opponent)
+
+
+class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="label"):
+    """What people say of a battle.
+
+    score: of the candidate's answer, in [0, 1]: 1 better, one half a tie.
+    votes: of how many people.
+    """
+
+    question: str
+    candidate: str
+    opponent: str
+    score: float
+    votes: int = 1
+
+    @property
+    def battle(self) -> Battle:
+        """Its digests."""
+        return Battle(self.question, self.candidate, self.opponent)
+
+
+_Line = Draw | DrawnBattle | Label
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """A label file.
+
+    drawn: the drawn battles, by the sample of each.
+    labels: battle -> what people say; those of battles that were not drawn are among them.
+    """
+
+    path: Path
+    draw: Draw
+    drawn: Mapping[str, DrawnBattle]
+    labels: Mapping[Battle, Label] = field(default_factory=dict)
+
+    def dump(self) -> str:
+        """The file's text; the same content always gives the same text."""
+        lines: Iterable[_Line] = chain(
+            [self.draw],
+            (self.drawn[sample] for sample in sorted(self.drawn)),
+            (self.labels[battle] for battle in sorted(self.labels)),
+        )
+        return "".join(f"{escape_json(msgspec.json.encode(line).decode())}\n" for line in lines)
+
+
+def label_folder(baselines: Path, suite: str) -> Path:
+    """The folder of a suite's label files, beside its baselines."""
+    return baselines.absolute().parent / LABELS / suite
+
+
+def label_path(baselines: Path, suite: str, population: str) -> Path:
+    """The file of a draw: the same battles always have the same."""
+    return label_folder(baselines, suite) / f"{population[:_DIGITS]}{_SUFFIX}"
+
+
+def now() -> str:
+    """The time, as draws have it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def read_label_files(folder: Path) -> list[LabelFile]:
+    """All label files of a folder, by name; none where it is not there. Raises LabelError."""
+    files = [read_label_file(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
+    by_population: dict[str, Path] = {}
+    for own in files:
+        other = by_population.setdefault(own.draw.population, own.path)
+        if other != own.path:
+            msg = f"{other} and {own.path} are two draws of the same battles: keep the first"
+            raise LabelError(msg)
+    return files
+
+
+def read_label_file(path: Path) -> LabelFile:
+    """A label file, checked line by line.
+
+    Raises LabelError for a file that cannot be read, a damaged line, a draw that is missing, twice
+    or of another version, a probability outside of (0, 1], a score outside of [0, 1], and labels of
+    a battle that contradict each other.
+    """
+    try:
+        text = read_text(path, MOST_TEXT)
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"labels {path} cannot be read: {error}; {_REMEDY}"
+        raise LabelError(msg) from error
+    content = _Content()
+    for place, line in _lines(path, text):
+        content.add(place, line)
+    if content.draw is None:
+        msg = f"labels {path}: the file is empty: a draw is expected first; {_REMEDY}"
+        raise LabelError(msg)
+    return LabelFile(path, content.draw, content.drawn, content.labels)
+
+
+@dataclass
+class _Content:
+    """The lines of a file that were read so far."""
+
+    draw: Draw | None = None
+    drawn: dict[str, DrawnBattle] = field(default_factory=dict)
+    labels: dict[Battle, Label] = field(default_factory=dict)
+
+    def add(self, place: str, line: _Line) -> None:
+        """Take in a line. Raises LabelError, which names the place, for one that does not fit."""
+        if isinstance(line, Draw):
+            if self.draw is not None:
+                _refuse(place, "a second draw")
+            _check_draw(place, line)
+            self.draw = line
+        elif self.draw is None:
+            _refuse(place, "the draw is expected first")
+        elif isinstance(line, DrawnBattle):
+            self._add_battle(place, line)
+        else:
+            self._add_label(place, line)
+
+    def _add_battle(self, place: str, line: DrawnBattle) -> None:
+        if not 0 < line.probability <= 1:
+            _refuse(place, f"a probability lies in (0, 1], got {line.probability:g}")
+        if self.drawn.setdefault(line.sample, line) != line:
+            _refuse(place, f"the sample {one_line(line.sample, 60)} was drawn twice")
+
+    def _add_label(self, place: str, line: Label) -> None:
+        if not (0 <= line.score <= 1 and line.votes >= 1):
+            _refuse(place, f"a score in [0, 1] of people is expected, got {line.score:g}")
+        before = self.labels.setdefault(line.battle, line).score
+        if before != line.score:
+            _refuse(place, f"its battle has the label {before:g}, and {line.score:g} here")
+
+
+def _lines(path: Path, text: str) -> Iterator[tuple[str, _Line]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"labels {path}, line {number}"
+            try:
+                yield place, msgspec.json.decode(line, type=_Line)
+            except (msgspec.MsgspecError, UnicodeError) as error:
+                _refuse(place, f"damaged: {one_line(str(error))}")
+
+
+def _check_draw(place: str, draw: Draw) -> None:
+    if draw.v != FORMAT:
+        _refuse(place, f"format {draw.v} is not known here, {FORMAT} is")
+    try:
+        _ = draw.seconds
+    except (ValueError, OverflowError):
+        _refuse(place, f"the time of the draw is {one_line(draw.drawn, 60)!r}, no time of ISO 8601")
+
+
+def _refuse(place: str, why: str) -> NoReturn:
+    msg = f"{place}: {why}; {_REMEDY}"
+    raise LabelError(msg)

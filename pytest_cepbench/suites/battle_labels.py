@@ -1,0 +1,137 @@
+"""People's labels of battles: the battles as labels name them, and what a case may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_cepbench.chains.answers.battles import AnswerPair, battle_key
+from pytest_cepbench.errors import LabelError
+from pytest_cepbench.gate.labels.draw import Battle, Contestant
+from pytest_cepbench.gate.labels.label_file import label_folder, read_label_files
+from pytest_cepbench.gate.labels.usable import (
+    UsableLabels,
+    check_drawn_first,
+    find_labels,
+    people_scores,
+)
+from pytest_cepbench.gate.policy import LabelsName
+from pytest_cepbench.suites.answer_data import AnswerData, Opponents
+from pytest_cepbench.suites.measures.answer_base import JUDGE
+from pytest_cepbench.suites.measures.base import Measured
+
+BOUNDS_IDENTITY = "people's labels, prediction-powered/1"
+"""Of measurements whose bounds labels have to make."""
+
+
+@dataclass(frozen=True)
+class BattleLabels:
+    """The label files of a suite, and the battles that they are to be of.
+
+    baselines: folder of accepted baselines.
+    suite: its name.
+    rule: see `LabelsName`.
+    """
+
+    baselines: Path
+    suite: str
+    rule: LabelsName
+
+    @property
+    def present(self) -> bool:
+        """True where there are label files, and they count."""
+        folder = label_folder(self.baselines, self.suite)
+        return self.rule != "ignored" and any(folder.glob("*.jsonl"))
+
+    def applied(
+        self,
+        measured: Measured,
+        data: AnswerData,
+        opponents: Opponents,
+        model: str,
+        *,
+        partial: bool,
+    ) -> Measured:
+        """The measured win rate with people's labels of its battles, or why it goes without them.
+
+        model: identity of the model under test. partial: whether some samples are not looked at.
+        Labels that may not decide are an obstacle: with what they say left out, the judge alone
+        would decide what people were asked about.
+        """
+        if self.rule == "ignored" or opponents.identity == model:
+            return measured
+        if not self.present or partial:
+            return self._without(measured, "not all samples are looked at" if partial else "")
+        try:
+            usable = self._usable(data, opponents)
+            if usable.file is None:
+                return replace(
+                    self._without(measured, ""), notes=(*measured.notes, *usable.notes())
+                )
+            check_drawn_first(usable.file, verdict_times(data, opponents))
+        except LabelError as error:
+            return replace(measured, obstacles=(*measured.obstacles, str(error)))
+        clusters = {s.id: s.unit for s in measured.samples if s.unit != s.id}
+        decided = {own.sample for own in contestants(data, opponents) if own.battle.decided}
+        people, why = people_scores(usable, measured.scores, decided, clusters)
+        labelled = replace(
+            measured,
+            notes=(*measured.notes, *usable.notes()),
+            warnings=(*measured.warnings, *usable.warnings()),
+        )
+        return self._without(labelled, why) if people is None else replace(labelled, labels=people)
+
+    def _usable(self, data: AnswerData, opponents: Opponents) -> UsableLabels:
+        files = read_label_files(label_folder(self.baselines, self.suite))
+        return find_labels(files, contestants(data, opponents))
+
+    def _without(self, measured: Measured, why: str) -> Measured:
+        """The same, judged by the judge alone: noted, or an obstacle where labels are needed."""
+        if self.rule == "needed":
+            obstacle = (
+                f"labels: this suite needs people's labels of these very battles, and "
+                f"{why or 'there are none'}: draw them with `cepbench labels draw` before the "
+                "judge is asked"
+            )
+            return replace(measured, obstacles=(*measured.obstacles, obstacle))
+        note = f"people's labels are not used: {why}"
+        return replace(measured, notes=(*measured.notes, note)) if why else measured
+
+
+def contestants(data: AnswerData, opponents: Opponents) -> list[Contestant]:
+    """The battles of all samples of a suite, each answered. Raises as `AnswerData.answers`."""
+    return [
+        Contestant(battle_of(pair), sample.id, sample.categories[0], sample.unit)
+        for sample, pair in zip(
+            data.dataset.samples, data.pairs(data.dataset.samples, opponents), strict=True
+        )
+    ]
+
+
+def battle_of(pair: AnswerPair) -> Battle:
+    """The digests of a battle."""
+    candidate, opponent = pair.candidate, pair.opponent
+    return Battle(
+        pair.question.digest,
+        "" if candidate is None else candidate.digest,
+        "" if opponent is None else opponent.digest,
+    )
+
+
+def verdict_times(data: AnswerData, opponents: Opponents) -> list[float]:
+    """Unix times at which verdicts of the judge on a suite's battles were stored."""
+    pairs = data.pairs(data.dataset.samples, opponents)
+    return list(data.store.times(_verdict_keys(data, pairs)).values())
+
+
+def _verdict_keys(data: AnswerData, pairs: Sequence[AnswerPair]) -> Iterator[str]:
+    judge = data.runner(JUDGE)
+    for pair in pairs:
+        if battle_of(pair).decided:
+            continue
+        for candidate_first in (True, False):
+            for again in (False, True):
+                yield battle_key(
+                    pair, data.rules, judge, candidate_first=candidate_first, again=again
+                )[0]
