@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -188,9 +189,7 @@ def read_votes(ratings: Ratings) -> Votes:
                 )
                 raise DatasetError(msg)
             own = tuple(vote for vote in votes if vote.annotator == annotator)
-            remarks.backwards += sum(
-                later.at < earlier.at for earlier, later in zip(own, own[1:], strict=False)
-            )
+            remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
             records[annotator] = own
     return Votes(records, remarks)
 
