@@ -176,21 +176,25 @@ class RoleRunner:
         """Key of a step that asks for JSON: as other keys, and of the schema too."""
         return key_of(self.bound, prompt, seed, [*inputs, ["schema", digest_json(schema)]])
 
-    def describe_json(
-        self, prompt: str, schema: Mapping[str, Any], steps: Sequence[Step]
-    ) -> list[Result]:
-        """A text or a failure for each step, whose keys are of `json_key`; steps load an image.
+    def describe_json(self, schema: Mapping[str, Any], steps: Sequence[Step]) -> list[Result]:
+        """A text or a failure for each step; keys are of `json_key`, steps load (image, prompt).
 
         schema: that the text should follow. A model that cannot be held to it is asked as always.
         """
 
-        def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Describer)
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            images, prompts = zip(*inputs, strict=True)
             if isinstance(model, JsonDescriber):
-                texts = model.describe_json(images, prompt, schema, seeds)
-            else:
-                texts = model.describe(images, prompt, seeds)
-            return [admit_reply(text, admit_text) for text in texts]
+                texts = model.describe_json(images, prompts, schema, seeds)
+                return [admit_reply(text, admit_text) for text in texts]
+            assert isinstance(model, Describer)
+            answers: list[object] = [None] * len(images)
+            for prompt in dict.fromkeys(prompts):
+                own = [i for i, other in enumerate(prompts) if other == prompt]
+                texts = model.describe([images[i] for i in own], prompt, [seeds[i] for i in own])
+                for i, text in zip(own, texts, strict=True):
+                    answers[i] = admit_reply(text, admit_text)
+            return answers
 
         return self._run(steps, ask)()
 

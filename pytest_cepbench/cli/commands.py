@@ -587,6 +587,80 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
     _ASKED,
 ]
 
+_DATASET_FOLDER = option(
+    "folder", metavar="FOLDER", type=Path, help="what dataset patterns wrote with --out"
+)
+
+_DATASET_PATTERNS = [
+    option("images", metavar="IMAGES", type=Path, help="folder of images, also below it"),
+    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
+    option("--describer", metavar="SPEC", required=True, help="the model that names patterns"),
+    option("--writer", metavar="SPEC", help="the model that summarizes names; not with a file"),
+    option("--encoder", metavar="SPEC", help="reports near duplicates, which are kept"),
+    option(
+        "--patterns",
+        metavar="N|FILE",
+        default="13",
+        help=f"how many patterns a summary has at most, or a file of patterns; {_DEFAULT}",
+    ),
+    option(
+        "--per-pattern",
+        metavar="N",
+        default="100",
+        help=f"images of each pattern that are wanted; {_DEFAULT}",
+    ),
+    option(
+        "--sampling",
+        choices=("quota", "bernoulli"),
+        default="quota",
+        help="so many of each pattern, or each image of a pattern of M with the probability N / M, "
+        f"as the paper drew; {_DEFAULT}",
+    ),
+    option("--seed", metavar="N", default="0", help=f"of draws and of models; {_DEFAULT}"),
+    option(
+        "--prompts",
+        choices=("neutral", "paper"),
+        default="neutral",
+        help=f"the questions, plain or built as MMGenBench's; {_DEFAULT}",
+    ),
+    option(
+        "--examples",
+        choices=("none", "paper"),
+        default="none",
+        help=f"whether the first question names the paper's patterns, which primes; {_DEFAULT}",
+    ),
+    option(
+        "--until",
+        choices=("extract", "count", "summary", "annotate", "sample"),
+        help="stop after this stage; default: the last one",
+    ),
+    *_STORE,
+]
+
+_DATASET_FREEZE = [
+    _DATASET_FOLDER,
+    option("--name", metavar="NAME", help="of the data set; default: that of the folder"),
+    option("--to", metavar="DIR", type=Path, help="folder to write; default: FOLDER/frozen"),
+    flag("--copy", "copy the images into the table; without it paths and digests are written"),
+    flag("--unverified", "take the model's labels where nobody looked at an image"),
+    option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
+]
+
+_DATASET_ACTIONS = (
+    Command(
+        "patterns",
+        "find the patterns of your images, label them by a model, and choose images of each",
+        _UNMEASURED,
+        _DATASET_PATTERNS,
+    ),
+    Command(
+        "freeze",
+        "settle the labels by vote, and write the set with its card in the layout that suites load",
+        _UNWRITTEN,
+        _DATASET_FREEZE,
+    ),
+)
+
 _EXPORT = [
     _RESULTS,
     option(
@@ -726,6 +800,12 @@ _COMMANDS = (
         "rank models by the verdicts of a judge, compare two judges",
         _UNWRITTEN,
         commands=_ARENA_ACTIONS,
+    ),
+    Command(
+        "dataset",
+        "make a data set of your own images or questions: labelled by models, checked by people",
+        None,
+        commands=_DATASET_ACTIONS,
     ),
     Command(
         "store",

@@ -128,11 +128,14 @@ class JsonDescriber(Describer, Protocol):
     def describe_json(
         self,
         images: Sequence[Image.Image],
-        prompt: str,
+        prompts: Sequence[str],
         schema: Mapping[str, Any],
         seeds: Sequence[int],
     ) -> Sequence[str | Failure | Reply]:
-        """As `describe`; each text should be an object of the JSON schema, and may not be."""
+        """As `describe`, with a prompt for each image.
+
+        Each text should be an object of the JSON schema, and may not be one.
+        """
         ...
 
 

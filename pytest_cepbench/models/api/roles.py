@@ -55,7 +55,7 @@ class ApiDescriber:
     def describe_json(
         self,
         images: Sequence[Image.Image],
-        prompt: str,
+        prompts: Sequence[str],
         schema: Mapping[str, Any],
         seeds: Sequence[int],
     ) -> list[Reply]:
@@ -63,13 +63,11 @@ class ApiDescriber:
         return self.client.send_all(
             [
                 self._request(image, prompt, json_settings(self.params, schema, seed))
-                for image, seed in zip(images, seeds, strict=True)
+                for image, prompt, seed in zip(images, prompts, seeds, strict=True)
             ]
         )
 
-    def _request(
-        self, image: Image.Image, prompt: str, settings: Mapping[str, Any]
-    ) -> ApiRequest:
+    def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
         def body() -> dict[str, Any]:
             content = [image_part(image, self.params)]
             if prompt:
@@ -119,9 +117,7 @@ class ApiWriter:
             ]
         )
 
-    def _request(
-        self, question: Question, prompt: str, settings: Mapping[str, Any]
-    ) -> ApiRequest:
+    def _request(self, question: Question, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
         def body() -> dict[str, Any]:
             system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
             content = content_parts(question, self.params)

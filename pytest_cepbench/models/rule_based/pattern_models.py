@@ -37,12 +37,12 @@ class DescriberKnobs(Degradation):
     mislabel: float = 0.0
 
 
-def name_patterns(scene: Scene, knobs: DescriberKnobs, schema: Mapping[str, Any], seed: int) -> str:
+def name_patterns(scene: Scene, mislabel: float, schema: Mapping[str, Any], seed: int) -> str:
     """The JSON reply on an image of a scene: its caption, its patterns, and a reason for each.
 
     schema: with an `enum` of names, no other name is given; capitals do not count.
     """
-    names: Iterable[str] = labelled_patterns(scene, knobs.mislabel, seed)
+    names: Iterable[str] = labelled_patterns(scene, mislabel, seed)
     closed = _enum_of(schema)
     if closed is not None:
         known = {name.casefold(): name for name in closed}

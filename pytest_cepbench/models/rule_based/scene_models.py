@@ -32,7 +32,7 @@ from pytest_cepbench.models.rule_based.pattern_models import DescriberKnobs, nam
 class ShapesDescriber:
     """Describes the scene of an image, or names its patterns, degraded by its parameters."""
 
-    knobs: DescriberKnobs
+    knobs: Degradation
 
     def describe(
         self,
@@ -50,16 +50,17 @@ class ShapesDescriber:
     def describe_json(
         self,
         images: Sequence[Image.Image],
-        prompt: str,  # noqa: ARG002 - the Protocol's; the schema says what is asked for
+        prompts: Sequence[str],  # noqa: ARG002 - the Protocol's; the schema says what is asked for
         schema: Mapping[str, Any],
         seeds: Sequence[int],
     ) -> list[str]:
         """Caption and patterns of each image, as JSON; the empty text where the answer is blank."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
+        mislabel = self.knobs.mislabel if isinstance(self.knobs, DescriberKnobs) else 0.0
         return [
             ""
             if is_blank(self.knobs, seed)
-            else name_patterns(degrade_scene(scene, self.knobs, seed), self.knobs, schema, seed)
+            else name_patterns(degrade_scene(scene, self.knobs, seed), mislabel, schema, seed)
             for scene, seed in zip(scenes, seeds, strict=True)
         ]
 
