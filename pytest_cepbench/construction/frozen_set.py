@@ -129,7 +129,7 @@ def write_frozen(frozen: FrozenSet, folder: Path, card: str, *, copy: bool) -> l
     if copy:
         contents[f"{name}.tsv"] = b"".join(_table(frozen))
     manifest = _manifest(frozen, contents, copy=copy)
-    _refuse_other(folder, contents)
+    refuse_other_files(folder, contents)
     contents |= {CARD: card.encode(), MANIFEST: manifest.encode()}
     replace_files(folder, {folder / file: data for file, data in contents.items()})
     return [folder / file for file in contents]
@@ -140,10 +140,11 @@ def _table(frozen: FrozenSet) -> Iterator[bytes]:
     yield b"index\timage\n"
     for record in frozen.labelled.records:
         image = frozen.labelled.source.load(record)
-        yield b"%d\t%s\n" % (record.number, b64encode(_png(image)))
+        yield b"%d\t%s\n" % (record.number, b64encode(png_bytes(image)))
 
 
-def _png(image: ImageArtifact) -> bytes:
+def png_bytes(image: ImageArtifact) -> bytes:
+    """An image as PNG, which holds its pixels and nothing else."""
     stream = io.BytesIO()
     image.to_pil().save(stream, "PNG")
     return stream.getvalue()
@@ -189,7 +190,7 @@ def _manifest(frozen: FrozenSet, contents: Mapping[str, bytes], *, copy: bool) -
     return "\n".join(lines) + "\n"
 
 
-def _refuse_other(folder: Path, contents: Mapping[str, bytes]) -> None:
+def refuse_other_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Raise DatasetError where a folder holds a frozen set whose files would change."""
     path = folder / MANIFEST
     if not path.is_file():
