@@ -31,7 +31,8 @@ class Slot(NamedTuple):
 
 @dataclass
 class _Person:
-    """practice, items, attention: in this person's order. answered: slots in the order of answers.
+    """practice, items, attention: in this person's order. answered: slots in the order of answers,
+    without values.
 
     held: slots that are shown or loaded.
     """
@@ -39,7 +40,7 @@ class _Person:
     practice: Sequence[str]
     items: Sequence[str]
     attention: Sequence[str]
-    answered: list[Slot] = field(default_factory=list)
+    answered: dict[Slot, None] = field(default_factory=dict)
     held: list[Slot] = field(default_factory=list)
 
     @property
@@ -86,7 +87,7 @@ class Assignment:
 
     def is_waiting(self, annotator: str) -> bool:
         """Whether items are left that others have on lease just now."""
-        answered = set(self._people[annotator].answered)
+        answered = self._people[annotator].answered
         return any(
             Slot(item, "item") not in answered and len(self._voters[item]) < self._judges[item]
             for item in self._people[annotator].items
@@ -97,7 +98,8 @@ class Assignment:
         person = self._people[vote.annotator]
         slot = Slot(vote.item, vote.kind)
         person.held = [held for held in person.held if held != slot]
-        person.answered = [*(s for s in person.answered if s != slot), slot]
+        person.answered.pop(slot, None)  # an answer that is changed is the last one
+        person.answered[slot] = None
         if vote.kind == "item":
             self._leases[vote.item].pop(vote.annotator, None)
             voters = self._voters[vote.item]
@@ -105,13 +107,12 @@ class Assignment:
 
     def last(self, annotator: str) -> Slot | None:
         """The slot that was answered last."""
-        answered = self._people[annotator].answered
-        return answered[-1] if answered else None
+        return next(reversed(self._people[annotator].answered), None)
 
     def withdraw(self, annotator: str) -> None:
         """Take the last answer back: its slot is shown again."""
         person = self._people[annotator]
-        slot = person.answered.pop()
+        slot, _ = person.answered.popitem()
         if slot.kind == "item":
             self._voters[slot.item].discard(annotator)
         dropped = person.held[AHEAD - 1 :]
