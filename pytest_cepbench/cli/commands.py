@@ -587,8 +587,28 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
     _ASKED,
 ]
 
+_PAGES = OptionGroup(
+    "the server",
+    [
+        option("--port", metavar="N", default="8766", help=f"{_DEFAULT}, 0: any free"),
+        option(
+            "--host",
+            metavar="ADDRESS",
+            default="127.0.0.1",
+            help=f"address of this machine to listen on; {_DEFAULT}, this machine alone",
+        ),
+        several(
+            "--name",
+            metavar="HOST",
+            help="name by which browsers may call the server (several allowed)",
+        ),
+        flag("--peek", "show verdicts to the operator before the study has ended"),
+        flag("--only-write", "write the folder, and start no server"),
+    ],
+)
+
 _DATASET_FOLDER = option(
-    "folder", metavar="FOLDER", type=Path, help="what dataset patterns wrote with --out"
+    "folder", metavar="FOLDER", type=Path, help="of dataset patterns or dataset arena"
 )
 
 _DATASET_PATTERNS = [
@@ -646,6 +666,43 @@ _DATASET_FREEZE = [
     option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
 ]
 
+_DATASET_VERIFY = [
+    _DATASET_FOLDER,
+    option(
+        "--annotators",
+        metavar="NAME,...",
+        help="who checks; not needed where the study is there already",
+    ),
+    option("--overlap", metavar="N", help="people who see each item; default: all of them"),
+    option("--seed", metavar="N", default="0", help=f"of the order of items; {_DEFAULT}"),
+    option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
+]
+
+_DATASET_PAIRS = [
+    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
+    option("--docci", metavar="DIR", type=Path, required=True, help="local copy of DOCCI"),
+    option("--nocaps", metavar="DIR", type=Path, required=True, help="local copy of NoCaps"),
+    option(
+        "--ids",
+        metavar="FILE",
+        type=Path,
+        help="list of ids (source, image_id), such as the paper's; default: they are chosen",
+    ),
+    option(
+        "--per-source",
+        metavar="N",
+        default="200",
+        help=f"pairs that are chosen of each source; {_DEFAULT}",
+    ),
+    option("--seed", metavar="N", default="0", help=f"of the choice; {_DEFAULT}"),
+    flag("--copy", "copy the images, in the layout of SDP's code"),
+]
+
+_DATASET_ARENA = [
+    option("templates", metavar="TEMPLATES.toml", type=Path, help="tasks and what fills them"),
+    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
+]
+
 _DATASET_ACTIONS = (
     Command(
         "patterns",
@@ -654,10 +711,28 @@ _DATASET_ACTIONS = (
         _DATASET_PATTERNS,
     ),
     Command(
+        "verify",
+        "let people check labels, or approve gold answers, on pages of this machine",
+        _UNWRITTEN,
+        [*_DATASET_VERIFY, _PAGES],
+    ),
+    Command(
         "freeze",
         "settle the labels by vote, and write the set with its card in the layout that suites load",
         _UNWRITTEN,
         _DATASET_FREEZE,
+    ),
+    Command(
+        "pairs",
+        "join images and captions of DOCCI and NoCaps into pairs for SDP",
+        _UNWRITTEN,
+        _DATASET_PAIRS,
+    ),
+    Command(
+        "arena",
+        "make questions of task templates, whose gold answers people approve",
+        _UNWRITTEN,
+        _DATASET_ARENA,
     ),
 )
 
