@@ -1,4 +1,4 @@
-"""`cepbench dataset arena`: questions from templates of tasks, whose gold answers people approve."""
+"""`cepbench dataset arena`: questions of task templates, whose gold answers people approve."""
 
 from __future__ import annotations
 

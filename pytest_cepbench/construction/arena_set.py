@@ -25,6 +25,7 @@ from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
 from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import escape_json, quote_toml
+from pytest_cepbench.ratings.consent import INSTRUCTIONS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.records import Part, Study
@@ -43,6 +44,16 @@ CHECKS = (
 """What people tick of a candidate."""
 
 _TABLE = "test_data.jsonl"
+
+_INSTRUCTIONS = """\
+# What is true of the answer?
+
+You see a question and an answer to it, step by step. Tick each sentence that is true of the answer.
+An answer of which most people tick everything becomes the one that models are compared with.
+
+Keys: see the buttons, or press **?** at any time. **u** takes your last answer back, **s** skips
+an item. You can close the page whenever you like: it goes on where you stopped.
+"""
 
 
 class ArenaRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +161,7 @@ def write_approval_study(folder: ConstructionFolder, settings: VerificationSetti
         names=CHECKS,
     )
     write_study(path, study, items, images)
+    replace_files(path, {path / INSTRUCTIONS: _INSTRUCTIONS.encode()})
     return path
 
 
@@ -184,8 +196,8 @@ def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: 
     if unseen and not unverified:
         msg = (
             f"{len(unseen)} of {len(questions)} questions have candidates that nobody looked at "
-            "and none that was approved: run cepbench dataset verify, or take the first candidate of "
-            "each with --unverified"
+            "and none that was approved: run cepbench dataset verify, or take the first "
+            "candidate of each with --unverified"
         )
         raise DatasetError(msg)
     if not chosen:
