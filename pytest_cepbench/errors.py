@@ -201,6 +201,10 @@ class NoLogprobsError(CepError):
     """A response without the probabilities of tokens that were asked for."""
 
 
+class UnreadableReplyError(CepError):
+    """A model's reply that holds no JSON object of the expected form; the message says why."""
+
+
 class RedirectError(CepError):
     """A server redirects; the message says where to, as far as it may be shown."""
 

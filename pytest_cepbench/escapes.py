@@ -7,6 +7,7 @@ character as its escape: `\x1b`, `\u202e`. Standard library only.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable
@@ -92,6 +93,16 @@ def escape_toml(document: str) -> str:
         document,
         lambda char: f"\\u{ord(char):04x}" if char < "\U00010000" else f"\\U{ord(char):08x}",
     )
+
+
+def quote_toml(text: str) -> str:
+    """A TOML basic string, in which no character is hidden.
+
+    JSON's escapes are a subset of TOML's. Lone surrogates (a path that is not UTF-8) are shown as
+    their escapes: no TOML file can hold them.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return escape_toml(json.dumps(text, ensure_ascii=False))
 
 
 def redirect_target(location: str, base: str) -> str:

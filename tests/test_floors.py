@@ -20,6 +20,7 @@ FLOORS = [
     "suites",
     "studies",
     "report",
+    "construction",
     "evaluation",
     "plugin",
     "cli",

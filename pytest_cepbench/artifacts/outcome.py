@@ -24,6 +24,7 @@ FailureKind = Literal[
     "unanswered",
     "no-verdict",
     "no-score",
+    "bad-json",
     "missing",
     "exception",
 ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
@@ -49,6 +49,8 @@ from pytest_cepbench.models.protocols import (
     Encoder,
     Generator,
     Interleaver,
+    JsonDescriber,
+    JsonWriter,
     Judge,
     Model,
     PreparesImages,
@@ -167,6 +169,49 @@ class RoleRunner:
                 during.callback(preparation.close)
                 during.enter_context(warnings_by_thread())
             return self._run(steps, ask, preparation=preparation)
+
+    def json_key(
+        self, prompt: str, schema: Mapping[str, Any], seed: int, inputs: Sequence[Sequence[str]]
+    ) -> str:
+        """Key of a step that asks for JSON: as other keys, and of the schema too."""
+        return key_of(self.bound, prompt, seed, [*inputs, ["schema", digest_json(schema)]])
+
+    def describe_json(self, schema: Mapping[str, Any], steps: Sequence[Step]) -> list[Result]:
+        """A text or a failure for each step; keys are of `json_key`, steps load (image, prompt).
+
+        schema: that the text should follow. A model that cannot be held to it is asked as always.
+        """
+
+        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            images, prompts = zip(*inputs, strict=True)
+            if isinstance(model, JsonDescriber):
+                texts = model.describe_json(images, prompts, schema, seeds)
+                return [admit_reply(text, admit_text) for text in texts]
+            assert isinstance(model, Describer)
+            answers: list[object] = [None] * len(images)
+            for prompt in dict.fromkeys(prompts):
+                own = [i for i, other in enumerate(prompts) if other == prompt]
+                texts = model.describe([images[i] for i in own], prompt, [seeds[i] for i in own])
+                for i, text in zip(own, texts, strict=True):
+                    answers[i] = admit_reply(text, admit_text)
+            return answers
+
+        return self._run(steps, ask)()
+
+    def write_json(
+        self, prompt: str, schema: Mapping[str, Any], steps: Sequence[Step]
+    ) -> list[Result]:
+        """As `describe_json`, of a writer; steps load the pieces of a question."""
+
+        def ask(model: Model, questions: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Writer)
+            if isinstance(model, JsonWriter):
+                texts = model.write_json(questions, prompt, schema, seeds)
+            else:
+                texts = model.write(questions, prompt, seeds)
+            return [admit_reply(text, admit_text) for text in texts]
+
+        return self._run(steps, ask)()
 
     def load_images(self, prompt: str, steps: Sequence[Step]) -> LoadedImages:
         """Load the images of steps that have no result, and prepare them where they are one batch.

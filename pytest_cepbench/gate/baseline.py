@@ -17,7 +17,7 @@ import msgspec
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.escapes import escape_toml
+from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement, rounded
 
@@ -154,8 +154,8 @@ def dump_baseline(baseline: Baseline) -> str:
     lines = [
         "# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.",
         f"format = {FORMAT}",
-        f"case = {_quote(baseline.case)}",
-        f"metric = {_quote(baseline.metric)}",
+        f"case = {quote_toml(baseline.case)}",
+        f"metric = {quote_toml(baseline.metric)}",
         f"value = {_toml(baseline.value)}",
         f"n = {baseline.n}",
         f"higher_is_better = {json.dumps(baseline.higher_is_better)}",
@@ -166,7 +166,7 @@ def dump_baseline(baseline: Baseline) -> str:
         lines.append(f"floor = {_toml(baseline.floor)}")
     for name, table in _tables(baseline):
         lines += ["", f"[{name}]"]
-        lines += [f"{_quote(field)} = {_toml(value)}" for field, value in table.items()]
+        lines += [f"{quote_toml(field)} = {_toml(value)}" for field, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -183,7 +183,7 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield name, dict(sorted(table.items()))
     for kind, parts in (("scores", baseline.scores), ("blocks", baseline.blocks)):
         for category in sorted(parts):
-            yield f"{kind}.{_quote(category)}", dict(sorted(parts[category].items()))
+            yield f"{kind}.{quote_toml(category)}", dict(sorted(parts[category].items()))
 
 
 def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
@@ -278,15 +278,5 @@ def _holds_answers(baseline: Baseline) -> bool:
 
 def _toml(value: str | float) -> str:
     if isinstance(value, str):
-        return _quote(value)
+        return quote_toml(value)
     return str(value) if isinstance(value, int) else repr(rounded(value))
-
-
-def _quote(text: str) -> str:
-    """A TOML basic string, in which no character is hidden: baselines are reviewed as diffs.
-
-    JSON's escapes are a subset of TOML's. Lone surrogates (a path on the command line that is not
-    UTF-8) are shown as their escapes: no TOML file can hold them.
-    """
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return escape_toml(json.dumps(text, ensure_ascii=False))

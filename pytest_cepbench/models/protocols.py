@@ -122,6 +122,24 @@ class PreparesImages(Describer, Protocol):
 
 
 @runtime_checkable
+class JsonDescriber(Describer, Protocol):
+    """A describer that can be held to a JSON schema; others are asked for JSON by the prompt."""
+
+    def describe_json(
+        self,
+        images: Sequence[Image.Image],
+        prompts: Sequence[str],
+        schema: Mapping[str, Any],
+        seeds: Sequence[int],
+    ) -> Sequence[str | Failure | Reply]:
+        """As `describe`, with a prompt for each image.
+
+        Each text should be an object of the JSON schema, and may not be one.
+        """
+        ...
+
+
+@runtime_checkable
 class Generator(Protocol):
     """Text to image."""
 
@@ -213,6 +231,21 @@ class Writer(Protocol):
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
     ) -> Sequence[str | Failure | Reply]:
         """Answer each question with a text; prompt is the system prompt, empty for none."""
+        ...
+
+
+@runtime_checkable
+class JsonWriter(Writer, Protocol):
+    """A writer that can be held to a JSON schema; others are asked for JSON by the prompt."""
+
+    def write_json(
+        self,
+        questions: Sequence[Question],
+        prompt: str,
+        schema: Mapping[str, Any],
+        seeds: Sequence[int],
+    ) -> Sequence[str | Failure | Reply]:
+        """As `write`; each text should be an object of the JSON schema, and may not be."""
         ...
 
 

@@ -66,3 +66,28 @@ def content_parts(pieces: Sequence[Piece], params: ChatParams) -> list[dict[str,
         text_part(piece) if isinstance(piece, str) else image_part(piece, params)
         for piece in pieces
     ]
+
+
+JSON_TOKENS = 2048
+"""Room that a reply in JSON has at least: a limit that suits a description cuts objects."""
+
+
+def json_settings(params: ChatParams, schema: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
+    """The settings of a request for an object of a JSON schema: structured output.
+
+    A server that does not know it is asked without.
+    """
+    form = {"name": "reply", "strict": _is_closed(schema), "schema": schema}
+    settings = dict(chat_settings(params, seed))
+    settings["response_format"] = {"type": "json_schema", "json_schema": form}
+    if params.max_tokens is not None:
+        settings["max_tokens"] = max(params.max_tokens, JSON_TOKENS)
+    return settings
+
+
+def _is_closed(schema: Any) -> bool:
+    """Whether no object of a schema may have further keys, as strict structured output needs it."""
+    if not isinstance(schema, Mapping):
+        return True
+    open_object = schema.get("type") == "object" and schema.get("additionalProperties") is not False
+    return not open_object and all(_is_closed(value) for value in schema.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from pytest_cepbench.models.api.messages import (
     content_parts,
     encodable,
     image_part,
+    json_settings,
     make_messages,
     text_part,
     without_none,
@@ -45,10 +46,28 @@ class ApiDescriber:
         Raises ModelError where the server answers no request at all.
         """
         return self.client.send_all(
-            [self._request(image, prompt, seed) for image, seed in zip(images, seeds, strict=True)]
+            [
+                self._request(image, prompt, chat_settings(self.params, seed))
+                for image, seed in zip(images, seeds, strict=True)
+            ]
         )
 
-    def _request(self, image: Image.Image, prompt: str, seed: int) -> ApiRequest:
+    def describe_json(
+        self,
+        images: Sequence[Image.Image],
+        prompts: Sequence[str],
+        schema: Mapping[str, Any],
+        seeds: Sequence[int],
+    ) -> list[Reply]:
+        """As `describe`; the server is asked to hold its model to the schema."""
+        return self.client.send_all(
+            [
+                self._request(image, prompt, json_settings(self.params, schema, seed))
+                for image, prompt, seed in zip(images, prompts, seeds, strict=True)
+            ]
+        )
+
+    def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
         def body() -> dict[str, Any]:
             content = [image_part(image, self.params)]
             if prompt:
@@ -58,7 +77,7 @@ class ApiDescriber:
                 "messages": make_messages(content, self.params.system_prompt),
             }
 
-        return ApiRequest("chat", body, read_chat, chat_settings(self.params, seed))
+        return ApiRequest("chat", body, read_chat, settings)
 
 
 @dataclass(frozen=True)
@@ -78,18 +97,33 @@ class ApiWriter:
         """
         return self.client.send_all(
             [
-                self._request(question, prompt, seed)
+                self._request(question, prompt, chat_settings(self.params, seed))
                 for question, seed in zip(questions, seeds, strict=True)
             ]
         )
 
-    def _request(self, question: Question, prompt: str, seed: int) -> ApiRequest:
+    def write_json(
+        self,
+        questions: Sequence[Question],
+        prompt: str,
+        schema: Mapping[str, Any],
+        seeds: Sequence[int],
+    ) -> list[Reply]:
+        """As `write`; the server is asked to hold its model to the schema."""
+        return self.client.send_all(
+            [
+                self._request(question, prompt, json_settings(self.params, schema, seed))
+                for question, seed in zip(questions, seeds, strict=True)
+            ]
+        )
+
+    def _request(self, question: Question, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
         def body() -> dict[str, Any]:
             system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
             content = content_parts(question, self.params)
             return {"model": self.model, "messages": make_messages(content, encodable(system))}
 
-        return ApiRequest("chat", body, read_chat, chat_settings(self.params, seed))
+        return ApiRequest("chat", body, read_chat, settings)
 
 
 @dataclass(frozen=True)

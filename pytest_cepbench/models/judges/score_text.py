@@ -6,9 +6,7 @@ rounded, clipped or taken for 0.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
@@ -18,6 +16,7 @@ from pytest_cepbench.artifacts.criteria import (
     CriterionResult,
     read_score,
 )
+from pytest_cepbench.models.json_objects import Repeated, read_objects
 from pytest_cepbench.models.judges.score_prompt import CRITERION_SENTENCES
 from pytest_cepbench.models.judges.verdict_text import after_reasoning
 
@@ -33,7 +32,7 @@ def read_scores(text: str) -> CriteriaScores | Failure:
     reply = after_reasoning(text)
     if reply is None:
         return Failure("no-score", f"ends inside its reasoning: {text!r:.300}")
-    read = [_scores_of(document) for document in _objects(reply.strip())]
+    read = [_scores_of(document) for document in read_objects(reply.strip())]
     by_numbers = {
         tuple(scores.value(name) for name in CRITERIA): scores
         for scores in reversed(read)
@@ -52,58 +51,6 @@ def problem_of(scores: CriteriaScores | Failure) -> str:
     return "; ".join(dict.fromkeys(failure.detail for failure in scores.failures))
 
 
-class _Repeated:
-    """Stands for the value of a key that an object has twice."""
-
-    def __repr__(self) -> str:
-        return "a key that is given twice"
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    for key, value in pairs:
-        document[key] = _Repeated() if key in document else value
-    return document
-
-
-def _parse(text: str) -> Any:
-    """The JSON document of a text; None where it is none."""
-    try:
-        return json.loads(text, object_pairs_hook=_pairs)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _objects(reply: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of a reply: the reply itself, else those in it that are not part of another."""
-    document = _parse(reply)
-    if isinstance(document, dict):
-        yield document
-        return
-    for text in _balanced(reply):
-        document = _parse(text)
-        if isinstance(document, dict):
-            yield document
-
-
-_TOKEN = re.compile(r'[{}]|"(?:[^"\\]|\\[\s\S])*+(?:"|\Z)')
-"""A brace, or a string of JSON, in which braces do not count."""
-
-
-def _balanced(text: str) -> Iterator[str]:
-    """Every `{...}` with as many closing as opening braces outside of strings, in one pass."""
-    start = text.find("{")
-    while start >= 0:
-        depth, end = 0, len(text)
-        for token in _TOKEN.finditer(text, start):
-            depth += {"{": 1, "}": -1}.get(token[0], 0)
-            if depth == 0:
-                end = token.end()
-                yield text[start:end]
-                break
-        start = text.find("{", end)
-
-
 def _letters(key: str) -> str:
     return "".join(char for char in key.casefold() if char.isalnum())
 
@@ -120,7 +67,7 @@ def _scores_of(document: Mapping[str, Any]) -> CriteriaScores | None:
         name = _NAMES.get(_letters(key))
         if name is None:
             continue
-        twice = name in results or isinstance(value, _Repeated)
+        twice = name in results or isinstance(value, Repeated)
         results[name] = (
             Failure("no-score", f"{name}: given twice") if twice else _result(name, value)
         )

@@ -3,6 +3,8 @@
 shapes:                                  an exact describer, generator, encoder, detector,
                                          interleaver, writer and judge
 shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
+shapes:?mislabel=0.1                     a describer that names wrong patterns, where it is asked
+                                         for them
 shapes:?miss=0.1&drift=1&stop=0.05       an interleaver with its knobs turned
 shapes:?flip=0.1&first=0.2               a judge with its knobs turned
 """
@@ -32,6 +34,7 @@ from pytest_cepbench.models.rule_based.arena_models import (
     ShapesJudge,
     ShapesWriter,
 )
+from pytest_cepbench.models.rule_based.pattern_models import DescriberKnobs
 from pytest_cepbench.models.rule_based.scene_models import (
     ShapesDescriber,
     ShapesDetector,
@@ -42,6 +45,7 @@ from pytest_cepbench.models.rule_based.scene_models import (
 __all__ = [
     "ADAPTER",
     "PROVIDER",
+    "DescriberKnobs",
     "JudgeKnobs",
     "ShapesDescriber",
     "ShapesDetector",
@@ -93,7 +97,7 @@ class _ShapesRole:
 _ARENA = {"arena": ARENA_VERSION}
 
 _ROLES: dict[RoleName, _ShapesRole] = {
-    "describer": _ShapesRole(Degradation, ShapesDescriber),
+    "describer": _ShapesRole(DescriberKnobs, ShapesDescriber),
     "generator": _ShapesRole(Degradation, ShapesGenerator, always_seeded=True),
     "encoder": _ShapesRole(_NoKnobs, lambda _: ShapesEncoder()),
     "detector": _ShapesRole(_NoKnobs, lambda _: ShapesDetector(), params={"queries": "classes"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from pytest_cepbench.models.protocols import (
     Question,
     StepLimit,
 )
+from pytest_cepbench.models.rule_based.pattern_models import summarize_patterns
 
 MARGIN = 0.02
 """Answers whose truth differs by no more are tied."""
@@ -84,6 +86,16 @@ class ShapesWriter:
         return [
             self._single(question, seed) for question, seed in zip(questions, seeds, strict=True)
         ]
+
+    def write_json(
+        self,
+        questions: Sequence[Question],
+        prompt: str,  # noqa: ARG002 - as above
+        schema: Mapping[str, Any],
+        seeds: Sequence[int],  # noqa: ARG002 - a summary has no knob
+    ) -> list[str | Failure]:
+        """Summaries of patterns, as JSON; a failure for any other question."""
+        return [summarize_patterns(question, schema) for question in questions]
 
     def _single(self, question: Question, seed: int) -> str | Failure:
         try:

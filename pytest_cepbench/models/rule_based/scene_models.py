@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -24,11 +25,12 @@ from pytest_cepbench.datasets.shapes.render import SIDE
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.protocols import FloatArray, ImageLike
+from pytest_cepbench.models.rule_based.pattern_models import DescriberKnobs, name_patterns
 
 
 @dataclass(frozen=True)
 class ShapesDescriber:
-    """Describes the scene of an image, degraded by its parameters."""
+    """Describes the scene of an image, or names its patterns, degraded by its parameters."""
 
     knobs: Degradation
 
@@ -42,6 +44,23 @@ class ShapesDescriber:
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [
             "" if is_blank(self.knobs, seed) else caption(degrade_scene(scene, self.knobs, seed))
+            for scene, seed in zip(scenes, seeds, strict=True)
+        ]
+
+    def describe_json(
+        self,
+        images: Sequence[Image.Image],
+        prompts: Sequence[str],  # noqa: ARG002 - the Protocol's; the schema says what is asked for
+        schema: Mapping[str, Any],
+        seeds: Sequence[int],
+    ) -> list[str]:
+        """Caption and patterns of each image, as JSON; the empty text where the answer is blank."""
+        scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
+        mislabel = self.knobs.mislabel if isinstance(self.knobs, DescriberKnobs) else 0.0
+        return [
+            ""
+            if is_blank(self.knobs, seed)
+            else name_patterns(degrade_scene(scene, self.knobs, seed), mislabel, schema, seed)
             for scene, seed in zip(scenes, seeds, strict=True)
         ]
 

@@ -1,0 +1,101 @@
+"""`cepbench dataset freeze`: settled labels, in files that suites load."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from pathlib import Path
+
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
+from pytest_cepbench.construction import arena_set
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.data_card import write_card
+from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
+from pytest_cepbench.construction.frozen_set import (
+    FrozenSet,
+    settle_labels,
+    shown_members,
+    write_frozen,
+)
+from pytest_cepbench.construction.records import NearDuplicates, PatternCounts
+from pytest_cepbench.construction.verification import read_labelled, read_people
+from pytest_cepbench.errors import CepError, SpecError, WriteError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def run(arguments: Namespace) -> int:
+    """Settle the labels and write the files; exit codes as in `main`."""
+    target: Path = arguments.to or arguments.folder / files.FROZEN
+    try:
+        name = check_name(arguments.name or arguments.folder.resolve().name)
+        folder = open_construction(arguments.folder)
+        freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
+        page, written = freeze(arguments, folder, name, target)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    show([page], *(f"written: {path}" for path in written))
+    return 0
+
+
+def _freeze_patterns(
+    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+) -> tuple[Section, list[Path]]:
+    labelled = read_labelled(folder, arguments.images)
+    people = read_people(folder, labelled.names)
+    frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
+    counts = folder.read(files.COUNTS, PatternCounts) if folder.has(files.COUNTS) else None
+    near = folder.read(files.NEAR, NearDuplicates) if folder.has(files.NEAR) else None
+    card = write_card(frozen, counts, near, copy=arguments.copy)
+    written = write_frozen(frozen, target, card, copy=arguments.copy)
+    return _page(frozen, copy=arguments.copy), written
+
+
+def _freeze_arena(
+    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+) -> tuple[Section, list[Path]]:
+    if not arguments.copy:
+        msg = (
+            "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
+            "the templates instead"
+        )
+        raise SpecError(msg)
+    arena = arena_set.choose_gold(folder, arguments.images, unverified=arguments.unverified)
+    written = arena_set.write_arena(arena, name, target)
+    approved = sum(choice.approval is not None for choice in arena.chosen)
+    lines = [
+        f"gold answers that people approved: {approved}",
+        f"left out, since no candidate was approved: {len(arena.without_gold)}",
+        *arena.remarks,
+    ]
+    return Section(f"{name}: {len(arena.chosen)} questions", tuple(lines)), written
+
+
+def check_name(name: str) -> str:
+    """The name of a data set, which its files have. Raises SpecError."""
+    if not _NAME.fullmatch(name):
+        msg = (
+            f"--name {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, and a "
+            "letter or a digit first"
+        )
+        raise SpecError(msg)
+    return name
+
+
+def _page(frozen: FrozenSet, *, copy: bool) -> Section:
+    changed = sum(label.changed for label in frozen.labels.values())
+    verified = len(frozen.labels) - frozen.unverified
+    lines = [
+        f"checked by people: {verified} images; they changed the labels of {changed}",
+        *frozen.people.remarks,
+    ]
+    if not copy:
+        lines.append(
+            "the images are not copied, paths and digests stand for them: with --copy the table "
+            "that suites load is written"
+        )
+    rows = tuple((name, str(images), str(moved)) for name, images, moved in shown_members(frozen))
+    table = Table(("pattern", "images", "changed by people"), rows)
+    return Section(f"{frozen.name}: {len(frozen.labels)} images", (*lines, table))

@@ -1,0 +1,189 @@
+"""`cepbench dataset patterns`: images to patterns, labels of a model, and a choice of images."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cepbench.chains import RoleRunner, total
+from pytest_cepbench.cli.output import Section, Table, show, tell
+from pytest_cepbench.cli.session import measured, read_count, spent_line
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.near_duplicates import LIMIT
+from pytest_cepbench.construction.pattern_list import MOST_PATTERNS
+from pytest_cepbench.construction.pattern_stages import (
+    STAGES,
+    Constructed,
+    ConstructionModels,
+    ConstructionSettings,
+    construct_patterns,
+)
+from pytest_cepbench.errors import SpecError, did_you_mean
+from pytest_cepbench.files import names_beside
+from pytest_cepbench.models import RoleName
+from pytest_cepbench.studies.study_data import StudyUsage
+from pytest_cepbench.suites import ModelPool, RoleChoices
+from pytest_cepbench.suites.model_options import assigned_role
+
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for. suite: beside it modules of `python:` models may lie."""
+
+    settings: ConstructionSettings
+    choices: RoleChoices
+    suite: Path
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    request: _Request
+    models: ConstructionModels
+
+
+def run(arguments: Namespace) -> int:
+    """Do the stages, print what they found; exit codes as in `main`."""
+    outcome = measured(
+        arguments.store,
+        read=lambda: _read(arguments),
+        prepare=_prepare,
+        measure=_measure,
+    )
+    if isinstance(outcome, int):
+        return outcome
+    show(list(_page(outcome)), *(f"written: {path}" for path in dict.fromkeys(outcome.written)))
+    if outcome.chosen is not None:
+        folder = arguments.out
+        show(
+            [],
+            f"people check the labels: cepbench dataset verify {folder} --annotators NAME,NAME",
+            f"then freeze it:          cepbench dataset freeze {folder}",
+        )
+    return 0
+
+
+def _read(arguments: Namespace) -> _Request:
+    """Raises SpecError naming the option that is wrong."""
+    images: Path = arguments.images
+    if not images.is_dir():
+        near = did_you_mean(images.name, names_beside(images, folders=True))
+        msg = f"{str(images)!r}: a folder of images is expected.{near}"
+        raise SpecError(msg)
+    number, file = _patterns(arguments.patterns)
+    settings = ConstructionSettings(
+        images=images,
+        out=arguments.out,
+        style=arguments.prompts,
+        examples=arguments.examples,
+        patterns=file,
+        most=number,
+        per_pattern=read_count("--per-pattern", arguments.per_pattern) or 1,
+        sampling=arguments.sampling,
+        seed=read_seed(arguments.seed),
+        until=STAGES[-1] if arguments.until is None else arguments.until,
+    )
+    names: tuple[RoleName, ...] = ("describer", "writer", "encoder")
+    given = {role: getattr(arguments, role) for role in names}
+    choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
+    return _Request(settings, choices, arguments.out)
+
+
+def _patterns(text: str) -> tuple[int, Path | None]:
+    """The number of patterns of a summary, or a file of patterns. Raises SpecError."""
+    if text.isascii() and text.isdecimal():
+        number = int(text)
+        if not 1 <= number <= MOST_PATTERNS:
+            msg = f"--patterns {text}: 1 to {MOST_PATTERNS} patterns are expected, or a file"
+            raise SpecError(msg)
+        return number, None
+    path = Path(text)
+    if not path.is_file():
+        near = did_you_mean(path.name, names_beside(path))
+        msg = (
+            f"--patterns {text!r}: a number of patterns is expected, or a file of patterns in "
+            f"TOML.{near}"
+        )
+        raise SpecError(msg)
+    return MOST_PATTERNS, path
+
+
+def read_seed(text: str) -> int:
+    """A seed. Raises SpecError."""
+    if not (text.isascii() and text.isdecimal()):
+        msg = f"--seed {text!r}: a whole number from 0 on is expected"
+        raise SpecError(msg)
+    return int(text)
+
+
+def _prepare(request: _Request, pool: ModelPool) -> _Prepared:
+    def runner(role: RoleName) -> RoleRunner:
+        return pool.runner(assigned_role(request.choices, role))
+
+    given = request.choices.roles
+    models = ConstructionModels(
+        describer=runner("describer"),
+        writer=runner("writer") if "writer" in given else None,
+        encoder=runner("encoder") if "encoder" in given else None,
+    )
+    return _Prepared(request, models)
+
+
+def _measure(prepared: _Prepared, pool: ModelPool) -> Constructed:
+    constructed = construct_patterns(prepared.request.settings, prepared.models, tell)
+    spent = total(runner.tally for runner in pool.runners.values())
+    tell(spent_line(StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds, spent.usage)))
+    return constructed
+
+
+def _page(constructed: Constructed) -> Iterator[Section]:
+    source = constructed.source
+    lines = [f"files with the same pixels as another, left out: {constructed.duplicates}"]
+    if source.unreadable:
+        name, why = next(iter(source.unreadable.items()))
+        lines.append(
+            f"files that hold no image that can be read: {len(source.unreadable)} ({name}: {why})"
+        )
+    if constructed.near_duplicates is not None:
+        lines.append(
+            f"near duplicates, cosine above {LIMIT:g}: {constructed.near_duplicates} pairs, all "
+            f"kept; see {files.NEAR}"
+        )
+    lines += _extraction_lines(constructed)
+    labelled = constructed.annotations
+    if labelled:
+        failed = sum(bool(a.failure) for a in labelled)
+        dropped = sum(len(a.dropped) for a in labelled)
+        repaired = sum(a.repaired for a in labelled)
+        lines.append(
+            f"annotated: {len(labelled) - failed} of {len(labelled)} images; {dropped} names "
+            f"outside the list were dropped, {repaired} replies were repaired"
+        )
+    yield Section(f"{len(source.records)} images of {source.folder}", tuple(lines))
+    chosen = constructed.chosen
+    if chosen is not None:
+        rows = tuple(
+            (name, str(share.images), str(share.chosen)) for name, share in chosen.patterns.items()
+        )
+        title = f"{len(chosen.images)} images chosen by {chosen.sampling}"
+        expected = () if chosen.expected is None else (f"expected: {chosen.expected:g}",)
+        yield Section(title, (*expected, Table(("pattern", "images", "chosen"), rows)))
+
+
+def _extraction_lines(constructed: Constructed) -> Iterator[str]:
+    counts = constructed.counts
+    if counts is None:
+        return
+    shown = list(counts.patterns.items())[:_MOST_SHOWN]
+    names = ", ".join(f"{name} {number}" for name, number in shown)
+    yield f"{len(counts.patterns)} names of patterns in {counts.images} images: {names}"
+    yield (
+        f"share of annotations that are examples of the paper's prompt: "
+        f"{100 * counts.example_share:.1f} % (examples in the prompt: {counts.examples})"
+    )
+    if counts.failures:
+        failed = ", ".join(f"{kind} {number}" for kind, number in counts.failures.items())
+        yield f"images without an annotation: {failed}"

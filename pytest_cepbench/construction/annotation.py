@@ -1,0 +1,170 @@
+"""Annotations of images by a describer: asked through the store, read as JSON, repaired once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure, digest_text
+from pytest_cepbench.chains import RoleRunner, Step
+from pytest_cepbench.construction.model_json import (
+    LONGEST_REPLY,
+    PatternReply,
+    plain_line,
+    read_pattern_reply,
+)
+from pytest_cepbench.construction.pattern_list import fold_name
+from pytest_cepbench.construction.prompts import repair_prompt
+from pytest_cepbench.construction.records import Annotation, ImageRecord
+from pytest_cepbench.construction.source_images import Announce, SourceImages
+from pytest_cepbench.errors import MeasurementError, UnreadableReplyError
+from pytest_cepbench.store import Result
+
+_CHUNK = 256
+"""Images between two lines of progress; each batch in it is stored as soon as it is answered."""
+
+
+@dataclass(frozen=True)
+class ImageQuestion:
+    """A question that every image gets.
+
+    stage: names it in seeds and messages.
+    names: the closed list of patterns; None where any name counts.
+    """
+
+    stage: str
+    prompt: str
+    schema: Mapping[str, Any]
+    names: Sequence[str] | None = None
+
+
+def annotate_images(
+    describer: RoleRunner,
+    source: SourceImages,
+    question: ImageQuestion,
+    seed: int,
+    announce: Announce,
+) -> list[Annotation]:
+    """One annotation for each image, in the order of the source.
+
+    What is in the store is not asked again. A reply that cannot be read is asked about once more;
+    then it is a failure `bad-json`. Raises MeasurementError where no image has an annotation.
+    """
+    annotations: list[Annotation] = []
+    total = len(source.records)
+    for begin in range(0, total, _CHUNK):
+        chunk = source.records[begin : begin + _CHUNK]
+        annotations += _annotate(describer, source, question, seed, chunk)
+        if begin + _CHUNK < total:
+            announce(f"{question.stage}: {begin + len(chunk):,} of {total:,} images")
+    if all(annotation.failure for annotation in annotations):
+        first = annotations[0]
+        msg = (
+            f"{question.stage}: the describer {describer.bound.spec} annotated none of {total} "
+            f"images; the first: {first.failure}: {first.detail}"
+        )
+        raise MeasurementError(msg)
+    return annotations
+
+
+def _annotate(
+    describer: RoleRunner,
+    source: SourceImages,
+    question: ImageQuestion,
+    seed: int,
+    images: Sequence[ImageRecord],
+) -> list[Annotation]:
+    def ask(prompts: Mapping[str, str]) -> list[Result]:
+        asked = [record for record in images if record.image in prompts]
+        steps = [
+            _step(describer, source, question, seed, record, prompts[record.image])
+            for record in asked
+        ]
+        return describer.describe_json(question.schema, steps)
+
+    first = dict(
+        zip(
+            (record.image for record in images),
+            ask({record.image: question.prompt for record in images}),
+            strict=True,
+        )
+    )
+    readings = {image: _read(result) for image, result in first.items()}
+    problems = {
+        image: repair_prompt(
+            question.prompt, str(reading), plain_line(str(first[image]), LONGEST_REPLY)
+        )
+        for image, reading in readings.items()
+        if isinstance(reading, UnreadableReplyError)
+    }
+    second = dict(zip(problems, ask(problems), strict=True)) if problems else {}
+    annotations = []
+    for image, reading in readings.items():
+        if image not in second:
+            annotations.append(_annotation(image, reading, question.names))
+            continue
+        again = _read(second[image])
+        if isinstance(again, UnreadableReplyError):
+            reply = plain_line(str(second[image]), LONGEST_REPLY)
+            annotations.append(
+                Annotation(image=image, failure="bad-json", detail=str(again), reply=reply)
+            )
+        else:
+            repaired = _annotation(image, again, question.names)
+            annotations.append(
+                repaired if repaired.failure else msgspec.structs.replace(repaired, repaired=True)
+            )
+    return annotations
+
+
+def _step(
+    describer: RoleRunner,
+    source: SourceImages,
+    question: ImageQuestion,
+    seed: int,
+    record: ImageRecord,
+    prompt: str,
+) -> Step:
+    own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
+    key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
+    return Step(key, own, partial(_load, source, record, prompt))
+
+
+def _load(source: SourceImages, record: ImageRecord, prompt: str) -> tuple[Image.Image, str]:
+    return source.load(record).to_pil(), prompt
+
+
+def _read(result: Result) -> PatternReply | Failure | UnreadableReplyError:
+    if isinstance(result, Failure):
+        return result
+    try:
+        return read_pattern_reply(str(result))
+    except UnreadableReplyError as problem:
+        return problem
+
+
+def _annotation(
+    image: str, reading: PatternReply | Failure | UnreadableReplyError, names: Sequence[str] | None
+) -> Annotation:
+    """The annotation of a reply that was read, or of an answer that failed."""
+    if isinstance(reading, Failure):
+        return Annotation(image=image, failure=reading.kind, detail=plain_line(reading.detail))
+    assert isinstance(reading, PatternReply)  # a problem is asked about before
+    given = {pattern.name: pattern.words for pattern in reading.patterns}
+    dropped: list[str] = []
+    if names is not None:
+        known = {fold_name(name): name for name in names}
+        dropped = [name for name in given if fold_name(name) not in known]
+        given = {known[fold_name(name)]: w for name, w in given.items() if name not in dropped}
+    return Annotation(
+        image=image,
+        description=reading.description,
+        patterns=tuple(given),
+        reasons={name: words for name, words in given.items() if words},
+        dropped=tuple(dropped),
+    )

@@ -1,0 +1,339 @@
+"""Questions with gold answers that people approved, in the layout of OpenING.
+
+Each candidate for a gold answer is shown to people with its question; they tick what is true of it.
+One is approved where most of them tick everything, and the one that most approve becomes the gold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_json, read_image
+from pytest_cepbench.artifacts.digest import digest_bytes
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.arena_templates import ArenaQuestion, GoldPart, read_templates
+from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
+from pytest_cepbench.construction.frozen_set import CARD, MANIFEST, png_bytes, refuse_other_files
+from pytest_cepbench.construction.records import FORMAT
+from pytest_cepbench.construction.verification import VerificationSettings
+from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
+from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
+from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.escapes import escape_json, quote_toml
+from pytest_cepbench.ratings.consent import INSTRUCTIONS
+from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.records import Part, Study
+from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.report.markdown import escaped
+
+KIND = "arena"
+
+QUESTIONS = "questions.jsonl"
+
+CHECKS = (
+    "The answer is right.",
+    "No step is missing, and none is too many.",
+    "The images show what the texts say.",
+)
+"""What people tick of a candidate."""
+
+_TABLE = "test_data.jsonl"
+
+_INSTRUCTIONS = """\
+# What is true of the answer?
+
+You see a question and an answer to it, step by step. Tick each sentence that is true of the answer.
+An answer of which most people tick everything becomes the one that models are compared with.
+
+Keys: see the buttons, or press **?** at any time. **u** takes your last answer back, **s** skips
+an item. You can close the page whenever you like: it goes on where you stopped.
+"""
+
+
+class ArenaRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder was made from; `construction.json`. templates: the file. data: of questions."""
+
+    v: int = FORMAT
+    kind: str
+    templates: str
+    data: str
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What people said of a candidate. annotators: who looked; approved: who ticked everything."""
+
+    annotators: int
+    approved: int
+
+    @property
+    def accepted(self) -> bool:
+        """Whether most of those who looked approved it."""
+        return 2 * self.approved > self.annotators
+
+
+@dataclass(frozen=True)
+class GoldChoice:
+    """The gold answer of a question. approval: of it; None where nobody looked."""
+
+    question: ArenaQuestion
+    steps: tuple[GoldPart, ...]
+    approval: Approval | None
+
+
+@dataclass(frozen=True)
+class ArenaSet:
+    """Questions with a gold answer.
+
+    root: folder of the images. without_gold: questions none of whose candidates was approved.
+    """
+
+    root: Path
+    chosen: Sequence[GoldChoice]
+    without_gold: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def write_questions(templates: Path, out: Path) -> list[ArenaQuestion]:
+    """Write out the questions of templates into a folder; returns them.
+
+    Raises DatasetError for templates and folders that cannot be used, and where the folder has a
+    study of other questions; WriteError.
+    """
+    questions = read_templates(templates)
+    folder = start_construction(out, KIND)
+    data = digest_json(msgspec.to_builtins(questions))
+    if (out / files.RATINGS / STUDY).is_file():
+        before = folder.read(files.CONSTRUCTION, ArenaRecord)
+        if before.data != data:
+            msg = (
+                f"{str(out)!r} has votes on other questions than those of {str(templates)!r}: name "
+                "a new folder, or move its ratings away"
+            )
+            raise DatasetError(msg)
+    record = ArenaRecord(kind=KIND, templates=str(templates), data=data)
+    folder.write({QUESTIONS: list(questions), files.CONSTRUCTION: record})
+    return questions
+
+
+def read_questions(folder: ConstructionFolder) -> tuple[list[ArenaQuestion], Path]:
+    """The questions of a folder, and the folder of their images. Raises DatasetError."""
+    record = folder.read(files.CONSTRUCTION, ArenaRecord)
+    return folder.read_lines(QUESTIONS, ArenaQuestion), Path(record.templates).parent
+
+
+def write_approval_study(folder: ConstructionFolder, settings: VerificationSettings) -> Path:
+    """Write the study of all candidates, where there is none; returns its folder.
+
+    Without practice and hidden checks, which are of other tasks. Raises DatasetError, WriteError.
+    """
+    path = folder.path / files.RATINGS
+    if (path / STUDY).is_file():
+        return path
+    questions, root = read_questions(folder)
+    images: dict[str, ImageArtifact] = {}
+    items = [
+        make_item(
+            "verify",
+            _shown(question, candidate, root, images),
+            [[Part(text=check)] for check in CHECKS],
+        )
+        for question in questions
+        for candidate in question.candidates
+    ]
+    people = len(settings.annotators)
+    study = Study(
+        kind="verify",
+        seed=settings.seed,
+        annotators=settings.annotators,
+        overlap=people if settings.overlap is None else settings.overlap,
+        share=1.0,
+        practice=0,
+        attention=0.0,
+        repeats=settings.repeats,
+        population=len(items),
+        names=CHECKS,
+    )
+    write_study(path, study, items, images)
+    replace_files(path, {path / INSTRUCTIONS: _INSTRUCTIONS.encode()})
+    return path
+
+
+def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: bool) -> ArenaSet:
+    """The gold answer of each question.
+
+    images: where the images lie, if they have moved.
+    unverified: whether a question whose candidates nobody looked at takes the first.
+    Raises DatasetError where there are such questions and that is not wanted, and where no question
+    has a gold answer.
+    """
+    questions, root = read_questions(folder)
+    root = images or root
+    approvals, remarks = _approvals(folder, questions, root)
+    chosen: list[GoldChoice] = []
+    unseen: list[str] = []
+    without: list[str] = []
+    for question in questions:
+        own = [approvals.get((question.uid, n)) for n in range(len(question.candidates))]
+        seen = [(n, approval) for n, approval in enumerate(own) if approval and approval.annotators]
+        accepted = [(n, approval) for n, approval in seen if approval.accepted]
+        if accepted:
+            number, approval = max(
+                accepted, key=lambda pair: (pair[1].approved / pair[1].annotators, -pair[0])
+            )
+            chosen.append(GoldChoice(question, question.candidates[number], approval))
+        elif len(seen) == len(own):
+            without.append(question.uid)
+        else:
+            unseen.append(question.uid)
+            chosen.append(GoldChoice(question, question.candidates[0], None))
+    if unseen and not unverified:
+        msg = (
+            f"{len(unseen)} of {len(questions)} questions have candidates that nobody looked at "
+            "and none that was approved: run cepbench dataset verify, or take the first "
+            "candidate of each with --unverified"
+        )
+        raise DatasetError(msg)
+    if not chosen:
+        msg = "no question has a gold answer that people approved: there is nothing to freeze"
+        raise DatasetError(msg)
+    return ArenaSet(root, chosen, tuple(without), remarks)
+
+
+def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
+    """Write OpenING's layout, a manifest and a card; returns the paths of the latter three.
+
+    Raises DatasetError for an image that cannot be read, WriteError.
+    """
+    contents: dict[str, bytes] = {}
+    lines = [escape_json(json.dumps(_record(arena.root, c, contents))) for c in arena.chosen]
+    contents[_TABLE] = "".join(f"{line}\n" for line in lines).encode()
+    refuse_other_files(target, contents)
+    digests = [
+        f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}"
+        for file, data in sorted(contents.items())
+    ]
+    unverified = sum(choice.approval is None for choice in arena.chosen)
+    manifest = [
+        f"name = {quote_toml(name)}",
+        f'kind = "{KIND}"',
+        f"questions = {len(arena.chosen)}",
+        f"unverified = {unverified}",
+        "",
+        "[files]",
+        *digests,
+    ]
+    contents[MANIFEST] = ("\n".join(manifest) + "\n").encode()
+    contents[CARD] = "\n".join(_card(arena, name, unverified)).encode()
+    replace_files(target, {target / file: data for file, data in contents.items()})
+    return [target / file for file in (_TABLE, MANIFEST, CARD)]
+
+
+def _shown(
+    question: ArenaQuestion,
+    candidate: Sequence[GoldPart],
+    root: Path,
+    images: dict[str, ImageArtifact],
+) -> list[Part]:
+    """Question and candidate as people see them; their images are added."""
+    asked = "\n".join(filter(None, (question.prompt, question.text)))
+    parts = [Part(text="Tick what is true of the answer below."), Part(text=f"Question: {asked}")]
+    parts += [_part(root, name, images) for name in question.images]
+    parts.append(Part(text="Answer:"))
+    for number, step in enumerate(candidate, 1):
+        parts.append(Part(text=f"{number}. {step.text}".rstrip()))
+        parts += [_part(root, step.image, images)] if step.image else []
+    return parts
+
+
+def _part(root: Path, name: str, images: dict[str, ImageArtifact]) -> Part:
+    image = _load(root, name)
+    images[image.digest] = image
+    return Part(image=image.digest)
+
+
+def _load(root: Path, name: str) -> ImageArtifact:
+    try:
+        return read_image(root / name)
+    except ImageError as error:
+        msg = f"{str(root / name)!r}: {error}"
+        raise DatasetError(msg) from error
+
+
+def _approvals(
+    folder: ConstructionFolder, questions: Sequence[ArenaQuestion], root: Path
+) -> tuple[Mapping[tuple[str, int], Approval], tuple[str, ...]]:
+    """(id of a question, number of a candidate) -> what people said, and remarks on votes."""
+    path = folder.path / files.RATINGS
+    if not (path / STUDY).is_file():
+        return {}, ()
+    ratings = read_ratings(path)
+    votes = read_votes(ratings)
+    by_item: dict[str, list[bool]] = {}
+    for vote in votes.answers():
+        by_item.setdefault(vote.item, []).append(set(CHECKS) <= set(vote.ticked or ()))
+    approvals = {}
+    for question in questions:
+        for number, candidate in enumerate(question.candidates):
+            parts = _shown(question, candidate, root, {})
+            item = make_item("verify", parts, [[Part(text=check)] for check in CHECKS])
+            given = by_item.get(item.item, [])
+            approvals[question.uid, number] = Approval(len(given), sum(given))
+    return approvals, tuple(votes.remarks.lines)
+
+
+def _record(root: Path, choice: GoldChoice, contents: dict[str, bytes]) -> dict[str, object]:
+    """The record of a question in OpenING's file; its images are added to the contents."""
+    question = choice.question
+    task = TASKS[question.uid[:4]]
+
+    def step(text: str, image: str, side: str, number: int) -> dict[str, str | None]:
+        if not image:
+            return {"image": None, "text": text}
+        path = f"images/{task}/{question.uid}-{side}-{number}.png"
+        contents[path] = png_bytes(_load(root, image))
+        return {"image": f"./{path}", "text": f"{text}{IMAGE_MARKER}"}
+
+    asked = f"{question.prompt}{BEGIN_MARKER}{question.text}"
+    first, *others = question.images or ("",)
+    inputs = [step(asked, first, "i", 1)]
+    inputs += [step("", name, "i", number) for number, name in enumerate(others, 2)]
+    outputs = [step(part.text, part.image, "o", n) for n, part in enumerate(choice.steps, 1)]
+    return {
+        "total_uid": question.uid,
+        "meta_task_id": question.uid[:2],
+        "meta_task_name": META_TOPICS[question.uid[:2]],
+        "subtask_id": question.uid[2:4],
+        "subtask_name": task,
+        "data_id": question.uid[4:],
+        "conversations": [{"input": inputs}, {"output": outputs}],
+    }
+
+
+def _card(arena: ArenaSet, name: str, unverified: int) -> Iterator[str]:
+    tasks = sorted({choice.question.uid[:4] for choice in arena.chosen})
+    approvals = [choice.approval for choice in arena.chosen if choice.approval is not None]
+    yield f"# {escaped(name)}"
+    yield ""
+    yield f"- {len(arena.chosen)} questions of {len(tasks)} tasks, each with a gold answer"
+    yield (
+        f"- {len(approvals)} gold answers were approved by most of those who looked at them "
+        f"({sum(approval.annotators for approval in approvals)} looks in all): each of these was "
+        "ticked: " + " ".join(CHECKS)
+    )
+    if unverified:
+        yield f"- {unverified} gold answers are the first candidate, which nobody approved"
+    without = ", ".join(arena.without_gold)
+    yield f"- left out, since no candidate was approved: {without or 'none'}"
+    for remark in arena.remarks:
+        yield f"- {escaped(remark, 500)}"
+    yield "- the licences of the images are those of their source"
+    yield ""
+    yield 'In a suite: `[data]`, `loader = "opening"`. Images are numbered from 1, as PNG.'
+    yield ""

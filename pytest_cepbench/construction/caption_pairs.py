@@ -1,0 +1,193 @@
+"""Pairs of images and captions for SDP: a list of ids joined to local copies of its two sources.
+
+The paper's Nocaps+Docci400 is 200 ids of each (SDP, 4.1). The list is all that may be passed on;
+with the images copied the set has the layout of the authors' code.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_text, encode_image
+from pytest_cepbench.artifacts.digest import digest_bytes
+from pytest_cepbench.construction.folder import encode
+from pytest_cepbench.construction.frozen_set import CARD, MANIFEST
+from pytest_cepbench.datasets.folder import unsafe
+from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, load_nd400
+from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample, load_seed_image
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.escapes import quote_toml
+from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.report.markdown import escaped
+
+KIND = "pairs"
+
+IDS = "ids.csv"
+
+RECORD = "pairs.jsonl"
+
+
+class PairRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair. id, source: as listed. image: digest of its pixels; path: of its file."""
+
+    id: str
+    source: str
+    caption: str
+    image: str
+    path: str
+
+
+@dataclass(frozen=True)
+class CaptionPairs:
+    """Pairs, and what they are made of.
+
+    docci, nocaps: the local copies. listed: whether a list of ids was given; else `per_source` of
+    each source were chosen, with `seed`.
+    same: ids whose images have the pixels of another pair's; of a list they stay.
+    """
+
+    dataset: Dataset
+    records: Sequence[PairRecord]
+    docci: Path
+    nocaps: Path
+    listed: bool
+    per_source: int
+    seed: int
+    same: Sequence[str]
+
+
+def choose_ids(docci: Path, nocaps: Path, per_source: int, seed: int) -> list[tuple[str, str]]:
+    """(source, id) of so many pairs of each source, by the digest of seed and id.
+
+    A larger number contains a smaller one. Raises DatasetError where a source has fewer.
+    """
+    chosen: list[tuple[str, str]] = []
+    for source, ids in complete_ids(docci, nocaps).items():
+        ranked = sorted(ids, key=lambda name: digest_text(f"{seed} {source} {name}"))
+        if len(ranked) < per_source:
+            msg = f"{source} has {len(ranked)} images with captions: {per_source} are wanted"
+            raise DatasetError(msg)
+        chosen += [(source, name) for name in ranked[:per_source]]
+    return chosen
+
+
+def join_pairs(
+    docci: Path, nocaps: Path, ids: Path | None, per_source: int, seed: int, out: Path
+) -> CaptionPairs:
+    """The pairs of a list of ids, or of those that are chosen here.
+
+    ids: the list; None to choose. out: folder in which the list of chosen ids is written.
+    Raises DatasetError as the loader does, and for images that cannot be read; WriteError.
+    """
+    if ids is None:
+        chosen = choose_ids(docci, nocaps, per_source, seed)
+        replace_files(out, {out / IDS: ids_csv(chosen)})
+    listed = out / IDS if ids is None else ids
+    dataset = load_nd400(listed, docci=str(docci.absolute()), nocaps=str(nocaps.absolute()))
+    records: list[PairRecord] = []
+    first: dict[str, str] = {}
+    same: list[str] = []
+    for sample in dataset.samples:
+        digest = load_seed_image(sample).digest
+        if first.setdefault(digest, sample.id) != sample.id:
+            same.append(sample.id)
+        assert isinstance(sample.image, FileImage)  # of this loader
+        records.append(
+            PairRecord(
+                id=sample.id,
+                source=sample.categories[0],
+                caption=sample.text or "",
+                image=digest,
+                path=str(sample.image.path),
+            )
+        )
+    return CaptionPairs(
+        dataset, records, docci, nocaps, ids is not None, per_source, seed, tuple(same)
+    )
+
+
+def ids_csv(ids: Sequence[tuple[str, str]]) -> bytes:
+    """A list of ids as the loader reads it."""
+    return _csv(("source", "image_id"), sorted(ids))
+
+
+def write_pairs(pairs: CaptionPairs, out: Path, name: str, *, copy: bool) -> list[Path]:
+    """Write the list, the records, and with `copy` the layout of SDP's code; returns the paths.
+
+    Raises DatasetError for an id that is no file name, WriteError.
+    """
+    listed = [(record.source, record.id) for record in pairs.records]
+    contents = {IDS: ids_csv(listed), RECORD: encode(list(pairs.records))}
+    if copy:
+        rows = [(_file_name(record.id), record.caption) for record in pairs.records]
+        contents["text-first/gen-0.csv"] = _csv(("filename", "caption"), rows)
+        for sample in pairs.dataset.samples:
+            contents[f"image-first/gen-0/{_file_name(sample.id)}"] = _image(sample)
+    contents[MANIFEST] = _manifest(pairs, name, contents, copy=copy).encode()
+    contents[CARD] = _card(pairs, name, copy=copy).encode()
+    replace_files(out, {out / file: data for file, data in contents.items()})
+    return [out / file for file in (IDS, RECORD, MANIFEST, CARD)]
+
+
+def _file_name(name: str) -> str:
+    reason = unsafe(name) or ("it has a slash" if "/" in name or "\\" in name else None)
+    if reason is not None:
+        msg = f"the id {name!r} cannot be the name of a file: {reason}"
+        raise DatasetError(msg)
+    return f"{name}.webp"
+
+
+def _image(sample: Sample) -> bytes:
+    image: ImageArtifact = load_seed_image(sample)
+    return encode_image(image)
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return stream.getvalue().encode()
+
+
+def _manifest(pairs: CaptionPairs, name: str, contents: Mapping[str, bytes], *, copy: bool) -> str:
+    lines = [
+        f"name = {quote_toml(name)}",
+        f'kind = "{KIND}"',
+        f"pairs = {len(pairs.records)}",
+        f"images_copied = {str(copy).lower()}",
+        *([] if pairs.listed else [f"per_source = {pairs.per_source}", f"seed = {pairs.seed}"]),
+        "",
+        "[files]",
+    ]
+    lines += [
+        f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}" for file, data in contents.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _card(pairs: CaptionPairs, name: str, *, copy: bool) -> str:
+    counts = {
+        source: sum(record.source == source for record in pairs.records) for source in SOURCES
+    }
+    numbers = ", ".join(f"{count} of {source}" for source, count in counts.items())
+    how = "from a list of ids" if pairs.listed else f"chosen by digest, seed {pairs.seed}"
+    same = ", ".join(pairs.same)
+    facts = [
+        f"{len(pairs.records)} pairs of an image and a caption: {numbers}; {how}",
+        "captions: DOCCI's description, the first of NoCaps' ten in its file",
+        f"pairs whose image has the pixels of another pair's: {same or 'none'}",
+        "licences are those of DOCCI and NoCaps",
+    ]
+    options = "" if copy else ' options = { docci = "FOLDER", nocaps = "FOLDER" }'
+    return (
+        f"# {escaped(name)}\n\n"
+        + "".join(f"- {escaped(fact, 500)}\n" for fact in facts)
+        + f'\nIn a suite: `[data]`, `loader = "sdp"`{options}\n'
+    )

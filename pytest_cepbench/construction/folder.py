@@ -1,0 +1,142 @@
+"""The folder of a construction: which file each stage writes, written whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from pytest_cepbench.construction.records import FORMAT
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.escapes import escape_json, one_line
+from pytest_cepbench.files import read_regular
+from pytest_cepbench.replacement import replace_files
+
+CONSTRUCTION = "construction.json"
+
+IMAGES, EXTRACT, ANNOTATE = "images.jsonl", "extract.jsonl", "annotate.jsonl"
+
+COUNTS, CHOSEN, NEAR = "counts.json", "chosen.json", "near-duplicates.json"
+
+PATTERNS = "patterns.toml"
+
+RATINGS, FROZEN = "ratings", "frozen"
+
+_LARGEST = 2**30  # bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ConstructionFolder:
+    """A folder in which a data set is constructed."""
+
+    path: Path
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return (self.path / name).is_file()
+
+    def read(self, name: str, kind: type[T]) -> T:
+        """The record in a file. Raises DatasetError where it cannot be read."""
+        path = self.path / name
+        return _decode(_read(path), kind, str(path))
+
+    def read_lines(self, name: str, kind: type[T]) -> list[T]:
+        """The records in the lines of a file. Raises DatasetError."""
+        path = self.path / name
+        return [
+            _decode(line, kind, f"{path}, line {number}")
+            for number, line in enumerate(_read(path).splitlines(), 1)
+            if line.strip()
+        ]
+
+    def write(self, contents: Mapping[str, Any]) -> None:
+        """Write records, lists of records and texts into files, all or none. Raises WriteError."""
+        replace_files(
+            self.path, {self.path / name: encode(value) for name, value in contents.items()}
+        )
+
+
+def encode(value: object) -> bytes:
+    """A text as it is, a list as lines, a record as indented JSON; invisible characters escaped."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list):
+        return "".join(f"{_json(record)}\n" for record in value).encode()
+    return (escape_json(msgspec.json.format(_json(value), indent=2)) + "\n").encode()
+
+
+def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder:
+    """The folder of a data set that is being constructed.
+
+    kind: of data set that it has to be of. Raises DatasetError where it holds none, or another.
+    """
+    folder = ConstructionFolder(path)
+    if not folder.has(CONSTRUCTION):
+        msg = (
+            f"{str(path)!r} holds no data set that is being constructed: it has no {CONSTRUCTION}; "
+            "begin with cepbench dataset patterns IMAGES --out FOLDER"
+        )
+        raise DatasetError(msg)
+    found_kind = folder.read(CONSTRUCTION, _Kind)
+    if found_kind.v != FORMAT:
+        msg = f"{str(path)!r} was written by another version of the package: update it"
+        raise DatasetError(msg)
+    if kind is not None and found_kind.kind != kind:
+        msg = f"{str(path)!r} holds a data set of {found_kind.kind}: {kind} are expected"
+        raise DatasetError(msg)
+    return folder
+
+
+def start_construction(path: Path, kind: str) -> ConstructionFolder:
+    """The folder for a data set, which may have been begun already.
+
+    Raises DatasetError for a folder that holds something else.
+    """
+    if path.exists() and not path.is_dir():
+        msg = f"--out {str(path)!r} is a file: a folder is expected"
+        raise DatasetError(msg)
+    folder = ConstructionFolder(path)
+    if folder.has(CONSTRUCTION):
+        return open_construction(path, kind)
+    if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+        msg = f"--out {str(path)!r} holds other files and no data set: name a new folder"
+        raise DatasetError(msg)
+    return folder
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+    v: int = 0
+
+
+def _json(record: object) -> str:
+    return escape_json(msgspec.json.encode(record).decode("utf-8", "surrogatepass"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, _LARGEST)
+    except OSError as error:
+        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
+        raise DatasetError(msg) from error
+
+
+def _decode(data: bytes, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"{where}: {one_line(str(error))}"
+        raise DatasetError(msg) from error
+
+
+def sorted_counts(names: Iterable[str]) -> dict[str, int]:
+    """Name -> how often it occurs, the most frequent first, then by name."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

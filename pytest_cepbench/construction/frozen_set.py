@@ -1,0 +1,231 @@
+"""Frozen data sets: labels settled, and files in the layout in which MMGenBench was released.
+
+`NAME.tsv` has columns `index` and `image` (base64), `NAME-label-index.json` the indices of each
+pattern. `NAME-images.jsonl` names every image by its path and digest, and is there also where the
+images themselves are not copied.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_json
+from pytest_cepbench.artifacts.digest import digest_bytes
+from pytest_cepbench.construction.final_labels import FinalLabel, vote_labels
+from pytest_cepbench.construction.folder import encode
+from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.escapes import escape_json, quote_toml
+from pytest_cepbench.files import parse_toml, read_regular
+from pytest_cepbench.replacement import replace_files
+
+MANIFEST = "dataset.toml"
+
+CARD = "card.md"
+
+_LARGEST = 2**20  # bytes of a manifest
+
+
+class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An image of a frozen set. index: its number. image: digest of its pixels."""
+
+    index: int
+    image: str
+    path: str
+    patterns: tuple[str, ...]
+    annotators: int
+
+
+@dataclass(frozen=True)
+class FrozenSet:
+    """A set whose labels are settled.
+
+    labels: digest of an image -> its final label.
+    unverified: images that nobody looked at.
+    """
+
+    name: str
+    labelled: LabelledSet
+    people: PeopleLabels
+    labels: Mapping[str, FinalLabel]
+
+    @property
+    def unverified(self) -> int:
+        """Images that nobody looked at."""
+        return sum(not label.annotators for label in self.labels.values())
+
+    @property
+    def images(self) -> Iterator[FrozenImage]:
+        """The images by index."""
+        for record in self.labelled.records:
+            label = self.labels[record.image]
+            yield FrozenImage(
+                index=record.number,
+                image=record.image,
+                path=record.path,
+                patterns=label.patterns,
+                annotators=label.annotators,
+            )
+
+    @property
+    def members(self) -> dict[str, list[int]]:
+        """Pattern -> indices of its images; patterns without an image are left out."""
+        members: dict[str, list[int]] = {name: [] for name in self.labelled.names}
+        for image in self.images:
+            for name in image.patterns:
+                members[name].append(image.index)
+        return {name: indices for name, indices in members.items() if indices}
+
+
+def settle_labels(
+    name: str, labelled: LabelledSet, people: PeopleLabels, *, unverified: bool
+) -> FrozenSet:
+    """The set with its final labels.
+
+    unverified: whether images that nobody looked at may be in it, with the labels of the model.
+    Raises DatasetError where there are such images and they may not.
+    """
+    labels = {
+        record.image: vote_labels(
+            labelled.names,
+            labelled.labels.get(record.image, ()),
+            list(people.labels.get(record.image, {}).values()),
+        )
+        for record in labelled.records
+    }
+    frozen = FrozenSet(name, labelled, people, labels)
+    if frozen.unverified and not unverified:
+        msg = (
+            f"{frozen.unverified} of {len(labels)} images are not verified by anyone: run cepbench "
+            "dataset verify, or freeze the model's labels with --unverified"
+        )
+        raise DatasetError(msg)
+    if not frozen.members:
+        msg = "no image has a pattern that is left: there is nothing to freeze"
+        raise DatasetError(msg)
+    return frozen
+
+
+def write_frozen(frozen: FrozenSet, folder: Path, card: str, *, copy: bool) -> list[Path]:
+    """Write the files of a set; returns their paths.
+
+    copy: whether the images are copied into the table.
+    Raises DatasetError for an image that has changed, and for a folder that holds another set;
+    WriteError.
+    """
+    name = frozen.name
+    index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
+    contents: dict[str, bytes] = {
+        label_index_name(name): (escape_json(index) + "\n").encode(),
+        f"{name}-images.jsonl": encode(list(frozen.images)),
+    }
+    if copy:
+        contents[f"{name}.tsv"] = b"".join(_table(frozen))
+    manifest = _manifest(frozen, contents, copy=copy)
+    refuse_other_files(folder, contents)
+    contents |= {CARD: card.encode(), MANIFEST: manifest.encode()}
+    replace_files(folder, {folder / file: data for file, data in contents.items()})
+    return [folder / file for file in contents]
+
+
+def _table(frozen: FrozenSet) -> Iterator[bytes]:
+    """The rows of the table: images as PNG, which hold pixels and nothing else."""
+    yield b"index\timage\n"
+    for record in frozen.labelled.records:
+        image = frozen.labelled.source.load(record)
+        yield b"%d\t%s\n" % (record.number, b64encode(png_bytes(image)))
+
+
+def png_bytes(image: ImageArtifact) -> bytes:
+    """An image as PNG, which holds its pixels and nothing else."""
+    stream = io.BytesIO()
+    image.to_pil().save(stream, "PNG")
+    return stream.getvalue()
+
+
+def _manifest(frozen: FrozenSet, contents: Mapping[str, bytes], *, copy: bool) -> str:
+    labelled, construction = frozen.labelled, frozen.labelled.construction
+    chosen = labelled.chosen
+    lines = [
+        f"name = {quote_toml(frozen.name)}",
+        'kind = "patterns"',
+        f"images = {len(labelled.records)}",
+        f"images_copied = {str(copy).lower()}",
+        f"unverified = {frozen.unverified}",
+        f"data = {quote_toml(digest_json(sorted(frozen.labels)))}",
+        "",
+        "[sampling]",
+        f"how = {quote_toml(chosen.sampling)}",
+        f"per_pattern = {chosen.per_pattern}",
+        f"seed = {chosen.seed}",
+        "",
+        "[prompts]",
+        f"style = {quote_toml(construction.prompts)}",
+        f"examples = {quote_toml(construction.examples)}",
+        "",
+        "[files]",
+        *(
+            f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}"
+            for file, data in contents.items()
+        ),
+    ]
+    for stage, model in construction.models.items():
+        lines += [
+            "",
+            f"[models.{quote_toml(stage)}]",
+            f"role = {quote_toml(model.role)}",
+            f"spec = {quote_toml(model.spec)}",
+            f"what = {quote_toml(model.what)}",
+            f"adapter = {quote_toml(model.adapter)}",
+            f"fingerprint = {quote_toml(model.fingerprint)}",
+            f"prompt_digest = {quote_toml(model.prompt_digest)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def refuse_other_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Raise DatasetError where a folder holds a frozen set whose files would change."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            msg = f"{str(folder)!r} holds other files: name a new folder with --to"
+            raise DatasetError(msg)
+        return
+    try:
+        digests = parse_toml(read_regular(path, _LARGEST)).get("files", {})
+    except (OSError, ValueError) as error:
+        msg = f"{str(path)!r} cannot be read: {error}"
+        raise DatasetError(msg) from error
+    now = {file: digest_bytes(data) for file, data in contents.items()}
+    changed = sorted(file for file, digest in digests.items() if now.get(file, digest) != digest)
+    if changed:
+        msg = (
+            f"{str(folder)!r} holds a set that was frozen with other labels or images "
+            f"({changed[0]} would change): what is frozen stays; name another folder with --to"
+        )
+        raise DatasetError(msg)
+
+
+def label_index_name(name: str) -> str:
+    """File of the label index of a set."""
+    return f"{name}-label-index.json"
+
+
+def shown_members(frozen: FrozenSet) -> Sequence[tuple[str, int, int]]:
+    """(pattern, images that have it, images from which people took it or to which they gave it)."""
+    model = frozen.labelled.labels
+    rows = []
+    for name, indices in frozen.members.items():
+        changed = sum(
+            (name in model.get(image, ())) != (name in label.patterns)
+            for image, label in frozen.labels.items()
+        )
+        rows.append((name, len(indices), changed))
+    return rows

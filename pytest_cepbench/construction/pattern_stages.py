@@ -1,0 +1,300 @@
+"""The stages of a data set of patterns that models and files do by themselves.
+
+extract, count, summary, annotate, sample: each writes its file into the folder, and what models
+answered is in the store, so that a stage that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.annotation import ImageQuestion, annotate_images
+from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
+from pytest_cepbench.construction.near_duplicates import find_near_duplicates
+from pytest_cepbench.construction.pattern_list import Pattern, read_patterns, write_patterns
+from pytest_cepbench.construction.pattern_summary import count_patterns, summarize
+from pytest_cepbench.construction.prompts import (
+    PROMPTS_VERSION,
+    Examples,
+    Style,
+    annotation_prompt,
+    extraction_prompt,
+    pattern_schema,
+    summary_question,
+)
+from pytest_cepbench.construction.quotas import (
+    Sampling,
+    choose_images,
+    expected_size,
+    members_of,
+)
+from pytest_cepbench.construction.records import (
+    Annotation,
+    ChosenImages,
+    ConstructionRecord,
+    ImageRecord,
+    ModelRecord,
+    PatternCounts,
+    PatternShare,
+    record_model,
+)
+from pytest_cepbench.construction.source_images import Announce, SourceImages, find_images
+from pytest_cepbench.errors import DatasetError, SpecError
+
+KIND = "patterns"
+"""Kind of data set that these stages make."""
+
+Stage = Literal["extract", "count", "summary", "annotate", "sample"]
+
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+@dataclass(frozen=True)
+class ConstructionSettings:
+    """What is constructed, and how.
+
+    images: folder of images. out: folder of the data set.
+    style, examples: of the prompts.
+    patterns: a file of patterns to annotate with; None to summarize those that are extracted.
+    most: patterns of a summary at most.
+    per_pattern: images of each pattern that are wanted. sampling, seed: how they are chosen.
+    until: the last stage.
+    """
+
+    images: Path
+    out: Path
+    style: Style = "neutral"
+    examples: Examples = "none"
+    patterns: Path | None = None
+    most: int = 13
+    per_pattern: int = 100
+    sampling: Sampling = "quota"
+    seed: int = 0
+    until: Stage = "sample"
+
+
+@dataclass(frozen=True)
+class ConstructionModels:
+    """The models that are asked; writer and encoder only where they are needed and given."""
+
+    describer: RoleRunner
+    writer: RoleRunner | None = None
+    encoder: RoleRunner | None = None
+
+
+@dataclass
+class Constructed:
+    """What the stages found.
+
+    counts: of extraction; annotations: with the closed list; chosen: the set. None, where a stage
+    was not reached. duplicates: files whose pixels another file has too.
+    near_duplicates: pairs; None where no encoder was given.
+    """
+
+    source: SourceImages
+    counts: PatternCounts | None = None
+    patterns: tuple[Pattern, ...] = ()
+    annotations: Sequence[Annotation] = ()
+    chosen: ChosenImages | None = None
+    near_duplicates: int | None = None
+    written: list[Path] = field(default_factory=list)
+
+    @property
+    def duplicates(self) -> int:
+        """Files that are left out, since another one has the same pixels."""
+        return sum(len(record.same) for record in self.source.records)
+
+
+def construct_patterns(
+    settings: ConstructionSettings, models: ConstructionModels, announce: Announce
+) -> Constructed:
+    """Do the stages up to the last one that is wanted.
+
+    Raises DatasetError for images, folders and files that cannot be used, SpecError where a writer
+    is needed and not given, MeasurementError and WriteError, and what models and store raise.
+    """
+    folder = start_construction(settings.out, KIND)
+    earlier = folder.read_lines(files.IMAGES, ImageRecord) if folder.has(files.IMAGES) else []
+    source = find_images(settings.images, earlier)
+    run = _Run(settings, models, announce, folder, source)
+    run.begin()
+    last = STAGES.index(settings.until)
+    given = run.given_patterns()
+    if not given or settings.until in ("extract", "count"):
+        extracted = run.extract()
+        run.result.counts = run.count(extracted) if last >= STAGES.index("count") else None
+    if last >= STAGES.index("summary"):
+        run.result.patterns = given or run.summary()
+    if last >= STAGES.index("annotate"):
+        run.result.annotations = run.annotate()
+    if last >= STAGES.index("sample"):
+        run.result.chosen = run.sample()
+    return run.result
+
+
+class _Run:
+    """The stages over one source."""
+
+    def __init__(
+        self,
+        settings: ConstructionSettings,
+        models: ConstructionModels,
+        announce: Announce,
+        folder: ConstructionFolder,
+        source: SourceImages,
+    ) -> None:
+        self.settings = settings
+        self.models = models
+        self.announce = announce
+        self.folder = folder
+        self.source = source
+        self.result = Constructed(source)
+        self._asked: dict[str, ModelRecord] = {}
+
+    def begin(self) -> None:
+        """Write the list of images; look for near duplicates where an encoder is given."""
+        if self.folder.has(files.CONSTRUCTION):
+            self._asked = dict(self.folder.read(files.CONSTRUCTION, ConstructionRecord).models)
+        contents: dict[str, object] = {files.IMAGES: list(self.source.records)}
+        encoder = self.models.encoder
+        if encoder is not None:
+            near = find_near_duplicates(encoder, self.source)
+            contents[files.NEAR] = near
+            self.result.near_duplicates = near.count
+            self._note("near duplicates", encoder, "")
+        self._write(contents)
+
+    def given_patterns(self) -> tuple[Pattern, ...]:
+        """The closed list that people gave or edited; none where it is still to be made.
+
+        Raises DatasetError for a list that cannot be read, and where two of them differ.
+        """
+        own = self.folder.path / files.PATTERNS
+        given = self.settings.patterns
+        patterns = () if given is None else read_patterns(given)
+        if not own.is_file():
+            if patterns:
+                self._write({files.PATTERNS: write_patterns(patterns)})
+            return patterns
+        kept = read_patterns(own)
+        if patterns and [(p.name, p.sentence) for p in patterns] != [
+            (p.name, p.sentence) for p in kept
+        ]:
+            msg = (
+                f"--patterns {str(given)!r} and {str(own)!r} differ: drop the option to go on with "
+                "what is in the folder, or delete that file"
+            )
+            raise DatasetError(msg)
+        return kept
+
+    def extract(self) -> list[Annotation]:
+        """Ask for patterns of any name."""
+        style = self.settings.style
+        prompt = extraction_prompt(style, self.settings.examples)
+        question = ImageQuestion("extract", prompt, pattern_schema(style))
+        return self._ask(question, files.EXTRACT)
+
+    def count(self, extracted: Sequence[Annotation]) -> PatternCounts:
+        """Count the names."""
+        counts = count_patterns(extracted, self.settings.examples)
+        self._write({files.COUNTS: counts})
+        return counts
+
+    def summary(self) -> tuple[Pattern, ...]:
+        """Let a writer propose the closed list, for people to edit."""
+        counts, writer = self.result.counts, self.models.writer
+        assert counts is not None
+        if writer is None:
+            msg = (
+                f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
+                "SPEC, or the patterns themselves with --patterns FILE"
+            )
+            raise SpecError(msg)
+        settings = self.settings
+        if not counts.patterns:
+            msg = "no image has a pattern: there is nothing to summarize"
+            raise DatasetError(msg)
+        patterns = summarize(writer, counts.patterns, settings.style, settings.most, settings.seed)
+        self._note("summary", writer, summary_question(settings.style, {}, settings.most))
+        self._write({files.PATTERNS: write_patterns(patterns)})
+        # As a person would find it: what cannot be read again must not be annotated with.
+        patterns = read_patterns(self.folder.path / files.PATTERNS)
+        path = self.folder.path / files.PATTERNS
+        self.announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
+        return patterns
+
+    def annotate(self) -> list[Annotation]:
+        """Ask for patterns of the closed list."""
+        style, patterns = self.settings.style, self.result.patterns
+        names = [pattern.name for pattern in patterns]
+        question = ImageQuestion(
+            "annotate", annotation_prompt(style, patterns), pattern_schema(style, names), names
+        )
+        return self._ask(question, files.ANNOTATE)
+
+    def sample(self) -> ChosenImages:
+        """Choose the images of the set by their patterns."""
+        settings = self.settings
+        labels = {a.image: a.patterns for a in self.result.annotations if a.patterns}
+        images = choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
+        members = members_of(labels)
+        inside = set(images)
+        bernoulli = settings.sampling == "bernoulli"
+        chosen = ChosenImages(
+            sampling=settings.sampling,
+            per_pattern=settings.per_pattern,
+            seed=settings.seed,
+            expected=round(expected_size(labels, settings.per_pattern), 1) if bernoulli else None,
+            images=tuple(images),
+            patterns={
+                pattern.name: PatternShare(len(own), len(inside.intersection(own)))
+                for pattern in self.result.patterns
+                for own in [members.get(pattern.name, [])]
+            },
+        )
+        self._write({files.CHOSEN: chosen})
+        return chosen
+
+    def _ask(self, question: ImageQuestion, file: str) -> list[Annotation]:
+        describer = self.models.describer
+        self._note(question.stage, describer, question.prompt)
+        self._write({})  # before the first image: a run that is stopped has asked this model
+        annotations = annotate_images(
+            describer, self.source, question, self.settings.seed, self.announce
+        )
+        self._write({file: annotations})
+        return annotations
+
+    def _note(self, stage: str, runner: RoleRunner, prompt: str) -> None:
+        """Keep which model a stage asked; tell where it was another one before."""
+        record = record_model(runner.bound, prompt, digest_text(prompt))
+        before = self._asked.get(stage)
+        if before is not None and before.fingerprint != record.fingerprint:
+            self.announce(
+                f"{stage}: the {record.role} is {record.spec} now and was {before.spec}: it is "
+                "asked about every image, so that all labels are of one model; answers of the "
+                "former stay in the store"
+            )
+        elif before is not None and before.prompt_digest != record.prompt_digest:
+            self.announce(f"{stage}: the prompt has changed: every image is asked about anew")
+        self._asked[stage] = record
+
+    def _write(self, contents: Mapping[str, object]) -> None:
+        settings = self.settings
+        record = ConstructionRecord(
+            kind=KIND,
+            source=str(settings.images),
+            prompts=f"{settings.style} {PROMPTS_VERSION}",
+            examples=settings.examples,
+            seed=settings.seed,
+            unreadable=self.source.unreadable,
+            models=self._asked,
+        )
+        self.folder.write({**contents, files.CONSTRUCTION: record})
+        self.result.written += [self.folder.path / name for name in contents]

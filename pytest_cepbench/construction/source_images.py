@@ -1,0 +1,96 @@
+"""The images that a data set is constructed from: read once, named by their pixels, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cepbench.artifacts import ImageArtifact, read_image
+from pytest_cepbench.construction.records import ImageRecord
+from pytest_cepbench.datasets.folder import sample_name as relative_name
+from pytest_cepbench.datasets.folder import some_of, walk_images
+from pytest_cepbench.errors import DatasetError, ImageError
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class SourceImages:
+    """The images of a folder.
+
+    records: those of different pixels, by number.
+    unreadable: path -> why no image could be read there.
+    """
+
+    folder: Path
+    records: tuple[ImageRecord, ...]
+    unreadable: Mapping[str, str]
+
+    def load(self, record: ImageRecord) -> ImageArtifact:
+        """An image. Raises DatasetError where its file holds another by now, or none."""
+        path = self.folder / record.path
+        try:
+            image = read_image(path)
+        except ImageError as error:
+            msg = f"{str(path)!r}: {error}; the data set is constructed from it: restore it"
+            raise DatasetError(msg) from error
+        if image.digest != record.image:
+            msg = f"{str(path)!r} has changed since it was read first: restore it, or begin anew"
+            raise DatasetError(msg)
+        return image
+
+
+def find_images(folder: Path, earlier: Sequence[ImageRecord] = ()) -> SourceImages:
+    """The images below a folder; hidden files and files of other kinds are passed over.
+
+    earlier: those of the data set so far, which keep their numbers; others may have been added.
+    Files of the same pixels are one image, and files that hold no image are left out with the
+    reason. Raises DatasetError for a folder without an image, and where one of `earlier` is gone.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        msg = f"{str(folder)!r} {what}: a folder of images is expected"
+        raise DatasetError(msg)
+    files: dict[str, list[str]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    unreadable: dict[str, str] = {}
+    for path in sorted(walk_images(folder)):
+        name = relative_name(folder, path)
+        try:
+            image = read_image(path)
+        except ImageError as error:
+            unreadable[name] = str(error)
+            continue
+        files.setdefault(image.digest, []).append(name)
+        sizes[image.digest] = image.size
+    if not files:
+        why = f": {len(unreadable)} files hold none that can be read" if unreadable else ""
+        msg = f"no images in {str(folder)!r}{why}"
+        raise DatasetError(msg)
+    gone = [record.path for record in earlier if record.image not in files]
+    if gone:
+        msg = (
+            f"the data set was begun with other images: {len(gone)} of its {len(earlier)} are not "
+            f"in {str(folder)!r} ({some_of(gone)}): give the folder that it was begun with, or "
+            "another --out"
+        )
+        raise DatasetError(msg)
+    return SourceImages(folder, tuple(_number(files, sizes, earlier)), unreadable)
+
+
+def _number(
+    files: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, tuple[int, int]],
+    earlier: Sequence[ImageRecord],
+) -> Iterable[ImageRecord]:
+    known = {record.image: record.number for record in earlier}
+    new = sorted((names[0], digest) for digest, names in files.items() if digest not in known)
+    first = max(known.values(), default=-1) + 1
+    numbers = known | {digest: number for number, (_, digest) in enumerate(new, first)}
+    for digest, number in sorted(numbers.items(), key=lambda item: item[1]):
+        path, *same = files[digest]
+        width, height = sizes[digest]
+        yield ImageRecord(
+            number=number, image=digest, path=path, width=width, height=height, same=tuple(same)
+        )

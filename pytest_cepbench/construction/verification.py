@@ -1,0 +1,212 @@
+"""People check the labels of the chosen images: a study of the kind `verify`, and what it says.
+
+An item is an image with the patterns that the model gave it; people tick those that are right, and
+add others of the closed list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.folder import ConstructionFolder
+from pytest_cepbench.construction.pattern_list import Pattern, read_patterns
+from pytest_cepbench.construction.records import (
+    Annotation,
+    ChosenImages,
+    ConstructionRecord,
+    ImageRecord,
+)
+from pytest_cepbench.construction.source_images import SourceImages
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.records import Part, Source, Study, Vote
+
+
+@dataclass(frozen=True)
+class VerificationSettings:
+    """Who checks how much.
+
+    annotators: names of the people.
+    overlap: people who see each image; None for all of them.
+    practice: items at the start; attention, repeats: shares, as of other studies.
+    """
+
+    annotators: tuple[str, ...]
+    overlap: int | None = None
+    practice: int = 3
+    attention: float = 0.05
+    repeats: float = 0.05
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """The chosen images with the labels of the model.
+
+    records: of the chosen images, by number. labels: digest -> patterns.
+    """
+
+    patterns: tuple[Pattern, ...]
+    records: tuple[ImageRecord, ...]
+    labels: Mapping[str, tuple[str, ...]]
+    source: SourceImages
+    chosen: ChosenImages
+    construction: ConstructionRecord
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The closed list."""
+        return tuple(pattern.name for pattern in self.patterns)
+
+
+def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> LabelledSet:
+    """The chosen images of a folder.
+
+    images: the folder of images, where it has moved. Raises DatasetError where a stage before is
+    missing or its file cannot be read.
+    """
+    for name in (files.IMAGES, files.PATTERNS, files.ANNOTATE, files.CHOSEN):
+        if not folder.has(name):
+            msg = (
+                f"{str(folder.path)!r} has no {name}: finish cepbench dataset patterns first, "
+                "without --until"
+            )
+            raise DatasetError(msg)
+    construction = folder.read(files.CONSTRUCTION, ConstructionRecord)
+    patterns = read_patterns(folder.path / files.PATTERNS)
+    chosen = folder.read(files.CHOSEN, ChosenImages)
+    inside = set(chosen.images)
+    every = folder.read_lines(files.IMAGES, ImageRecord)
+    annotations = folder.read_lines(files.ANNOTATE, Annotation)
+    labels = {a.image: a.patterns for a in annotations if a.image in inside}
+    names = {pattern.name for pattern in patterns}
+    if {name for own in labels.values() for name in own} - names or set(chosen.patterns) != names:
+        msg = (
+            f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
+            "it: run cepbench dataset patterns again"
+        )
+        raise DatasetError(msg)
+    source = SourceImages(images or Path(construction.source), tuple(every), {})
+    records = tuple(record for record in every if record.image in inside)
+    return LabelledSet(patterns, records, labels, source, chosen, construction)
+
+
+def write_verification(
+    folder: ConstructionFolder, labelled: LabelledSet, settings: VerificationSettings
+) -> Path:
+    """Write the study of the chosen images, where there is none; returns its folder.
+
+    Raises DatasetError for settings that cannot be, for images that are not there any more, and for
+    a study that is of other images or other people.
+    """
+    path = folder.path / files.RATINGS
+    if (path / STUDY).is_file():
+        _refuse_other(path, labelled, settings)
+        return path
+    people = len(settings.annotators)
+    study = Study(
+        kind="verify",
+        seed=settings.seed,
+        annotators=settings.annotators,
+        overlap=people if settings.overlap is None else settings.overlap,
+        share=1.0,
+        practice=settings.practice,
+        attention=settings.attention,
+        repeats=settings.repeats,
+        population=len(labelled.records),
+        names=labelled.names,
+    )
+    images = {record.image: labelled.source.load(record) for record in labelled.records}
+    items = {
+        record.image: make_item(
+            "verify",
+            _question(record.image, labelled.patterns),
+            [[Part(text=name)] for name in labelled.labels.get(record.image, ())],
+        )
+        for record in labelled.records
+    }
+    known, known_images = known_items(study, list(items.values()), images)
+    annotator = labelled.construction.models["annotate"]
+    sources = [
+        Source(
+            item=item.item,
+            model=annotator.spec,
+            fingerprint=annotator.fingerprint,
+            sample=image,
+        )
+        for image, item in items.items()
+    ]
+    write_study(path, study, [*items.values(), *known], {**images, **known_images}, sources)
+    return path
+
+
+@dataclass(frozen=True)
+class PeopleLabels:
+    """What people said of images.
+
+    labels: digest of an image -> annotator -> patterns of the closed list that it has.
+    outside: added names that are not in the closed list any more; they count for nothing.
+    remarks: of votes that do not count.
+    """
+
+    labels: Mapping[str, Mapping[str, tuple[str, ...]]]
+    outside: int
+    remarks: tuple[str, ...]
+
+
+def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
+    """The labels of people; none where no study was written. Raises DatasetError."""
+    path = folder.path / files.RATINGS
+    if not (path / STUDY).is_file():
+        return PeopleLabels({}, 0, ())
+    ratings = read_ratings(path)
+    votes = read_votes(ratings)
+    labels: dict[str, dict[str, tuple[str, ...]]] = {}
+    outside = 0
+    for vote in votes.answers():
+        image = next(part.image for part in ratings.items[vote.item].question if part.image)
+        given = _given(vote)
+        outside += len(given - set(names))
+        labels.setdefault(image, {})[vote.annotator] = tuple(n for n in names if n in given)
+    return PeopleLabels(labels, outside, tuple(votes.remarks.lines))
+
+
+def _given(vote: Vote) -> set[str]:
+    return {*(vote.ticked or ()), *(vote.added or ())}
+
+
+def _question(image: str, patterns: Sequence[Pattern]) -> list[Part]:
+    """The image, and what the names mean."""
+    meanings = [f"{p.name}: {p.sentence}" for p in patterns if p.sentence]
+    return [Part(image=image), *([Part(text="\n".join(meanings))] if meanings else [])]
+
+
+def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSettings) -> None:
+    """Raise DatasetError where a study that is there already is another one."""
+    ratings = read_ratings(path)
+    asked = {
+        part.image
+        for item in ratings.items.values()
+        if item.kind == "item"
+        for part in item.question
+        if part.image
+    }
+    wanted = {record.image for record in labelled.records}
+    if asked != wanted:
+        msg = (
+            f"{str(path)!r} asks about other images ({len(asked - wanted)} that are not chosen any "
+            f"more, {len(wanted - asked)} not yet): its votes stay valid for freeze; move it away "
+            "to write a study of the images that are chosen now"
+        )
+        raise DatasetError(msg)
+    if settings.annotators and settings.annotators != ratings.study.annotators:
+        msg = (
+            f"{str(path)!r} is a study of {', '.join(ratings.study.annotators)}: drop --annotators "
+            "to go on with it, or move it away"
+        )
+        raise DatasetError(msg)

@@ -1,0 +1,1 @@
+"""Tests of the construction of data sets."""
