@@ -203,6 +203,8 @@ class AnswerRun(SuiteRun):
         measured = measure.measure(case, data, self.opponents_of(case), model)
         if not (measure.judged or measure.scored):
             return measured
+        if JUDGE in self.assignments.gated:
+            return measured
         warnings = [_JUDGES_ITSELF] if self._judges_itself else []
         if not measured.verdicts:
             return replace(measured, warnings=(*measured.warnings, *warnings))
