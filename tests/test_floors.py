@@ -13,6 +13,7 @@ FLOORS = [
     "store",
     "metrics",
     "datasets",
+    "ratings",
     "models",
     "chains",
     "gate",

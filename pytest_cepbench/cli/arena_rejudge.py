@@ -23,7 +23,7 @@ from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites import ModelPool, load_suite
 from pytest_cepbench.suites.measures.answer_base import JUDGE
 from pytest_cepbench.suites.model_options import RoleChoices
-from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.model_pool import describe_fixed_role
 from pytest_cepbench.suites.role_assignment import named_models
 
 
@@ -45,7 +45,7 @@ def rejudge(arguments: Namespace) -> int:
             msg = f"suite {suite.name!r} has no judge: name one with --judge=SPEC"
             raise SpecError(msg)
         with open_store(arguments.store) as store, importable([suite.file]):
-            judge = describe_role(ModelPool(store).runner(named[JUDGE]).bound)
+            judge = describe_fixed_role(ModelPool(store).runner(named[JUDGE]).bound)
         folder: Path = arguments.baselines / suite.name
         changed = {
             path: replace(

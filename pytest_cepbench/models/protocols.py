@@ -353,6 +353,8 @@ class BoundRole:
     dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
         loaded again where others are moved.
     remarks: what was found where the spec does not say so, a line each, for the header.
+    named_in_baselines: how baselines name it in the place of its fingerprint, where numbers stay
+        comparable when that changes: people, whose votes are on other battles every time.
     """
 
     role: RoleName
@@ -377,6 +379,7 @@ class BoundRole:
     global_random: bool = False
     dispatched: bool = False
     remarks: tuple[str, ...] = ()
+    named_in_baselines: str = ""
 
     @property
     def short_fingerprint(self) -> str:

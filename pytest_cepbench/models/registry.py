@@ -160,6 +160,13 @@ SCHEMES: Mapping[str, Scheme] = {
             ("encoder",),
             f"{_HERE}.encoders.inception_encoder",
         ),
+        Scheme(
+            "human",
+            "human:ratings/NAME",
+            "people, whose votes or descriptions are in a ratings folder",
+            ("judge", "describer"),
+            f"{_HERE}.people",
+        ),
         Scheme(PRESET, "preset:sd3-5", "settings of a suite for a generator", ("generator",)),
         Scheme(
             REPLAY,

@@ -84,11 +84,20 @@ class ModelPool:
 
 
 def describe_role(bound: BoundRole) -> str:
-    """A role's identity in one line, for baselines: what it is, which weights, which parameters."""
+    """A role's identity in one line: what it is, which weights, which parameters."""
+    return _in_line(bound, bound.short_fingerprint)
+
+
+def describe_fixed_role(bound: BoundRole) -> str:
+    """The same for the identity in baselines of a model that is held fixed."""
+    return _in_line(bound, bound.named_in_baselines or bound.short_fingerprint)
+
+
+def _in_line(bound: BoundRole, which: str) -> str:
     params = [
         f"{name}={value}" for name, value in sorted(bound.params.items()) if value is not None
     ]
-    parts = (bound.what, bound.adapter, bound.short_fingerprint, ",".join(params))
+    parts = (bound.what, bound.adapter, which, ",".join(params))
     return " ".join(parts) if params else " ".join(parts[:3])
 
 

@@ -91,6 +91,12 @@ class StoredChains:
             return ChainExcerpt(chain, {}, chain.failure, chain.failed_at)
         return replace(scored, chain=chain)
 
+    def chains(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
+        """Chains from a start, by sample id, as far as they are stored. Raises as `known`."""
+        ids = list(sample_ids)
+        known = self._look_ahead(start, ids)
+        return {name: known[name] for name in ids if name in known}
+
     def _look_ahead(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
         chains = self._chains.setdefault(start, {})
         missing = set(sample_ids) - chains.keys()

@@ -25,7 +25,11 @@ from pytest_cepbench.suites.measures.base import (
     population,
     strata,
 )
-from pytest_cepbench.suites.model_pool import ModelPool, describe_role
+from pytest_cepbench.suites.model_pool import (
+    ModelPool,
+    describe_fixed_role,
+    describe_role,
+)
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.sample_data import Cell, SampleData
 
@@ -253,7 +257,7 @@ class SuiteRun(ABC):
         """The models that are held fixed, for the identity. readers: beside those that grow."""
         growers = [role for role in self.growers if role in self.assignments.roles]
         return {
-            name: describe_role(self.runner(name).bound)
+            name: describe_fixed_role(self.runner(name).bound)
             for name in dict.fromkeys((*growers, *readers))
             if name not in self.assignments.gated
         }

@@ -21,11 +21,14 @@ decided: only battles that both judges decided. Source: OpenING, section 4.2 and
 
 Distance = Literal["nominal", "ordinal"]
 
-_VERDICTS: dict[Reading, dict[Winner, str]] = {
+VERDICTS: dict[Reading, dict[Winner, str]] = {
     "fdt": {"A": "A", "Tie(A)": "A", "Tie(B)": "B", "B": "B"},
     "three_way": {"A": "A", "Tie(A)": "Tie", "Tie(B)": "Tie", "B": "B"},
     "decided": {"A": "A", "B": "B"},
 }
+"""How each reading writes the four verdicts; those that it leaves out are missing."""
+
+_FEWEST_RATERS = 2
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
     shared: by `shared_battles`.
     unseen: models that were not known while the judge was made.
     """
-    verdicts = _VERDICTS[reading]
+    verdicts = VERDICTS[reading]
     pairs = [
         (verdicts[battle.winner], verdicts[other], _is_unseen(battle, unseen))
         for battle, other in shared
@@ -107,7 +110,7 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
         overall=share(same),
         seen=share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if not new]),
         unseen=share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if new]),
-        kappa=_kappa(table),
+        kappa=cohen_kappa(table),
         chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
     )
 
@@ -136,17 +139,34 @@ def krippendorff_alpha(ratings: FloatArray, distance: Distance = "ordinal") -> f
     if ratings.ndim != 2:
         msg = f"expected ratings of shape (raters, items), got {ratings.shape}"
         raise ValueError(msg)
-    values, codes = np.unique(ratings[np.isfinite(ratings)], return_inverse=True)
+    coincidences = item_coincidences(ratings).sum(axis=0)
+    return alpha_of_coincidences(coincidences, distance)
+
+
+def item_coincidences(ratings: FloatArray) -> FloatArray:
+    """(items, V, V) how often each value met each other on an item, over its pairs of raters.
+
+    ratings: as of `krippendorff_alpha`; the V values in rising order. Each item's table sums to the
+    number of its ratings, and to 0 where it has fewer than two. Source: as of that.
+    """
+    rated = np.isfinite(ratings)
+    values, codes = np.unique(ratings[rated], return_inverse=True)
     counts = np.zeros((ratings.shape[1], len(values)))  # of each value for each item
-    np.add.at(counts, (np.nonzero(np.isfinite(ratings))[1], codes), 1)
-    counts = counts[counts.sum(axis=1) > 1]
+    np.add.at(counts, (np.nonzero(rated)[1], codes), 1)
     raters = counts.sum(axis=1)
-    coincidences = (counts / (raters - 1)[:, None]).T @ counts
-    coincidences -= np.diag((counts / (raters - 1)[:, None]).sum(axis=0))
+    counts[raters < _FEWEST_RATERS] = 0
+    pairs = counts[:, :, None] * counts[:, None, :]
+    diagonal = np.arange(len(values))
+    pairs[:, diagonal, diagonal] -= counts
+    coincidences: FloatArray = pairs / np.maximum(raters - 1, 1)[:, None, None]
+    return coincidences
+
+
+def alpha_of_coincidences(coincidences: FloatArray, distance: Distance) -> float | None:
+    """Krippendorff's alpha of a (V, V) table of coincidences; None where one value alone occurs."""
     totals = coincidences.sum(axis=1)
-    expected = np.outer(totals, totals)
     squared = _squared_distances(totals, distance)
-    expected_disagreement = float((squared * expected).sum())
+    expected_disagreement = float((squared * np.outer(totals, totals)).sum())
     if not expected_disagreement:
         return None
     observed = float((squared * coincidences).sum())
@@ -176,8 +196,8 @@ def share(right: Sequence[bool]) -> Share:
     return Share(sum(right), len(right), float(interval.low), float(interval.high))
 
 
-def _kappa(table: FloatArray) -> float | None:
-    """Cohen's kappa of a square table of counts."""
+def cohen_kappa(table: FloatArray) -> float | None:
+    """Cohen's kappa of a square table of counts, in [-1, 1]; None where one value alone occurs."""
     total = float(table.sum())
     if not total:
         return None

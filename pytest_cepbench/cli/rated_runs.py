@@ -1,0 +1,168 @@
+"""From the reports of runs to items for people: which suite, which samples, from which store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_cepbench.cli.compare_chains import read_only_store
+from pytest_cepbench.cli.results import read_report
+from pytest_cepbench.cli.session import suite_file
+from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.evaluation.compared_chains import with_tested
+from pytest_cepbench.evaluation.python_api import importable
+from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline
+from pytest_cepbench.option_values import is_url, split_name
+from pytest_cepbench.ratings.records import Task
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.rated_chains import caption_pairs, chain_grades
+from pytest_cepbench.studies.rated_items import (
+    Draw,
+    RatedItems,
+    RatedRun,
+    answer_grades,
+    answer_pairs,
+    described_images,
+)
+from pytest_cepbench.studies.remeasurement import seeds_of
+from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, load_suite
+from pytest_cepbench.suites.chain_run import require_chains
+from pytest_cepbench.suites.data import load_data
+from pytest_cepbench.suites.definition import Suite
+
+ACCEPTED = "accepted"
+"""What the accepted answers are called, where one run is compared with them."""
+
+
+@dataclass(frozen=True)
+class RatedSource:
+    """Where items come from, as options name it.
+
+    reports: `[NAME=]REPORT` of each run.
+    stores: folders and URLs that have the runs' answers or chains.
+    baselines: folder of accepted baselines, whose answers one run alone is compared with.
+    data: data set name -> path or URL.
+    choices: models that are held fixed, where they are not those of the suite.
+    draw: which samples.
+    """
+
+    reports: Sequence[str] = ()
+    stores: Sequence[str] = (".cepbench/store",)
+    baselines: Path = Path("baselines")
+    data: Mapping[str, DataPlace] = field(default_factory=dict)
+    choices: RoleChoices = field(default_factory=RoleChoices)
+    draw: Draw = field(default_factory=Draw)
+
+
+def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
+    """The items of a study on a suite: their images, sources and how they were drawn.
+
+    kind: pair, grades, caption or describe. path: the suite's file or folder.
+    Raises kinds of CepError for what is wrong with the options, the runs or the stores.
+    """
+    file = suite_file(path)
+    with importable([file]):
+        suite = load_suite(file)
+        if kind == "describe":
+            return described_images(suite.name, load_data(suite, source.data), source.draw)
+        if kind == "verify":
+            msg = "items of the kind verify are of a data set: `cepbench dataset verify` makes them"
+            raise SpecError(msg)
+        answers = suite.answer_plan is not None
+        if (kind == "pair") is not answers and kind != "grades":
+            other = "caption" if kind == "pair" else "pair"
+            what = "chains" if kind == "pair" else "interleaved answers"
+            msg = f"suite {suite.name!r} is of {what}: the kind {other} or grades is meant for it"
+            raise SuiteError(msg)
+        _check_stores(source.stores)
+        runs = list(_runs(kind, suite, source))
+        with read_only_store(source.stores) as store:
+            if answers:
+                return _of_answers(kind, suite, runs, source, store)
+            return _of_chains(kind, file, runs, source, store)
+
+
+def _check_stores(stores: Sequence[str]) -> None:
+    for text in stores:
+        if not is_url(text) and not Path(text).is_dir():
+            msg = f"--store {text!r}: there is no such store; give that of the runs"
+            raise SpecError(msg)
+
+
+def _of_answers(
+    kind: Task, suite: Suite, runs: Sequence[RatedRun], source: RatedSource, store: Store
+) -> RatedItems:
+    seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in runs)
+    dataset = load_data(suite, source.data).repeated(seeds)
+    make = answer_pairs if kind == "pair" else answer_grades
+    return make(suite.name, dataset, runs, store, source.draw)
+
+
+def _of_chains(
+    kind: Task, file: Path, runs: Sequence[RatedRun], source: RatedSource, store: Store
+) -> RatedItems:
+    record = runs[0].record
+    choices = with_tested(source.choices, record)
+    seeds = seeds_of({CaseKey.parse(record.case): record})
+    prepared = load_prepared_suite(file, choices, source.data, seeds=seeds)
+    run = require_chains(prepared.run(ModelPool(store)), "a rating of chains")
+    make = chain_grades if kind == "grades" else caption_pairs
+    return make(run, prepared.cases, runs, store, source.draw)
+
+
+def _runs(kind: Task, suite: Suite, source: RatedSource) -> Iterator[RatedRun]:
+    """The runs, all by the same case; the accepted answers beside one run of answers alone."""
+    named = [split_name(text) for text in source.reports]
+    if not named:
+        msg = f"items of the kind {kind} are made of runs: give --from REPORT for each of them"
+        raise SpecError(msg)
+    measured = [_measured(Path(path), suite) for _, path in named]
+    common = set.intersection(*map(set, measured))
+    battles = [key for key in common if all(records[key].answers for records in measured)]
+    if suite.answer_plan is not None and not battles:
+        msg = (
+            f"the runs of suite {suite.name!r} have no win rate against accepted answers in common "
+            "whose answers could be rated"
+        )
+        raise SpecError(msg)
+    if not common:
+        msg = f"the runs of suite {suite.name!r} have no case in common"
+        raise SpecError(msg)
+    key = max(battles or common, key=lambda key: (_size(measured[0][key]), key))
+    for (name, _), records in zip(named, measured, strict=True):
+        yield RatedRun(name or records[key].model.get("spec", "model"), records[key])
+    if kind == "pair" and len(named) == 1:
+        yield RatedRun(ACCEPTED, _accepted(source.baselines, CaseKey.parse(key)))
+
+
+def _size(record: Baseline) -> int:
+    return sum(map(len, record.scores.values()))
+
+
+def _accepted(baselines: Path, key: CaseKey) -> Baseline:
+    baseline = read_baseline(baseline_path(baselines, key), key)
+    if baseline is None or not baseline.answers:
+        msg = (
+            f"{str(baselines)!r} has no accepted answers of {key}: give a second run with --from, "
+            "or the folder with --baselines"
+        )
+        raise SpecError(msg)
+    return baseline
+
+
+def _measured(path: Path, suite: Suite) -> dict[str, Baseline]:
+    """What a run measured of the suite, by case. Raises SpecError for a run of another suite."""
+    report = read_report(path)
+    records = {
+        case.measured.case: case.measured
+        for case in report.cases
+        if case.suite == suite.name and case.measured is not None
+    }
+    if not records:
+        others = sorted({case.suite for case in report.cases}) or ["none"]
+        msg = f"{path} is of the suite {', '.join(others)}, and {suite.name!r} is expected"
+        raise SpecError(msg)
+    return records

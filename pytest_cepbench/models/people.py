@@ -1,0 +1,278 @@
+"""People in the place of models: `human:ratings/NAME`, whose answers lie in a ratings folder.
+
+human:ratings/may                      a judge (or, of descriptions, a describer)
+human:ratings/may?votes=shares         a judge whose verdicts have probabilities
+human:ratings/may?annotator=ada        one person alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
+from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
+from pytest_cepbench.models.judges.verdict_probabilities import PROBABILITIES, VerdictProbabilities
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.protocols import (
+    Battle,
+    BindContext,
+    BoundRole,
+    Model,
+    Piece,
+    Reply,
+    RoleName,
+)
+from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.ratings.battle_votes import (
+    BattleVotes,
+    Rule,
+    battle_votes,
+    check_annotators,
+    mirrored,
+)
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.records import Part, Task, option_digest
+
+ADAPTER = "human/1"
+
+_BATCH = 64
+
+_ROLES: Mapping[Task, RoleName] = {"pair": "judge", "describe": "describer"}
+"""What the answers of a kind of study can play."""
+
+
+@dataclass(frozen=True)
+class PeopleParams:
+    """Parameters of people's answers.
+
+    votes: how the votes of several annotators become one verdict, see `Rule`; of judges.
+    annotator: whose answers alone count; None for everybody's.
+    Raises ValueError for another rule.
+    """
+
+    votes: str = "majority"
+    annotator: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.votes not in get_args(Rule):
+            raise ValueError(unknown_name("rule of votes", self.votes, get_args(Rule)))
+
+
+@dataclass(frozen=True)
+class HumanJudge:
+    """Gives the verdict that people gave on the same question and answers.
+
+    battles: question, first and second answer by their digests -> the votes.
+    asked: of every battle of the study, judged or not.
+    rule: of the votes. name: of the folder.
+    """
+
+    battles: Mapping[tuple[str, str, str], BattleVotes]
+    asked: frozenset[tuple[str, str, str]]
+    rule: Rule
+    name: str
+
+    def judge(
+        self,
+        battles: Sequence[Battle],
+        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; people have voted already
+    ) -> list[Winner | Failure | Reply]:
+        """A verdict on each battle, in whichever order; a failure for one without a vote."""
+        return [self._single(battle) for battle in battles]
+
+    def _single(self, battle: Battle) -> Winner | Failure | Reply:
+        question, first, second = map(digest_of_pieces, _parts_of(battle))
+        for key, turned in (((question, first, second), False), ((question, second, first), True)):
+            votes = self.battles.get(key)
+            if votes is not None:
+                return self._reply(votes, turned=turned)
+            if key in self.asked:
+                return Failure("unanswered", f"nobody has judged this battle in {self.name} yet")
+        return Failure("unanswered", f"{self.name} does not have this battle")
+
+    def _reply(self, votes: BattleVotes, *, turned: bool) -> Winner | Reply:
+        winner = votes.verdict(self.rule)
+        winner = mirrored(winner) if turned else winner
+        if self.rule == "majority":
+            return winner
+        a, tie_a, tie_b, b = votes.shares[::-1] if turned else votes.shares
+        probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
+        return Reply(winner, provenance={PROBABILITIES: probabilities.to_text()})
+
+
+@dataclass(frozen=True)
+class HumanDescriber:
+    """Gives the description that a person wrote of the same image.
+
+    texts: digest of an image -> its description. name: of the folder.
+    """
+
+    texts: Mapping[str, str]
+    name: str
+
+    def describe(
+        self,
+        images: Sequence[Image.Image],
+        prompt: str,  # noqa: ARG002 - people read the one of the study
+        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's
+    ) -> list[str | Failure]:
+        """The description of each image; a failure for one that nobody described."""
+        digests = [ImageArtifact.from_pil(image).digest for image in images]
+        missing = Failure("unanswered", f"{self.name} has no description of this image")
+        return [self.texts.get(digest, missing) for digest in digests]
+
+
+def digest_of_pieces(pieces: Sequence[Piece]) -> str:
+    """Digest of a question or an answer, as records name an option of the same parts."""
+    return option_digest(
+        [
+            Part(text=piece)
+            if isinstance(piece, str)
+            else Part(image=ImageArtifact.from_pil(piece).digest)
+            for piece in pieces
+        ]
+    )
+
+
+def _parts_of(battle: Battle) -> tuple[Sequence[Piece], ...]:
+    return battle.question, battle.first, battle.second
+
+
+def describe_by_image(ratings: Ratings, votes: Votes, annotator: str | None) -> dict[str, str]:
+    """Digest of each described image -> one description of it.
+
+    annotator: whose; where None and several people described an image, one of them by digest, so
+    that the images are spread over the people. Raises DatasetError for an unknown annotator.
+    """
+    check_annotators(ratings, [] if annotator is None else [annotator])
+    texts: dict[str, dict[str, str]] = {}
+    for vote in votes.answers():
+        item = ratings.items[vote.item]
+        images = [part.image for part in item.question if part.image is not None]
+        if item.kind == "item" and len(images) == 1 and annotator in (None, vote.annotator):
+            texts.setdefault(images[0], {})[vote.annotator] = vote.text or ""
+    return {
+        image: min(by_person.items(), key=lambda pair: digest_text(f"{image} {pair[0]}"))[1]
+        for image, by_person in texts.items()
+    }
+
+
+def _read(spec: ModelSpec) -> Ratings:
+    """The study. Raises SpecError where the spec names none, CheckpointError as `read_ratings`."""
+    if not spec.target:
+        msg = f"model spec {spec.text!r}: name a ratings folder, as in human:ratings/NAME"
+        raise SpecError(msg)
+    try:
+        return read_ratings(Path(spec.target))
+    except DatasetError as error:
+        msg = f"{spec.text}: {error}"
+        raise CheckpointError(msg) from error
+
+
+def _detect(spec: ModelSpec) -> DetectedModel:
+    kind = _read(spec).study.kind
+    roles = (_ROLES[kind],) if kind in _ROLES else ()
+    because = f"holds ratings of the kind {kind!r}"
+    return DetectedModel("people's answers", roles, because)
+
+
+def _bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
+    """People in one role; the votes are read here, so that one run has one state of them.
+
+    Raises RoleError for ratings of another kind, SpecError for wrong parameters, CheckpointError
+    for a folder that cannot be used.
+    """
+    params = parse_params(spec, PeopleParams, "people's answers")
+    ratings = _read(spec)
+    if _ROLES.get(ratings.study.kind) != role:
+        msg = (
+            f"{spec.text!r} cannot play {role}: it holds ratings of the kind "
+            f"{ratings.study.kind!r}, and {role}s are of the kind "
+            f"{next((kind for kind, played in _ROLES.items() if played == role), 'none')!r}"
+        )
+        raise RoleError(msg)
+    try:
+        votes = read_votes(ratings)
+        read = _judge if role == "judge" else _describer
+        return read(spec, params, ratings, votes)
+    except DatasetError as error:
+        msg = f"{spec.text}: {error}"
+        raise CheckpointError(msg) from error
+
+
+def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:
+    annotators = [] if params.annotator is None else [params.annotator]
+    judged = battle_votes(ratings, votes, annotators)
+    rule: Rule = "shares" if params.votes == "shares" else "majority"
+
+    def key_of(digest: str) -> tuple[str, str, str]:
+        item = ratings.items[digest]
+        first, second = item.options
+        return option_digest(item.question), first.option, second.option
+
+    battles = {key_of(digest): own for digest, own in judged.items()}
+    asked = frozenset(key_of(digest) for digest, item in ratings.items.items() if _asked(item.kind))
+    judge = HumanJudge(battles, asked, rule, spec.target)
+    counted = {digest: dict(own.winners) for digest, own in judged.items()}
+    people = len({name for own in judged.values() for name in own.winners})
+    return _bound(
+        spec,
+        "judge",
+        judge,
+        {"votes": counted},
+        params={"votes": rule} | ({"annotator": params.annotator} if params.annotator else {}),
+        remarks=(f"{len(judged)} battles judged by {people} people", *votes.remarks.lines),
+    )
+
+
+def _asked(kind: str) -> bool:
+    return kind == "item"
+
+
+def _describer(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:
+    texts = describe_by_image(ratings, votes, params.annotator)
+    return _bound(
+        spec,
+        "describer",
+        HumanDescriber(texts, spec.target),
+        {"texts": texts},
+        params={"annotator": params.annotator} if params.annotator else {},
+        remarks=(f"{len(texts)} images described by people", *votes.remarks.lines),
+    )
+
+
+def _bound(
+    spec: ModelSpec,
+    role: RoleName,
+    model: Model,
+    counted: Mapping[str, object],
+    params: Mapping[str, str],
+    remarks: tuple[str, ...],
+) -> BoundRole:
+    """The role. counted: the answers that count, which are the fingerprint."""
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what="people's votes" if role == "judge" else "people's descriptions",
+        fingerprint=digest_json(counted),
+        adapter=ADAPTER,
+        load=lambda: model,
+        params=params,
+        batch_size=_BATCH,
+        small=True,
+        lasting=True,
+        probabilities=role == "judge" and params.get("votes") == "shares",
+        remarks=remarks,
+        # Accepted answers score one half against themselves whoever votes, and every candidate has
+        # battles of its own, so that a baseline outlives the votes of one study.
+        named_in_baselines="people" if role == "judge" else "",
+    )
+
+
+PROVIDER = Provider(detect=_detect, bind=_bind)

@@ -1,0 +1,323 @@
+"""The pages of a study as an application; imports Starlette, which only the server needs.
+
+Requests are answered to this machine alone, or to the names that the organizer gave, and to people
+who have a token. What is sent to them holds no name of a model, of a file or of a sample.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.ratings.answer_form import parse_answer
+from pytest_cepbench.ratings.consent import to_html
+from pytest_cepbench.ratings.item_view import image_names, page_file, render, render_item
+from pytest_cepbench.ratings.live_study import LiveStudy
+from pytest_cepbench.ratings.summary import first_scores, shares, summarize
+
+Decide = Callable[[Sequence[float]], str]
+"""Words on bets about the mean of scores in [0, 1], given them in the order of their arrival."""
+
+REASONS = ("broken image", "offensive or disturbing", "cannot be decided", "other")
+"""Why an item is skipped."""
+
+MOST_BODY = 256 * 1024
+"""Bytes of a request."""
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+_IMAGE_HEADERS = _HEADERS | {"Cache-Control": "private, max-age=86400, immutable"}
+
+_ASSETS = {
+    "rate.css": "text/css",
+    "rate.js": "text/javascript",
+    "operator.js": "text/javascript",
+}
+
+_SHORTCUTS = {
+    "pair": [("1 2 3 4", "A is better; tie, A slightly; tie, B slightly; B is better")],
+    "caption": [("1 2 3", "caption 1 is better; comparable; caption 2 is better")],
+    "grades": [
+        ("g m p", "good, medium, poor, of the marked output"),
+        ("1 2 3 ...", "its rank"),
+        ("arrows", "mark another output"),
+        ("Enter", "save"),
+    ],
+    "describe": [("Ctrl Enter", "save")],
+    "verify": [("1 2 3 ...", "tick a name, or take the tick away"), ("Enter", "save")],
+}
+
+_COMMON_SHORTCUTS = [
+    ("space", "enlarge the images, or make them small again"),
+    ("u", "take the last answer back"),
+    ("s", "skip this item"),
+    ("n", "write a note on this item"),
+    ("?", "this help"),
+]
+
+
+def make_app(
+    live: LiveStudy, hosts: Sequence[str], decide: Decide | None = None, *, peek: bool = False
+) -> Starlette:
+    """The application.
+
+    hosts: names by which browsers may call it.
+    decide: what the operator is told of bets on the first options; None for nothing.
+    peek: whether the operator sees verdicts.
+    """
+    people, operator = _People(live), _Operator(live, decide, peek)
+    return Starlette(
+        routes=[
+            Route("/a/{token}/", people.page),
+            Route("/a/{token}/upcoming", people.upcoming),
+            Route("/a/{token}/image/{name}", people.image),
+            Route("/a/{token}/vote", people.vote, methods=["POST"]),
+            Route("/a/{token}/undo", people.undo, methods=["POST"]),
+            Route("/a/{token}/agree", people.agree, methods=["POST"]),
+            Route("/o/{token}/", operator.page),
+            Route("/o/{token}/part", operator.part),
+            Route("/o/{token}/progress.json", operator.progress),
+            Route("/page/{name}", _asset),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
+        exception_handlers={
+            _RefusedError: _refused,
+            DatasetError: _refused,
+            WriteError: _refused,
+            404: _missing,
+        },
+    )
+
+
+class _RefusedError(Exception):
+    """A request that is not answered. status: of the response."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class _People:
+    """What is answered to annotators. All of it runs in one thread, so that states do not mix."""
+
+    live: LiveStudy
+
+    async def page(self, request: Request) -> Response:
+        """The page, which asks for everything else."""
+        annotator = self._annotator(request)
+        task = self.live.ratings.study.kind
+        consents = self.live.consents
+        return _page(
+            "rate.html.jinja",
+            task=task,
+            agreed=annotator in consents,
+            consent=to_html(consents.consent),
+            instructions=to_html(consents.instructions),
+            reasons=REASONS,
+            shortcuts=_SHORTCUTS[task] + _COMMON_SHORTCUTS,
+        )
+
+    async def upcoming(self, request: Request) -> Response:
+        """The items that a person is shown now and next."""
+        return _json(self._upcoming(self._agreed(request)))
+
+    async def image(self, request: Request) -> Response:
+        """An image, by its opaque name."""
+        self._annotator(request)
+        data = self.live.image_bytes(request.path_params["name"])
+        if data is None:
+            raise _RefusedError(404, "there is no such image")
+        kind = "image/webp" if data[:4] == b"RIFF" else "image/png"
+        return Response(data, headers=_IMAGE_HEADERS, media_type=kind)
+
+    async def vote(self, request: Request) -> Response:
+        """Save an answer: the response comes when it is on the disk."""
+        annotator = self._agreed(request)
+        answer = parse_answer(await _body(request))
+        feedback = self.live.save(annotator, answer)
+        own = {} if feedback is None else {"feedback": asdict(feedback)}
+        return _json({"saved": True} | own | self._upcoming(annotator))
+
+    async def undo(self, request: Request) -> Response:
+        """Withdraw the last answer."""
+        annotator = self._agreed(request)
+        undone = self.live.undo(annotator, _key(await _body(request)))
+        return _json({"undone": undone} | self._upcoming(annotator))
+
+    async def agree(self, request: Request) -> Response:
+        """Keep that a person agrees to take part."""
+        annotator = self._annotator(request)
+        await _body(request)
+        self.live.consents.agree(annotator)
+        return _json({"saved": True})
+
+    def _upcoming(self, annotator: str) -> dict[str, Any]:
+        shown = self.live.upcoming(annotator)
+        done, most = self.live.assignment.progress(annotator)
+        study = self.live.ratings.study
+        pages = [(item, render_item(item, study, self.live.image_name)) for item in shown]
+        waiting = not shown and self.live.assignment.is_waiting(annotator)
+        return {
+            "items": [
+                {
+                    "slot": item.slot,
+                    "html": html,
+                    "images": image_names(html),
+                    "practice": item.kind == "practice",
+                }
+                for item, html in pages
+            ],
+            "state": "open" if shown else "waiting" if waiting else "done",
+            "progress": {"done": done, "most": most},
+        }
+
+    def _annotator(self, request: Request) -> str:
+        annotator = self.live.session.annotators.get(request.path_params["token"])
+        if annotator is None:
+            raise _RefusedError(404, "this address is none: ask for yours")
+        return annotator
+
+    def _agreed(self, request: Request) -> str:
+        annotator = self._annotator(request)
+        if annotator not in self.live.consents:
+            raise _RefusedError(403, "read the first page and agree to it before you begin")
+        return annotator
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """What is answered to the person who watches a study."""
+
+    live: LiveStudy
+    decide: Decide | None
+    peek: bool
+
+    async def page(self, request: Request) -> Response:
+        """Progress, agreement, checks."""
+        return _page(
+            "operator.html.jinja", title=self.live.ratings.path.name, **self._content(request)
+        )
+
+    async def part(self, request: Request) -> Response:
+        """What of the page changes."""
+        return HTMLResponse(
+            render("operator_part.html.jinja", **self._content(request)), headers=_HEADERS
+        )
+
+    async def progress(self, request: Request) -> Response:
+        """The same as data."""
+        content = self._content(request)
+        return _json(msgspec.to_builtins(asdict(content["summary"])))
+
+    def _content(self, request: Request) -> dict[str, Any]:
+        if not secrets.compare_digest(request.path_params["token"], self.live.session.operator):
+            raise _RefusedError(404, "this address is none")
+        votes = self.live.votes
+        wanted = self.live.assignment.wanted.values()
+        complete = sum(judged >= people for judged, people in wanted)
+        counted = set(map(id, votes.counted.values()))
+        scores = first_scores(
+            (vote for vote in self.live.arrived if id(vote) in counted), self.live.ratings.items
+        )
+        return {
+            "summary": summarize(self.live.ratings, votes, complete),
+            "leased": self.live.leased,
+            "decision": self.decide(scores) if self.decide and scores else "",
+            "remarks": votes.remarks.lines,
+            "peek": self.peek,
+            "shares": list(shares(votes.answers())) if self.peek else [],
+        }
+
+
+async def _asset(request: Request) -> Response:
+    name: str = request.path_params["name"]
+    if name not in _ASSETS:
+        raise _RefusedError(404, "there is no such file")
+    return Response(page_file(name), headers=_HEADERS, media_type=_ASSETS[name])
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request that a page of this server has sent.
+
+    A page elsewhere can send neither this content type nor another header of its own without asking
+    first, which is not answered; and browsers say where a request comes from.
+    """
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site != "same-origin" and (origin is None or urlsplit(origin).netloc != request.url.netloc):
+        raise _RefusedError(403, "a request from another page is refused")
+    if "x-cepbench" not in request.headers:
+        raise _RefusedError(403, "a request without the page's header is refused")
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MOST_BODY:
+            raise _RefusedError(413, f"a request has at most {MOST_BODY:,} bytes")
+    return data
+
+
+def _key(data: bytes) -> str:
+    try:
+        content = msgspec.json.decode(data, type=dict[str, str])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _RefusedError(400, "a request that cannot be read") from error
+    key = content.get("key", "")
+    if not 8 <= len(key) <= 64:
+        raise _RefusedError(400, "a request has a key of 8 to 64 characters")
+    return key
+
+
+def _page(template: str, **values: Any) -> Response:
+    nonce = secrets.token_urlsafe(16)
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
+        "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+    html = render(template, nonce=nonce, **values)
+    return HTMLResponse(html, headers=_HEADERS | {"Content-Security-Policy": policy})
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return JSONResponse(content, headers=_HEADERS)
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    """Why, in a line without what lies where on this machine."""
+    if isinstance(error, WriteError):
+        reason, status = _disk_reason(str(error)), 507
+    else:
+        status = error.status if isinstance(error, _RefusedError) else 400
+        reason = one_line(str(error))
+    return JSONResponse({"saved": False, "reason": reason}, status, headers=_HEADERS)
+
+
+def _disk_reason(words: str) -> str:
+    """What of an error of writing is for annotators: no path."""
+    full = "No space left" in words or "the disk is full" in words
+    return "the server's disk is full; tell the organizer" if full else (
+        "the server could not write to its disk; tell the organizer"
+    )  # fmt: skip
+
+
+def _missing(_: Request, __: Exception) -> Response:
+    return PlainTextResponse("there is no such page", 404, headers=_HEADERS)

@@ -1,0 +1,176 @@
+"""Who is shown which item next, with leases, so that two people do not judge the same one.
+
+State in memory, rebuilt from the votes when a server starts; `order` decides, so that a person who
+comes back is shown the item at which they stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pytest_cepbench.ratings.order import Order
+from pytest_cepbench.ratings.records import Item, Study, Vote, VoteKind
+
+LEASE = 1800.0
+"""Seconds for which an item is a person's; a late answer still counts."""
+
+AHEAD = 2
+"""Items that a person has: the one that is shown, and the one that is loaded behind it."""
+
+_APART = 5  # answers between an item and its repeat, at least
+
+
+class Slot(NamedTuple):
+    """An item at one place of a person's work. item: its digest."""
+
+    item: str
+    kind: VoteKind
+
+
+@dataclass
+class _Person:
+    """practice, items, attention: in this person's order. answered: slots in the order of answers,
+    without values.
+
+    held: slots that are shown or loaded.
+    """
+
+    practice: Sequence[str]
+    items: Sequence[str]
+    attention: Sequence[str]
+    answered: dict[Slot, None] = field(default_factory=dict)
+    held: list[Slot] = field(default_factory=list)
+
+    @property
+    def taken(self) -> set[Slot]:
+        """Slots that are answered or held."""
+        return {*self.answered, *self.held}
+
+
+class Assignment:
+    """The work of all people of a study.
+
+    counted: the answers that count, of each person in the order in which they were given.
+    """
+
+    def __init__(self, study: Study, items: Sequence[Item], counted: Iterable[Vote]) -> None:
+        self._order = Order(study, items)
+        self._people = {name: self._person(name) for name in study.annotators}
+        self._judges = {item.item: self._order.judges(item.item) for item in items}
+        self._voters: dict[str, set[str]] = {item.item: set() for item in items}
+        self._leases: dict[str, dict[str, float]] = {item.item: {} for item in items}
+        for vote in counted:
+            self.answer(vote)
+
+    def _person(self, name: str) -> _Person:
+        kinds = ("practice", "item", "attention")
+        return _Person(*(self._order.of(name, kind) for kind in kinds))
+
+    def upcoming(self, annotator: str, now: float) -> list[Slot]:
+        """The slots that a person has, the first one being shown; none where nothing is left.
+
+        now: seconds of a clock that only goes forward.
+        """
+        person = self._people[annotator]
+        person.held = [slot for slot in person.held if self._is_free(slot, annotator, now)]
+        while len(person.held) < AHEAD:
+            slot = self._draw(person, annotator, now)
+            if slot is None:
+                break
+            person.held.append(slot)
+        for slot in person.held:
+            if slot.kind == "item":
+                self._leases[slot.item][annotator] = now + LEASE
+        return list(person.held)
+
+    def is_waiting(self, annotator: str) -> bool:
+        """Whether items are left that others have on lease just now."""
+        answered = self._people[annotator].answered
+        return any(
+            Slot(item, "item") not in answered and len(self._voters[item]) < self._judges[item]
+            for item in self._people[annotator].items
+        )
+
+    def answer(self, vote: Vote) -> None:
+        """Take note of an answer that is saved."""
+        person = self._people[vote.annotator]
+        slot = Slot(vote.item, vote.kind)
+        person.held = [held for held in person.held if held != slot]
+        person.answered.pop(slot, None)  # an answer that is changed is the last one
+        person.answered[slot] = None
+        if vote.kind == "item":
+            self._leases[vote.item].pop(vote.annotator, None)
+            voters = self._voters[vote.item]
+            (voters.discard if vote.skip else voters.add)(vote.annotator)
+
+    def last(self, annotator: str) -> Slot | None:
+        """The slot that was answered last."""
+        return next(reversed(self._people[annotator].answered), None)
+
+    def withdraw(self, annotator: str) -> None:
+        """Take the last answer back: its slot is shown again."""
+        person = self._people[annotator]
+        slot, _ = person.answered.popitem()
+        if slot.kind == "item":
+            self._voters[slot.item].discard(annotator)
+        dropped = person.held[AHEAD - 1 :]
+        person.held = [slot, *person.held[: AHEAD - 1]]
+        for left in dropped:
+            self._leases[left.item].pop(annotator, None)
+
+    def shown(self, item: Item, annotator: str, kind: VoteKind) -> tuple[str | int, ...]:
+        """As `Order.shown`."""
+        return self._order.shown(item, annotator, kind)
+
+    def progress(self, annotator: str) -> tuple[int, int]:
+        """Answers of a person so far, and how many there will be at most, without practice."""
+        person = self._people[annotator]
+        done = sum(slot.kind != "practice" for slot in person.answered)
+        own = {slot.item for slot in person.answered if slot.kind == "item"}
+        left = sum(
+            item not in own and len(self._voters[item]) < self._judges[item]
+            for item in person.items
+        )
+        return done, done + left
+
+    @property
+    def wanted(self) -> Mapping[str, tuple[int, int]]:
+        """Item -> people who have judged it, and people who are to."""
+        items = next(iter(self._people.values())).items
+        return {item: (len(self._voters[item]), self._judges[item]) for item in items}
+
+    def leased(self, now: float) -> int:
+        """Items that people have on lease."""
+        return sum(any(until > now for until in held.values()) for held in self._leases.values())
+
+    def _is_free(self, slot: Slot, annotator: str, now: float) -> bool:
+        """Whether a person may have an item: people who judged it or have it leave room."""
+        if slot.kind != "item":
+            return True
+        others = {name for name, until in self._leases[slot.item].items() if until > now}
+        return len((others | self._voters[slot.item]) - {annotator}) < self._judges[slot.item]
+
+    def _draw(self, person: _Person, annotator: str, now: float) -> Slot | None:
+        taken = person.taken
+        for item in person.practice:
+            if Slot(item, "practice") not in taken:
+                return Slot(item, "practice")
+        own = (Slot(item, "item") for item in person.items)
+        item = next(
+            (slot for slot in own if slot not in taken and self._is_free(slot, annotator, now)),
+            None,
+        )
+        if item is None:
+            return None
+        place = sum(slot.kind != "practice" for slot in taken)
+        match self._order.hidden(annotator, place):
+            case "attention":
+                hidden = (Slot(name, "attention") for name in person.attention)
+                return next((slot for slot in hidden if slot not in taken), item)
+            case "repeat":
+                earlier = [s.item for s in person.answered if s.kind == "item"][:-_APART]
+                again = (Slot(name, "repeat") for name in earlier)
+                return next((slot for slot in again if slot not in taken), item)
+        return item

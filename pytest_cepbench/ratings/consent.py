@@ -1,0 +1,220 @@
+"""The texts that people read before they begin, and who agreed to them.
+
+`consent.md` and `instructions.md` of a ratings folder are the organizer's to edit. What they may
+hold is a small part of Markdown: headings, paragraphs, lists, **bold**. Nothing in them is HTML.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from markupsafe import Markup, escape
+
+from pytest_cepbench.artifacts.digest import digest_text
+from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.escapes import visible
+from pytest_cepbench.files import read_text, write_small
+from pytest_cepbench.ratings.records import Task
+
+CONSENT, INSTRUCTIONS = "consent.md", "instructions.md"
+
+CONSENTS = "consents.jsonl"
+
+_DEFAULT_CONSENT = """\
+# Before you begin
+
+You compare and describe what computer models have made. Your answers are used to measure these
+models, and to check automatic judges of them.
+
+- What is kept: your answers, the time each one took, the size of your browser window, and the name
+  under which you were invited. Nothing else about you is kept.
+- Who sees it: the people of this project. Names of annotators are not published.
+- Taking part is voluntary. You can stop at any time without a reason, and you can ask for your
+  answers to be deleted.
+- Some items may be broken or unpleasant. You can skip any of them.
+"""
+
+_KEYS = """
+Keys: see the buttons, or press **?** at any time. **u** takes your last answer back, **s** skips
+an item, and the **space bar** enlarges the images. You can close the page whenever you like: it
+goes on where you stopped.
+"""
+
+_INSTRUCTIONS: dict[Task, str] = {
+    "pair": """\
+# Which answer is better?
+
+You see a question and two answers of texts and images. Decide which one is better as a whole. Look
+at these, the first being the most important:
+
+1. Is the answer correct, and are its steps complete?
+2. Do the images fit the texts beside them?
+3. Do the images fit each other, as one style and one story?
+4. Are the images good: no blur, no broken parts?
+5. Are the texts clear?
+6. Is nothing in them harmful?
+7. Is it long enough, and no longer than it has to be?
+
+If one is clearly better, say so. If they are about equal, choose the tie that leans to the one you
+would rather have.
+""",
+    "caption": """\
+# Which caption fits the image better?
+
+You see an image and two captions. Choose the caption that says more of what can be seen, and less
+that cannot. A wrong object, color, number or place weighs more than a detail that is left out. If
+neither is better, choose **comparable**.
+""",
+    "grades": """\
+# How good is each of these?
+
+You see a question and several outputs. Give each one a grade:
+
+- **Good**: it fits the question, with at most small faults.
+- **Medium**: the main thing is right, and something is wrong or missing.
+- **Poor**: the main thing is wrong, or it cannot be used.
+
+Then rank all of them, 1 being the best. Equal ranks are allowed.
+""",
+    "describe": """\
+# Describe the image
+
+Write in your own words what the image shows, so that somebody could draw it again without having
+seen it: things, their number, colors, places, and the style. Write less than 500 words. Do not
+copy a text from elsewhere, and do not ask a model.
+""",
+    "verify": """\
+# Which of these fit the image?
+
+You see an image and names. Tick each name that fits what the image shows. If a name that would fit
+is among the other names, tick it there.
+""",
+}
+
+
+class Consent(msgspec.Struct, frozen=True):
+    """One person's consent. text: digest of the text that was agreed to. at: time in ISO 8601."""
+
+    v: int
+    annotator: str
+    text: str
+    at: str
+
+
+def write_texts(folder: Path, task: Task) -> None:
+    """Write the texts of a task into a ratings folder, where there are none. Raises WriteError."""
+    instructions = _INSTRUCTIONS[task] + _KEYS
+    for name, text in ((CONSENT, _DEFAULT_CONSENT), (INSTRUCTIONS, instructions)):
+        try:
+            if not (folder / name).exists():
+                write_small(folder / name, text)
+        except OSError as error:
+            msg = f"{folder / name} could not be written: {error.strerror or error}"
+            raise WriteError(msg) from error
+
+
+@dataclass
+class Consents:
+    """Who agreed to the texts of a study, in the file `consents.jsonl`; lines are only added.
+
+    Raises DatasetError for a text or a file that cannot be read.
+    """
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.consent = _text(self.folder / CONSENT)
+        self.instructions = _text(self.folder / INSTRUCTIONS)
+        self._digest = digest_text(self.consent)
+        path = self.folder / CONSENTS
+        self._agreed: set[str] = set()
+        for line in _text(path).splitlines():
+            try:
+                record = msgspec.json.decode(line, type=Consent)
+            except msgspec.MsgspecError:
+                continue  # cut off in a crash: the person is asked again
+            if record.text == self._digest:
+                self._agreed.add(record.annotator)
+
+    def __contains__(self, annotator: str) -> bool:
+        return annotator in self._agreed
+
+    def agree(self, annotator: str) -> None:
+        """Keep that a person agrees to the text as it is now. Raises WriteError."""
+        if annotator in self._agreed:
+            return
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        line = b"\n" + msgspec.json.encode(Consent(1, annotator, self._digest, at)) + b"\n"
+        path = self.folder / CONSENTS
+        try:
+            with path.open("ab", buffering=0) as stream:
+                stream.write(line)
+                os.fsync(stream.fileno())
+        except OSError as error:
+            msg = f"{path} could not be written: {error.strerror or error}"
+            raise WriteError(msg) from error
+        self._agreed.add(annotator)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise DatasetError(msg) from error
+
+
+# -- a small part of Markdown --------------------------------------------------------------------
+
+_LIST = re.compile(r"(?P<mark>[-*]|\d+[.)])\s+(?P<text>.*)")
+
+_HEADING = re.compile(r"(#{1,3})\s+(.*)")
+
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+
+
+def to_html(text: str) -> Markup:
+    """Headings, paragraphs, lists and **bold** of a text as HTML; all else stays text."""
+    blocks = re.split(r"\n\s*\n", visible(text.replace("\r\n", "\n")).strip())
+    return Markup("\n").join(markup for block in blocks for markup in _block(block))
+
+
+def _block(block: str) -> Iterator[Markup]:
+    """The markup of lines without an empty one between them."""
+    lines = [line.strip() for line in block.splitlines() if line.strip()]
+    if lines and (heading := _HEADING.fullmatch(lines[0])):
+        level = len(heading[1])
+        yield Markup("<h{0}>{1}</h{0}>").format(level, _inline(heading[2]))
+        lines = lines[1:]
+    if not lines:
+        return
+    first = _LIST.fullmatch(lines[0])
+    if first is None:
+        yield Markup("<p>{}</p>").format(_inline(" ".join(lines)))
+        return
+    entries: list[str] = []
+    for line in lines:
+        match = _LIST.fullmatch(line)
+        if match:
+            entries.append(match["text"])
+        else:
+            entries[-1] += f" {line}"
+    shown = Markup("").join(Markup("<li>{}</li>").format(_inline(entry)) for entry in entries)
+    numbered = first["mark"][0].isdigit()
+    yield (Markup("<ol>{}</ol>") if numbered else Markup("<ul>{}</ul>")).format(shown)
+
+
+def _inline(text: str) -> Markup:
+    parts = _BOLD.split(text)
+    return Markup("").join(
+        Markup("<b>{}</b>").format(part) if at % 2 else escape(part)
+        for at, part in enumerate(parts)
+    )

@@ -1,0 +1,315 @@
+"""The folder of a study: `ratings/NAME` with its items, images, and one file of votes per person.
+
+Files of votes are only added to. The last valid record of a person for an item counts; what does
+not count is kept, and counted in `Remarks`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pytest_cepbench.artifacts.digest import digest_bytes
+from pytest_cepbench.artifacts.image import ImageArtifact, read_image
+from pytest_cepbench.errors import DatasetError, ImageError, WriteError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.files import MOST_TEXT, read_regular
+from pytest_cepbench.ratings.records import FORMAT, Item, Source, Study, Vote, VoteKind, fault_of
+
+STUDY, ITEMS, SOURCES = "study.json", "items.jsonl", "sources.jsonl"
+
+VOTES, IMAGES = "votes", "images"
+
+_LINES = ".jsonl"
+
+_MOST_ITEMS = 1024 * 2**20  # bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """A study as its folder has it.
+
+    items: digest -> item, in the order of the file.
+    """
+
+    path: Path
+    study: Study
+    items: Mapping[str, Item]
+
+    def image_path(self, digest: str) -> Path:
+        """The file of an image."""
+        return self.path / IMAGES / f"{digest}.webp"
+
+    def image(self, digest: str) -> ImageArtifact:
+        """An image. Raises DatasetError for one that is missing, damaged or another."""
+        path = self.image_path(digest)
+        try:
+            image = read_image(path)
+        except ImageError as error:
+            msg = f"{path}: {error}"
+            raise DatasetError(msg) from error
+        if image.digest != digest:
+            msg = f"{path} holds another image than its name says: restore it"
+            raise DatasetError(msg)
+        return image
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """Which model made what; none where the file is not there. Raises DatasetError."""
+        path = self.path / SOURCES
+        return tuple(_lines(path, Source, MOST_TEXT)) if path.exists() else ()
+
+    def vote_path(self, annotator: str) -> Path:
+        """The file of a person's votes."""
+        return self.path / VOTES / f"{annotator}{_LINES}"
+
+
+def read_ratings(path: Path, suite: str | None = None) -> Ratings:
+    """The study in a folder.
+
+    suite: the name of the suite that it has to be of; None for any.
+    Raises DatasetError for a folder that holds no study, a damaged one, or one of another suite.
+    """
+    if not (path / STUDY).is_file():
+        msg = f"{str(path)!r} is no ratings folder: it has no {STUDY}"
+        raise DatasetError(msg)
+    study = _decoded(_read(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
+    _check_version(study.v, path / STUDY)
+    if suite is not None and study.suite != suite:
+        other = f"the suite {study.suite!r}" if study.suite else "no suite"
+        msg = f"{str(path)!r} holds ratings of {other}, and those of {suite!r} are expected"
+        raise DatasetError(msg)
+    data = _read(path / ITEMS, _MOST_ITEMS)
+    if study.data and digest_bytes(data) != study.data:
+        msg = (
+            f"{path / ITEMS} is not the file that the study was written with: its votes would be "
+            "of other items; restore it"
+        )
+        raise DatasetError(msg)
+    items = {item.item: item for item in _decoded_lines(data, Item, path / ITEMS)}
+    return Ratings(path, study, items)
+
+
+@dataclass
+class Remarks:
+    """What of the votes does not count, and why.
+
+    unreadable: lines that are no record, such as one that was cut off when a machine stopped.
+    unknown: votes for items that the study does not have.
+    invalid: votes that are no answer to their item. first_fault: the first of these.
+    backwards: records whose time is before that of the record above; they count.
+    """
+
+    unreadable: int = 0
+    unknown: int = 0
+    invalid: int = 0
+    first_fault: str = ""
+    backwards: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """A sentence for each kind that there is, for people."""
+        counts = {
+            "that cannot be read are left out, such as one cut off in a crash": self.unreadable,
+            "for items that the study does not have are left out": self.unknown,
+            f"that answer no question are left out ({self.first_fault})": self.invalid,
+            "are older than the record above them: the clock was set back; the order of the "
+            "lines counts": self.backwards,
+        }
+        return [f"{count} records of votes {words}" for words, count in counts.items() if count]
+
+
+Counting = tuple[str, str, VoteKind]
+"""Annotator, digest of the item, kind of the vote: of which one answer counts."""
+
+
+@dataclass(frozen=True)
+class Votes:
+    """All records of people for a study.
+
+    records: annotator -> every valid record in the order of the file.
+    """
+
+    records: Mapping[str, tuple[Vote, ...]]
+    remarks: Remarks = field(default_factory=Remarks)
+
+    @cached_property
+    def counted(self) -> dict[Counting, Vote]:
+        """The answers that count, skipped items among them."""
+        return counted_votes(vote for votes in self.records.values() for vote in votes)
+
+    def answers(self, kind: VoteKind = "item") -> list[Vote]:
+        """The answers of a kind that count, without what was skipped."""
+        return [vote for vote in self.counted.values() if vote.kind == kind and not vote.skip]
+
+
+def counted_votes(records: Iterable[Vote]) -> dict[Counting, Vote]:
+    """The last answer of each person to each item that was not withdrawn.
+
+    records: of any number of people, those of each person in order.
+    """
+    answers: dict[Counting, list[Vote]] = {}
+    for vote in records:
+        stack = answers.setdefault((vote.annotator, vote.item, vote.kind), [])
+        if not vote.undo:
+            stack.append(vote)
+        elif stack:
+            stack.pop()
+    return {key: stack[-1] for key, stack in answers.items() if stack}
+
+
+def read_votes(ratings: Ratings) -> Votes:
+    """All votes of a study.
+
+    Raises DatasetError for a file that cannot be read, and where two files have votes of one
+    person.
+    """
+    remarks = Remarks()
+    records: dict[str, tuple[Vote, ...]] = {}
+    owners: dict[str, Path] = {}
+    folder = ratings.path / VOTES
+    for path in sorted(folder.glob(f"*{_LINES}")):
+        votes = tuple(_valid_votes(path, ratings, remarks))
+        for annotator in dict.fromkeys(vote.annotator for vote in votes):
+            if owners.setdefault(annotator, path) != path:
+                msg = (
+                    f"{owners[annotator]} and {path} both have votes of {annotator!r}: keep the "
+                    "one that is whole, or rename the annotator in the other"
+                )
+                raise DatasetError(msg)
+            own = tuple(vote for vote in votes if vote.annotator == annotator)
+            remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
+            records[annotator] = own
+    return Votes(records, remarks)
+
+
+def _valid_votes(path: Path, ratings: Ratings, remarks: Remarks) -> Iterator[Vote]:
+    for line in _read(path, _MOST_ITEMS).splitlines():
+        if not line.strip():
+            continue
+        try:
+            vote = msgspec.json.decode(line, type=Vote)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            remarks.unreadable += 1
+            continue
+        item = ratings.items.get(vote.item)
+        if item is None:
+            remarks.unknown += 1
+            continue
+        fault = _version_fault(vote.v) or fault_of(vote, ratings.study, item)
+        if fault:
+            remarks.invalid += 1
+            remarks.first_fault = remarks.first_fault or fault
+            continue
+        yield vote
+
+
+class VoteFile:
+    """A person's file, open for adding votes; a vote is on the disk when `append` returns.
+
+    path: created when absent. A line that was cut off when a machine stopped stays as it is, and
+    the next one begins below it.
+    Raises WriteError where it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, flags, 0o666)
+            _sync_folder(path.parent)
+        except OSError as error:
+            msg = f"{path} could not be opened for writing: {error.strerror or error}"
+            raise WriteError(msg) from error
+
+    def append(self, vote: Vote) -> None:
+        """Add a vote and sync it. Raises WriteError, after which no part of it is left."""
+        data = msgspec.json.encode(vote) + b"\n"
+        reason = ""
+        size = None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)  # another process may add to it as well
+            size = os.fstat(self._file).st_size
+            if size and os.pread(self._file, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            if os.write(self._file, data) < len(data):
+                reason = "the disk is full"
+            else:
+                os.fsync(self._file)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason and size is not None:
+            with suppress(OSError):  # what is left is found when it is read next
+                os.ftruncate(self._file, size)
+        with suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        if reason:
+            msg = f"{self._path} could not be written: {reason}; it is as it was before"
+            raise WriteError(msg)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with suppress(OSError):  # some file systems cannot sync folders
+        os.fsync(file)
+    os.close(file)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        return read_regular(path, most, links=False)
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}"
+        raise DatasetError(msg) from error
+
+
+def _lines(path: Path, kind: type[T], most: int) -> Iterator[T]:
+    return _decoded_lines(_read(path, most), kind, path)
+
+
+def _decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            record = _decoded(line, kind, f"{path}, line {number}")
+            _check_version(getattr(record, "v", FORMAT), path)
+            yield record
+
+
+def _decoded(data: bytes, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"{where}: {one_line(str(error))}"
+        raise DatasetError(msg) from error
+
+
+def _check_version(version: int, path: Path) -> None:
+    fault = _version_fault(version)
+    if fault:
+        msg = f"{path}: {fault}"
+        raise DatasetError(msg)
+
+
+def _version_fault(version: int) -> str:
+    if version == FORMAT:
+        return ""
+    return f"version {version} of its form is not known here, {FORMAT} is: update the package"

@@ -1,0 +1,228 @@
+"""Practice and attention items, made for a study whose items have no known answers.
+
+Practice items are of the embedded world of shapes, whose truth is certain. Attention items are the
+study's own: an answer against the same one with its words and the tiles of its images shuffled, so
+that they cannot be told from others before they are read. Tasks without options have nothing to
+damage, and take the world's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts.digest import digest_text
+from pytest_cepbench.artifacts.image import ImageArtifact
+from pytest_cepbench.datasets.shapes.render import render
+from pytest_cepbench.datasets.shapes.samples import (
+    LOOKS,
+    below,
+    derived_seed,
+    random_generator,
+    scene_of,
+    some,
+)
+from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Option, Part, Study, Task
+
+MOST_ATTENTION = 100
+
+_TILES = 4  # along each side of a damaged image
+
+_Images = dict[str, ImageArtifact]
+
+
+def known_items(
+    study: Study, items: Sequence[Item], images: Mapping[str, ImageArtifact]
+) -> tuple[list[Item], _Images]:
+    """Items with known answers for a study, and their images.
+
+    items, images: of the study itself.
+    Returns `study.practice` practice items, and for each item `study.attention` attention items,
+    at most `MOST_ATTENTION` in all; fewer where too few of the study's items can be damaged.
+    """
+    made: _Images = {}
+    practice = list(islice(_worlds(study, "practice", made), study.practice))
+    wanted = min(ceil(study.attention * len(items)), MOST_ATTENTION)
+    attention: Iterator[Item] = _worlds(study, "attention", made)
+    if study.kind not in ("describe", "verify"):
+        attention = _damaged(study, items, images, made)
+    return [*practice, *islice(attention, wanted)], made
+
+
+# -- the world of shapes -------------------------------------------------------------------------
+
+
+def _worlds(study: Study, kind: ItemKind, made: _Images) -> Iterator[Item]:
+    """Items of scenes, without end; their images are added."""
+    number = 0
+    while True:
+        number += 1
+        rng = random_generator(derived_seed(study.seed, f"{kind} {number}"))
+        first, *others = some(rng, LOOKS, 4)
+        other = next(look for look in others if look[1] != first[1])
+        cells = some(rng, range(CELLS), 2)
+        scene, wrong = (
+            scene_of(cells, [look, others[-1]]) for look in (first, (first[0], other[1], first[2]))
+        )
+        unrelated = scene_of(cells[:1], [others[-1]])
+        better = below(rng, 2)
+        yield _SCENE_ITEMS[study.kind](
+            kind, _Scenes(scene, wrong, unrelated, better, derived_seed(study.seed, str(number))),
+            made,
+        )  # fmt: skip
+
+
+class _Scenes:
+    """What an item is made of: a scene, another with one wrong color, one that misses an object.
+
+    better: place of the right option, 0 or 1.
+    """
+
+    def __init__(self, scene: Scene, wrong: Scene, poor: Scene, better: int, seed: int) -> None:
+        self.scene, self.wrong, self.poor, self.better, self.seed = scene, wrong, poor, better, seed
+
+    def image(self, scene: Scene, made: _Images) -> Part:
+        """A scene as a part, drawn large enough for people."""
+        small = render(scene, self.seed)
+        image = ImageArtifact(small.pixels.repeat(6, axis=0).repeat(6, axis=1))
+        made[image.digest] = image
+        return Part(image=image.digest)
+
+    def ordered(self, right: Sequence[Part], wrong: Sequence[Part]) -> list[Sequence[Part]]:
+        """Both options, the right one at its place."""
+        return [right, wrong] if self.better == 0 else [wrong, right]
+
+    @property
+    def winner(self) -> str:
+        """Of two options."""
+        return ("first", "second")[self.better]
+
+    @property
+    def words(self) -> str:
+        """The scene in words."""
+        return caption(self.scene).replace(" :", ":").replace(" ,", ",")
+
+    @property
+    def difference(self) -> str:
+        """Which color is wrong."""
+        pairs = zip(self.scene.objects, self.wrong.objects, strict=True)
+        right, wrong = next((a, b) for a, b in pairs if a.color != b.color)
+        return f"a {right.shape} is {right.color}, and not {wrong.color}"
+
+
+def _pair(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
+    text = Part(text="I have drawn it as you asked:")
+    right = [text, scenes.image(scenes.scene, made)]
+    wrong = [text, scenes.image(scenes.wrong, made)]
+    known = {"winner": scenes.winner, "why": f"In what was asked for, {scenes.difference}."}
+    question = [Part(text=f"Draw {scenes.words}.")]
+    return make_item("pair", question, scenes.ordered(right, wrong), kind, known)
+
+
+def _caption(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
+    captions = [
+        Part(text=caption(scene).replace(" :", ":").replace(" ,", ","))
+        for scene in (scenes.scene, scenes.wrong)
+    ]
+    known = {"winner": scenes.winner, "why": f"In the image, {scenes.difference}."}
+    question = [scenes.image(scenes.scene, made)]
+    return make_item("caption", question, scenes.ordered(captions[:1], captions[1:]), kind, known)
+
+
+def _grades(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
+    pictures = [scenes.image(scene, made) for scene in (scenes.scene, scenes.wrong, scenes.poor)]
+    order = [0, 1, 2] if scenes.better == 0 else [2, 0, 1]
+    place = {number: at for at, number in enumerate(order)}
+    known: Fields = {
+        "better": [[place[0], place[1]], [place[0], place[2]]],
+        "why": f"In what was asked for, {scenes.difference}; the third misses an object.",
+    }
+    options = [[pictures[number]] for number in order]
+    return make_item("grades", [Part(text=f"Draw {scenes.words}.")], options, kind, known)
+
+
+def _describe(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
+    colors = sorted({scene_object.color for scene_object in scenes.scene.objects})
+    known: Fields = {
+        "words": [[color] for color in colors],
+        "why": f"One description of it is: {scenes.words}.",
+    }
+    return make_item("describe", [scenes.image(scenes.scene, made)], [], kind, known)
+
+
+def _verify(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
+    colors = {scene_object.color for scene_object in scenes.scene.objects}
+    known: Fields = {
+        "ticked": sorted(colors),
+        "why": f"The image shows {scenes.words}.",
+    }
+    options = [[Part(text=color)] for color in COLORS]
+    return make_item("verify", [scenes.image(scenes.scene, made)], options, kind, known)
+
+
+_SCENE_ITEMS: Mapping[Task, Callable[[ItemKind, _Scenes, _Images], Item]] = {
+    "pair": _pair,
+    "caption": _caption,
+    "grades": _grades,
+    "describe": _describe,
+    "verify": _verify,
+}
+
+
+# -- the study's own items, damaged --------------------------------------------------------------
+
+
+def _damaged(
+    study: Study, items: Sequence[Item], images: Mapping[str, ImageArtifact], made: _Images
+) -> Iterator[Item]:
+    """An item each of the study's, an option against its damaged self; in an order of their own."""
+    for item in sorted(items, key=lambda item: digest_text(f"{study.seed} damaged {item.item}")):
+        rng = random_generator(derived_seed(study.seed, item.item))
+        at = below(rng, len(item.options))
+        kept = item.options[at]
+        spoiled = [_spoil(part, rng, images, made) for part in kept.parts]
+        if Option("", tuple(spoiled)).parts == kept.parts:
+            continue
+        if study.kind == "grades":
+            others = [option.parts for place, option in enumerate(item.options) if place != at]
+            options = [kept.parts, spoiled, *others[:-1]]
+            known: Fields = {"better": [[0, 1]]}
+        else:
+            second = below(rng, 2)
+            options = [spoiled, kept.parts] if second else [kept.parts, spoiled]
+            known = {"winner": ("first", "second")[second]}
+        yield make_item(study.kind, item.question, options, "attention", known)
+
+
+def _spoil(
+    part: Part, rng: np.random.Generator, images: Mapping[str, ImageArtifact], made: _Images
+) -> Part:
+    if part.text is not None:
+        words = part.text.split()
+        return Part(text=" ".join(some(rng, words, len(words))))
+    image = images[str(part.image)]
+    width, height = image.size
+    columns, rows = (np.arange(0, side, max(1, -(-side // _TILES))) for side in (width, height))
+    tiles = [
+        (slice(y, y + _length(rows)), slice(x, x + _length(columns))) for y in rows for x in columns
+    ]
+    pixels = np.full_like(image.pixels, 128)
+    for target, source in zip(tiles, some(rng, tiles, len(tiles)), strict=True):
+        taken = image.pixels[source]
+        room = pixels[target]
+        high, wide = min(len(taken), len(room)), min(taken.shape[1], room.shape[1])
+        room[:high, :wide] = taken[:high, :wide]
+    spoiled = ImageArtifact(pixels)
+    made[spoiled.digest] = spoiled
+    return Part(image=spoiled.digest)
+
+
+def _length(starts: npt.NDArray[np.int64]) -> int:
+    """Of a tile, from where tiles start."""
+    return int(starts[1] - starts[0]) if len(starts) > 1 else 1

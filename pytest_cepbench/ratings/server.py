@@ -1,0 +1,39 @@
+"""The server of a study: one process, one folder, until it is interrupted."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_cepbench.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from pytest_cepbench.ratings.app import Decide
+    from pytest_cepbench.ratings.live_study import LiveStudy
+
+
+def serve(
+    live: LiveStudy,
+    listener: socket.socket,
+    hosts: Sequence[str],
+    decide: Decide | None = None,
+    *,
+    peek: bool = False,
+) -> None:
+    """Serve until the process is interrupted. Parameters as of `make_app`.
+
+    Raises MissingDependencyError.
+    """
+    try:
+        import uvicorn
+
+        from pytest_cepbench.ratings.app import make_app
+    except ImportError as error:
+        msg = 'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
+        raise MissingDependencyError(msg) from error
+    app = make_app(live, hosts, decide, peek=peek)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
+    )
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,158 @@
+"""How a study stands: what each person has done, how they did on checks, how far people agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.metrics.arena.agreement import Distance, krippendorff_alpha
+from pytest_cepbench.ratings.folder import Ratings, Votes
+from pytest_cepbench.ratings.known_answers import is_right
+from pytest_cepbench.ratings.records import GRADES, Item, Task, Vote
+
+_DISTANCES: Mapping[Task, Distance] = {
+    "pair": "ordinal",
+    "caption": "ordinal",
+    "grades": "ordinal",
+    "verify": "nominal",
+}
+"""How far apart answers of a task are; descriptions are not compared."""
+
+
+@dataclass(frozen=True)
+class AnnotatorSummary:
+    """What one person has done.
+
+    votes: items that were judged. skipped: of these and of checks.
+    practised: practice items that were answered.
+    attention, attention_failed: attention items that were answered, and answered wrong.
+    repeats, repeats_equal: items judged twice, and judged equally.
+    seconds: median per judged item; None of none.
+    """
+
+    name: str
+    votes: int
+    skipped: int
+    practised: int
+    attention: int
+    attention_failed: int
+    repeats: int
+    repeats_equal: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class StudySummary:
+    """How a study stands.
+
+    people: in the order of the study.
+    items, complete: to be judged, and judged by as many people as are to.
+    alpha: Krippendorff's over all items that several people judged; None where it has no value.
+    several: those items.
+    """
+
+    people: tuple[AnnotatorSummary, ...]
+    items: int
+    complete: int
+    alpha: float | None
+    several: int
+
+
+def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
+    """The summary of a study. complete: items judged by as many people as are to."""
+    counted = list(votes.counted.values())
+    own: dict[str, list[Vote]] = {name: [] for name in ratings.study.annotators}
+    for vote in counted:
+        own[vote.annotator].append(vote)
+    people = tuple(_annotator(ratings, name, own[name]) for name in ratings.study.annotators)
+    items = [item for item in ratings.items.values() if item.kind == "item"]
+    alpha, several = agreement_so_far(ratings, votes.answers())
+    return StudySummary(people, len(items), complete, alpha, several)
+
+
+def _annotator(ratings: Ratings, name: str, votes: Sequence[Vote]) -> AnnotatorSummary:
+    task = ratings.study.kind
+    judged = {vote.item: vote for vote in votes if vote.kind == "item" and not vote.skip}
+    checks = [vote for vote in votes if vote.kind == "attention" and not vote.skip]
+    repeats = [
+        vote for vote in votes if vote.kind == "repeat" and vote.item in judged and not vote.skip
+    ]
+    failed = [vote for vote in checks if not is_right(task, ratings.items[vote.item].known, vote)]
+    equal = [vote for vote in repeats if marks_of(vote) == marks_of(judged[vote.item])]
+    return AnnotatorSummary(
+        name=name,
+        votes=len(judged),
+        skipped=sum(bool(vote.skip) for vote in votes),
+        practised=sum(vote.kind == "practice" for vote in votes),
+        attention=len(checks),
+        attention_failed=len(failed),
+        repeats=len(repeats),
+        repeats_equal=len(equal),
+        seconds=median(vote.seconds for vote in judged.values()) if judged else None,
+    )
+
+
+def marks_of(vote: Vote) -> dict[str, float]:
+    """An answer as numbers, one for each thing that it says; none for a description.
+
+    pair: from 0, the first is better, to 3. caption: 0 to 2. grades: 0 for good to 2, by option.
+    verify: 1 for a name that fits, 0 for one that does not.
+    """
+    match vote.task:
+        case "pair":
+            leans_second = vote.winner == "second"
+            return {"": float((2 if vote.tie else 3) if leans_second else (1 if vote.tie else 0))}
+        case "caption":
+            return {"": float(("first", "comparable", "second").index(vote.winner))}
+        case "grades":
+            return {option: float(GRADES.index(grade)) for option, grade in vote.grades.items()}
+        case "verify":
+            chosen = {*(vote.ticked or ()), *(vote.added or ())}
+            return {name: float(name in chosen) for name in (*chosen, *(vote.unticked or ()))}
+        case "describe":
+            return {}
+
+
+def agreement_so_far(ratings: Ratings, answers: Iterable[Vote]) -> tuple[float | None, int]:
+    """Krippendorff's alpha over what several people judged, and the number of those items."""
+    task = ratings.study.kind
+    places = {name: place for place, name in enumerate(ratings.study.annotators)}
+    marks: dict[tuple[str, str], dict[int, float]] = {}
+    for vote in answers:
+        for part, mark in marks_of(vote).items():
+            marks.setdefault((vote.item, part), {})[places[vote.annotator]] = mark
+    shared = {key: given for key, given in marks.items() if len(given) > 1}
+    if not shared:
+        return None, 0
+    table = np.full((len(places), len(shared)), np.nan)
+    for column, given in enumerate(shared.values()):
+        for place, mark in given.items():
+            table[place, column] = mark
+    return krippendorff_alpha(table, _DISTANCES[task]), len({item for item, _ in shared})
+
+
+def first_scores(arrived: Iterable[Vote], items: Mapping[str, Item]) -> list[float]:
+    """Scores of the first options of two, by the first answer to each item, as they arrived.
+
+    1 where the first option won, 0 where the second did, 1/2 for ties. For bets on their mean: an
+    item counts once, and an answer that comes later does not change the past.
+    """
+    scores: dict[str, float] = {}
+    for vote in arrived:
+        if vote.kind == "item" and vote.winner and vote.item in items and not vote.skip:
+            even = vote.tie or vote.winner == "comparable"
+            scores.setdefault(vote.item, EVEN if even else float(vote.winner == "first"))
+    return list(scores.values())
+
+
+def shares(answers: Iterable[Vote]) -> Iterator[tuple[str, int]]:
+    """Each verdict in the items' own order, and how often it was given; of pairs and captions."""
+    counts: dict[str, int] = {}
+    for vote in answers:
+        verdict = f"tie, {vote.winner}" if vote.tie else vote.winner
+        counts[verdict] = counts.get(verdict, 0) + 1
+    yield from sorted(counts.items())

@@ -1,0 +1,293 @@
+"""Items for people to rate, made of what runs of a suite have left in stores: no model is asked.
+
+Which samples are drawn follows from a seed and the samples' ids alone, before a verdict is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.chains.answers.piece_refs import (
+    PieceRefs,
+    refer_to_answer,
+    refer_to_question,
+)
+from pytest_cepbench.chains.steps import recall
+from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
+from pytest_cepbench.errors import DatasetError, StoreError
+from pytest_cepbench.gate import Baseline
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
+from pytest_cepbench.store import ImageRef, Store
+from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.suites.suite_run import sample_digest
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class RatedRun:
+    """A run whose outputs people rate.
+
+    name: of its model, in tables and in the folder's sources.
+    record: a case of the suite as the run measured it; of battles one with answers.
+    """
+
+    name: str
+    record: Baseline
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model; empty where the outputs were made elsewhere."""
+        step = self.record.model.get("step", "")
+        return "+".join(bound.fingerprint for bound in recall(step)) if step else ""
+
+    @property
+    def sample_ids(self) -> list[str]:
+        """The samples that it measured, sorted."""
+        return sorted({name for part in self.record.scores.values() for name in part})
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which items people get.
+
+    most: how many; all where None.
+    seed: of the choice; fewer are among more.
+    """
+
+    most: int | None = None
+    seed: int = 0
+
+    def choose(self, names: Iterable[str]) -> tuple[list[str], float]:
+        """The chosen of all names, sorted, and the probability with which each was drawn."""
+        every = sorted(names)
+        if self.most is None or self.most >= len(every):
+            return every, 1.0
+        ranked = sorted(every, key=lambda name: digest_text(f"rate {self.seed} {name}"))
+        return sorted(ranked[: self.most]), self.most / len(every)
+
+
+@dataclass
+class RatedItems:
+    """Items of a study with everything that its folder needs.
+
+    task: of the items. suite: whose samples they are of.
+    items: in the order of their samples' ids.
+    images: digest -> image.
+    sources: which model made which option.
+    population: how many items there were to draw from. probability: with which each was drawn.
+    remarks: what was left out and why, a sentence each.
+    """
+
+    task: Task
+    suite: str
+    items: list[Item] = field(default_factory=list)
+    images: dict[str, ImageArtifact] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    population: int = 0
+    probability: float = 1.0
+    remarks: list[str] = field(default_factory=list)
+
+    def choose(self, draw: Draw, able: Iterable[str], left_out: Mapping[str, int]) -> list[str]:
+        """The samples that are drawn, by id.
+
+        able: that could be rated. left_out: why others could not, and how many.
+        Raises DatasetError where none could.
+        """
+        names = list(able)
+        self.remarks += [
+            f"{count} samples {why} and are left out" for why, count in left_out.items() if count
+        ]
+        if not names:
+            why = "; ".join(self.remarks) or "the runs have no sample in common"
+            msg = f"there is nothing to rate: {why}"
+            raise DatasetError(msg)
+        self.population = len(names)
+        chosen, self.probability = draw.choose(names)
+        return chosen
+
+    def add(self, sample: str, question: Sequence[Part], outputs: Sequence[Output]) -> None:
+        """An item of a sample; equal outputs are one option with several sources."""
+        options = {option_digest(output.parts): output.parts for output in outputs}
+        item = make_item(self.task, question, options.values(), probability=self.probability)
+        self.items.append(item)
+        if not outputs:
+            self.sources.append(Source(item=item.item, sample=sample, suite=self.suite))
+        self.sources += [
+            Source(
+                item=item.item,
+                option=option_digest(output.parts),
+                model=output.run.name,
+                fingerprint=output.run.fingerprint,
+                sample=sample,
+                suite=self.suite,
+            )
+            for output in outputs
+        ]
+
+    def take(self, refs: PieceRefs, store: Store) -> tuple[Part, ...]:
+        """The parts of a question or an answer; their images are added.
+
+        Raises StoreError where the store has lost an image.
+        """
+        pieces = zip(refs.pieces, refs.inputs, strict=True)
+        return tuple(
+            Part(text=piece)
+            if isinstance(piece, str)
+            else self.take_image(digest, None if isinstance(piece, ImageRef) else piece, store)
+            for piece, (_, digest) in pieces
+        )
+
+    def take_image(self, digest: str, source: SeedImage | None, store: Store) -> Part:
+        """An image as a part; it is added. source: where it lies outside the store.
+
+        Raises StoreError where the store has lost it.
+        """
+        if digest not in self.images:
+            image = store.get_image(digest) if source is None else source.load()
+            if image is None or image.digest != digest:
+                msg = (
+                    f"the image {digest[:16]} is not in the store {store.root} any more: measure "
+                    "its model again with this store"
+                )
+                raise StoreError(msg)
+            self.images[digest] = image
+        return Part(image=digest)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one run made of a sample. parts: texts, and images by digest."""
+
+    run: RatedRun
+    parts: tuple[Part, ...]
+
+
+def answer_pairs(
+    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: Draw
+) -> RatedItems:
+    """Items of the kind `pair`: the interleaved answers of two runs to the same question.
+
+    Drawn from the questions that both answered differently: equal answers and missing ones need no
+    judge. Raises DatasetError where the data set is not that of the runs, where there are not two
+    of them and where nothing is left to rate; StoreError where the store lacks answers.
+    """
+    require_runs(runs, 2, most=2)
+    first, second = map(_answers_of, runs)
+    shared = sorted(first.keys() & second.keys())
+    able = [name for name in shared if first[name] and second[name] and first[name] != second[name]]
+    equal = sum(bool(first[name]) and first[name] == second[name] for name in shared)
+    left_out = {
+        "are not of both runs": len(first.keys() ^ second.keys()),
+        "have equal answers": equal,
+        "lack an answer": len(shared) - len(able) - equal,
+    }
+    made = RatedItems("pair", suite)
+    _add_answers(made, made.choose(draw, able, left_out), dataset, runs, store)
+    return made
+
+
+def answer_grades(
+    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: Draw
+) -> RatedItems:
+    """Items of the kind `grades`: the answers of all runs to a question. Raises as above."""
+    require_runs(runs, 2)
+    known = [_answers_of(run) for run in runs]
+    shared = sorted(set.intersection(*(set(answers) for answers in known)))
+    able = [name for name in shared if len({answers[name] for answers in known} - {""}) > 1]
+    left_out = {"have fewer than two different answers": len(shared) - len(able)}
+    made = RatedItems("grades", suite)
+    _add_answers(made, made.choose(draw, able, left_out), dataset, runs, store)
+    return made
+
+
+def described_images(suite: str, dataset: Dataset, draw: Draw) -> RatedItems:
+    """Items of the kind `describe`: the images of a data set. Raises DatasetError for none."""
+    images = {sample.id: sample.image for sample in dataset.samples if sample.image is not None}
+    made = RatedItems("describe", suite)
+    chosen = made.choose(draw, images, {"have no image": len(dataset.samples) - len(images)})
+    seen = {}
+    for name in chosen:
+        image = images[name].load()
+        if image.digest not in seen:  # one image is one item, whatever samples show it
+            made.images[image.digest] = image
+            made.add(name, [Part(image=image.digest)], [])
+        seen[image.digest] = name
+    if len(seen) < len(chosen):
+        made.remarks.append(f"{len(chosen) - len(seen)} samples show the image of another one")
+    return made
+
+
+def require_runs(runs: Sequence[RatedRun], least: int, most: int | None = None) -> None:
+    """Raise DatasetError for another number of runs, and for two of the same name."""
+    if len(runs) < least or (most is not None and len(runs) > most):
+        wanted = f"{least} runs" if most == least else f"at least {least} runs"
+        msg = f"{wanted} are compared here, got {len(runs)}: give --from REPORT for each"
+        raise DatasetError(msg)
+    names = [run.name for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"two runs are of {name!r}: name them, --from NAME=REPORT"
+            raise DatasetError(msg)
+
+
+def _check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedRun) -> None:
+    """Raise DatasetError where the samples are not those that the run measured.
+
+    questions: id -> sample, and its question.
+    """
+    ids = run.sample_ids
+    absent = [name for name in ids if name not in questions]
+    known = [questions[name] for name in ids if name in questions]
+    digests = {sample.id: question.digest for sample, question in known}
+    now = sample_digest([sample for sample, _ in known], [digests])
+    if absent or now != run.record.identity.get("samples"):
+        which = f" ({', '.join(absent[:_NAMED])} are gone)" if absent else ""
+        msg = (
+            f"the samples of the suite are not those that the run of {run.name!r} measured{which}: "
+            "give --data as in that run, or run it again"
+        )
+        raise DatasetError(msg)
+
+
+def _add_answers(
+    made: RatedItems,
+    chosen: Sequence[str],
+    dataset: Dataset,
+    runs: Sequence[RatedRun],
+    store: Store,
+) -> None:
+    asked = [sample for sample in dataset.samples if sample.question]
+    questions = {sample.id: (sample, refer_to_question(sample, store)) for sample in asked}
+    for run in runs:
+        _check_samples(questions, run)
+    named = [(run, _answers_of(run)) for run in runs]
+    wanted = {answers[name] for name in chosen for _, answers in named} - {""}
+    stored = get_answers(store, wanted)
+    if missing := wanted - stored.keys():
+        msg = (
+            f"{len(missing)} of {len(wanted)} answers of the runs are not in the store "
+            f"{store.root}: use the store of the runs (--store), or bring them with "
+            "`cepbench answers import`"
+        )
+        raise StoreError(msg)
+    for name in chosen:
+        outputs = [
+            Output(run, made.take(refer_to_answer(stored[answers[name]], name), store))
+            for run, answers in named
+            if answers[name]
+        ]
+        made.add(name, made.take(questions[name][1], store), outputs)
+
+
+def _answers_of(run: RatedRun) -> Mapping[str, str]:
+    if not run.record.answers:
+        msg = (
+            f"the run of {run.name!r} names no answers: a run of a suite with a win rate against "
+            "accepted answers is needed"
+        )
+        raise DatasetError(msg)
+    return run.record.answers

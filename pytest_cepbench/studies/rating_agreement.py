@@ -1,0 +1,260 @@
+"""How far the annotators of a ratings folder agree: with one another, with themselves, with known
+answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.arena import WINNERS
+from pytest_cepbench.metrics.arena.agreement import VERDICTS, Reading
+from pytest_cepbench.metrics.dawid_skene import fit_dawid_skene
+from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
+from pytest_cepbench.metrics.rater_agreement import (
+    FloatArray,
+    RatedThings,
+    alpha_estimate,
+    equal_votes_estimate,
+    fleiss_estimate,
+    mean_cohen_estimate,
+    median_estimate,
+    ratio_estimate,
+)
+from pytest_cepbench.ratings.folder import Ratings, Votes
+from pytest_cepbench.ratings.known_answers import is_right
+from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.ratings.vote_table import SCALES, VoteScale, VoteTable, vote_table
+
+_READINGS: tuple[tuple[Reading, str], ...] = (
+    ("fdt", "equal votes, ties forced"),
+    ("three_way", "equal votes, ties one verdict"),
+)
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One number of agreement. name: in words. scale: what it is of. note: how to read it."""
+
+    name: str
+    scale: str
+    estimate: Estimate
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ErrorModel:
+    """What the annotators make of each true value, by Dawid and Skene's model.
+
+    labels: of the values. shares: of the true values, in that order.
+    confusions: annotator -> probability of each vote (column) for each true value (row).
+    """
+
+    scale: str
+    labels: tuple[str, ...]
+    shares: tuple[float, ...]
+    confusions: dict[str, tuple[tuple[float, ...], ...]]
+
+
+@dataclass(frozen=True)
+class AnnotatorRecord:
+    """One annotator.
+
+    votes: answers that count. skipped: items without an answer.
+    seconds: median of an answer; None of none.
+    attention: hidden checks answered right, and all of them.
+    repeats: equal answers to items that came again, and all of them.
+    accuracy: probability of a true answer by the error model; None without one.
+    """
+
+    name: str
+    votes: int
+    skipped: int
+    seconds: float | None
+    attention: tuple[int, int]
+    repeats: tuple[int, int]
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class RatingAgreement:
+    """The agreement of the annotators of one study.
+
+    ratings: the folder. kind, suite: of the study.
+    items: asked of people. judged: that have an answer. shared: that have several.
+    remarks: what of the votes does not count, a sentence each.
+    """
+
+    ratings: str
+    kind: str
+    suite: str
+    items: int
+    judged: int
+    shared: int
+    coefficients: tuple[Coefficient, ...]
+    annotators: tuple[AnnotatorRecord, ...]
+    errors: tuple[ErrorModel, ...]
+    remarks: tuple[str, ...]
+
+
+def measure_agreement(ratings: Ratings, votes: Votes, draws: int = DRAWS) -> RatingAgreement:
+    """The agreement of all annotators who answered.
+
+    draws: of the bootstrap by item, for each interval.
+    Raises DatasetError where nobody has answered an item.
+    """
+    answers = votes.answers()
+    if not answers:
+        why = "; ".join(votes.remarks.lines)
+        msg = f"{ratings.path}: nobody has judged an item yet{f' ({why})' if why else ''}"
+        raise DatasetError(msg)
+    names = [name for name in ratings.study.annotators if _answers_of(name, answers)]
+    tables = [vote_table(scale, answers, names) for scale in SCALES[ratings.study.kind]]
+    errors = tuple(_error_models(tables))
+    coefficients = [each for table in tables for each in _coefficients(table, draws)]
+    coefficients += _of_annotators(ratings, votes, answers, draws)
+    judged = Counter(vote.item for vote in answers)
+    return RatingAgreement(
+        ratings=str(ratings.path),
+        kind=ratings.study.kind,
+        suite=ratings.study.suite,
+        items=sum(item.kind == "item" for item in ratings.items.values()),
+        judged=len(judged),
+        shared=sum(count > 1 for count in judged.values()),
+        coefficients=tuple(coefficients),
+        annotators=tuple(_records(ratings, votes, names, errors)),
+        errors=errors,
+        remarks=tuple(votes.remarks.lines),
+    )
+
+
+def _answers_of(name: str, votes: Iterable[Vote]) -> list[Vote]:
+    return [vote for vote in votes if vote.annotator == name]
+
+
+def _coefficients(table: VoteTable, draws: int) -> Iterator[Coefficient]:
+    rated, scale = RatedThings(table.values, table.owners), table.scale
+    if scale.ordered:
+        alpha = alpha_estimate(rated, "ordinal", draws)
+        yield Coefficient("Krippendorff's alpha, ordinal", scale.name, alpha)
+    if not scale.labels:  # ranks that are shared are no names
+        return
+    nominal = alpha_estimate(rated, "nominal", draws)
+    yield Coefficient("Krippendorff's alpha, nominal", scale.name, nominal)
+    yield Coefficient("mean of Cohen's kappa", scale.name, mean_cohen_estimate(rated, draws))
+    fleiss, raters = fleiss_estimate(rated, draws)
+    note = f"over those with {raters} votes" if raters else ""
+    yield Coefficient("Fleiss' kappa", scale.name, fleiss, note)
+    if scale.labels == WINNERS:
+        for reading, words in _READINGS:
+            read = replace(rated, values=_read(table.values, reading))
+            yield Coefficient(words, scale.name, equal_votes_estimate(read, draws))
+    else:
+        yield Coefficient("equal votes", scale.name, equal_votes_estimate(rated, draws))
+
+
+def _read(values: FloatArray, reading: Reading) -> FloatArray:
+    """Verdicts on pairs in another reading of ties."""
+    words = [VERDICTS[reading][winner] for winner in WINNERS]
+    codes = np.array([sorted(set(words)).index(word) for word in words], float)
+    read = np.full_like(values, np.nan)
+    given = np.isfinite(values)
+    read[given] = codes[values[given].astype(int)]
+    return read
+
+
+def _of_annotators(
+    ratings: Ratings, votes: Votes, answers: Sequence[Vote], draws: int
+) -> Iterator[Coefficient]:
+    """Agreement with oneself and with known answers, and the time of an answer."""
+    number = {item: place for place, item in enumerate(ratings.items)}
+
+    def share(name: str, results: Iterable[tuple[str, bool]], note: str = "") -> Coefficient:
+        right, total = np.zeros(len(number)), np.zeros(len(number))
+        for item, good in results:
+            right[number[item]] += good
+            total[number[item]] += 1
+        return Coefficient(name, "votes", ratio_estimate(right, total, draws), note)
+
+    yield share("the same answer again", _repeated(ratings, votes), "of items that came twice")
+    yield share("attention checks passed", _checked(ratings, votes), "of hidden checks")
+    seconds = median_estimate(
+        [vote.seconds for vote in answers], [number[vote.item] for vote in answers], draws
+    )
+    yield Coefficient("median seconds of an answer", "votes", seconds)
+
+
+def _repeated(
+    ratings: Ratings, votes: Votes, name: str | None = None
+) -> Iterator[tuple[str, bool]]:
+    """Item and equality of each repeated answer. name: of one annotator; of all where None."""
+    scales = SCALES[ratings.study.kind]
+    for vote in votes.answers("repeat"):
+        first = votes.counted.get((vote.annotator, vote.item, "item"))
+        if scales and first is not None and not first.skip and name in (None, vote.annotator):
+            yield vote.item, all(_same(scale, first, vote) for scale in scales if scale.labels)
+
+
+def _same(scale: VoteScale, first: Vote, second: Vote) -> bool:
+    if scale.labels == WINNERS:
+        return first.winner == second.winner  # ties forced
+    return scale.read(first) == scale.read(second)
+
+
+def _checked(ratings: Ratings, votes: Votes, name: str | None = None) -> Iterator[tuple[str, bool]]:
+    for vote in votes.counted.values():
+        if vote.kind == "attention" and name in (None, vote.annotator):
+            known = ratings.items[vote.item].known
+            yield vote.item, is_right(ratings.study.kind, known, vote)
+
+
+def _error_models(tables: Iterable[VoteTable]) -> Iterator[ErrorModel]:
+    for table in tables:
+        if not table.scale.labels or len(table.annotators) < 2:
+            continue
+        codes = np.where(np.isfinite(table.values), table.values, -1).astype(np.int64)
+        fit = fit_dawid_skene(codes, len(table.scale.labels))
+        yield ErrorModel(
+            table.scale.name,
+            table.scale.labels,
+            tuple(map(float, fit.shares)),
+            {
+                name: tuple(tuple(map(float, row)) for row in confusion)
+                for name, confusion in zip(table.annotators, fit.confusions, strict=True)
+            },
+        )
+
+
+def _records(
+    ratings: Ratings, votes: Votes, names: Sequence[str], errors: Sequence[ErrorModel]
+) -> Iterator[AnnotatorRecord]:
+    for name in names:
+        own = _answers_of(name, votes.answers())
+        skipped = [
+            vote
+            for vote in votes.counted.values()
+            if vote.annotator == name and vote.kind == "item" and vote.skip
+        ]
+        attention = [good for _, good in _checked(ratings, votes, name)]
+        repeats = [good for _, good in _repeated(ratings, votes, name)]
+        accuracy = None
+        if errors:
+            confusion = errors[0].confusions[name]
+            accuracy = sum(
+                share * row[place]
+                for place, (share, row) in enumerate(zip(errors[0].shares, confusion, strict=True))
+            )
+        yield AnnotatorRecord(
+            name=name,
+            votes=len(own),
+            skipped=len(skipped),
+            seconds=median(vote.seconds for vote in own) if own else None,
+            attention=(sum(attention), len(attention)),
+            repeats=(sum(repeats), len(repeats)),
+            accuracy=accuracy,
+        )
