@@ -62,9 +62,16 @@ class Optimizer:
     """AdamW over groups of parameters, with a linear start and a cosine down to a small rest.
 
     groups: (parameters, peak learning rate of each).
+    state: of one that was stopped; None to begin.
     """
 
-    def __init__(self, *groups: tuple[Iterable[Any], float], steps: int, decay: float) -> None:
+    def __init__(
+        self,
+        *groups: tuple[Iterable[Any], float],
+        steps: int,
+        decay: float,
+        state: dict[str, Any] | None = None,
+    ) -> None:
         self._steps = steps
         self._peaks = [peak for _, peak in groups]
         self._inner = torch.optim.AdamW(
@@ -73,6 +80,13 @@ class Optimizer:
             weight_decay=decay,
             fused=True,
         )
+        if state is not None:
+            self._inner.load_state_dict(state)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a later one needs, as `state`, to go on from here."""
+        return self._inner.state_dict()
 
     def step(self, number: int, loss: torch.Tensor, factor: float = 1.0) -> None:
         """One update, the number-th of the schedule, with the gradient's norm held at 1."""
@@ -90,9 +104,11 @@ class Optimizer:
 class Log:
     """A line of JSON for each event, on stdout and in a file: what, which step, after how long."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, append: bool = False) -> None:
+        """append: whether the events of a training that was stopped are kept."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        if not append:
+            path.write_text("")
         self._path = path
         self._start, self._cpu = time.monotonic(), time.process_time()
 

@@ -13,6 +13,7 @@ from pytest_cepbench.cli.agreement_table import (
     percent,
 )
 from pytest_cepbench.cli.arena_rejudge import rejudge
+from pytest_cepbench.cli.arena_training import export_training
 from pytest_cepbench.cli.output import (
     MISTAKE,
     Section,
@@ -44,6 +45,8 @@ def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
     if arguments.action == "rejudge":
         return rejudge(arguments)
+    if arguments.action == "export-training":
+        return export_training(arguments)
     command: str = arguments.command_line
     content: dict[str, object]
     drawing = ""

@@ -499,6 +499,66 @@ _ARENA_ACTIONS = (
         ],
     ),
     Command(
+        "export-training",
+        "write battles with the verdicts of people or of the truth, to train a judge with them",
+        _UNWRITTEN,
+        [
+            option(
+                "sources",
+                metavar="SOURCE",
+                nargs="+",
+                help="a suite of battles with stored verdicts, such as suites/judge; a study of "
+                "pairs, ratings/NAME; people's verdicts in OpenING's format; or shapes-arena, "
+                "battles of the embedded world, which the truth decides",
+            ),
+            option(
+                "--format",
+                choices=("chat", "battles"),
+                default="chat",
+                help="chats for trl and LLaMA-Factory, each battle in both orders; or a table that "
+                f"suites/judge reads; {_DEFAULT}",
+            ),
+            option(
+                "--out", metavar="DIR", type=Path, required=True, help="a new folder for the files"
+            ),
+            several(
+                "--unseen",
+                metavar="NAME",
+                help="a model, or a category, whose battles go into a split of their own (several "
+                "allowed)",
+            ),
+            option(
+                "--prompt",
+                choices=("criteria", "letters", "opening-gpt", "opening-intjudge"),
+                default="criteria",
+                help=f"what the judge is asked, as in its spec; {_DEFAULT}",
+            ),
+            option(
+                "--limit",
+                metavar="N",
+                help="so many battles of each panel, chosen by --seed; fewer are among more",
+            ),
+            option("--seed", metavar="N", default="0", help=f"of that choice; {_DEFAULT}"),
+            option(
+                "--answers",
+                metavar="[MODEL=]FOLDER",
+                nargs="+",
+                action="extend",
+                default=[],
+                help="the answers of a model in OpenING's layout (several allowed)",
+            ),
+            *shared(
+                "data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where the questions lie: opening=FOLDER",
+            ),
+            flag("--partial", "leave out battles whose question or answers are not all there"),
+            *_STORE,
+        ],
+    ),
+    Command(
         "agreement",
         "agreement of two judges over the battles that both judged",
         _UNWRITTEN,

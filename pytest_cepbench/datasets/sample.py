@@ -91,6 +91,8 @@ class Sample:
     image, text: the seeds a chain can start from; at least one is there, or a question.
     question: texts and images in reading order, where the data set asks for interleaved answers.
     gold: the reference answer to it, where there is one.
+    answer: an answer that the data set itself has, which battles the reference one: what judges are
+    measured on. Empty where models are to answer.
     metadata: what else the data set says of it, built-in types only.
     cluster: what it shares with samples that are not independent of it: images of one prompt, seeds
     of one image; None for a sample of its own.
@@ -106,6 +108,7 @@ class Sample:
     replicate: int = 0
     question: tuple[str | SeedImage, ...] = ()
     gold: tuple[GoldStep, ...] = ()
+    answer: tuple[GoldStep, ...] = ()
 
     @property
     def unit(self) -> str:

@@ -205,6 +205,8 @@ class AnswerRun(SuiteRun):
         measured = self._with_labels(case, measured, model, partial=most is not None)
         if not (measure.judged or measure.scored):
             return measured
+        if JUDGE in self.assignments.gated:
+            return measured
         warnings = [_JUDGES_ITSELF] if self._judges_itself else []
         if not measured.verdicts:
             return replace(measured, warnings=(*measured.warnings, *warnings))

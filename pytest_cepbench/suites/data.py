@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
+from pytest_cepbench.datasets.judged_battles import load_judged_battles
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
@@ -46,6 +47,7 @@ _NOWHERE = LoadingFolders()
 LOADERS: Mapping[str, Loader] = {
     "folder": load_folder,
     "geneval": load_geneval,
+    "judged-battles": load_judged_battles,
     "mme": load_mme,
     "mmgenbench": load_mmgenbench,
     "opening": load_opening,

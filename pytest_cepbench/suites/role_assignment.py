@@ -27,7 +27,7 @@ from pytest_cepbench.models.registry import check_installed as check_libraries
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure
-from pytest_cepbench.suites.measures.answer_measures import make_answer_measures
+from pytest_cepbench.suites.measures.answer_measures import make_answer_measures, tests_judges
 from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 
@@ -95,6 +95,8 @@ def needed_roles(suite: Suite) -> dict[str, str | None]:
         names = _needed(suite, measures, replayed=False)
     else:
         answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
+        if tests_judges(suite.metrics):
+            return {JUDGE: written.get(JUDGE)}
         writes = "writer" in written or "interleaver" not in written
         names = ["writer", "generator"] if writes else ["interleaver"]
         if any(measure.judged or measure.scored for measure in answers.values()):
@@ -111,11 +113,15 @@ def assign_answer_models(
             f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
         )
         raise SuiteNotApplicableError(msg)
-    choices = replace(choices, preferred=_TESTED_ANSWERING)
+    judging = tests_judges(suite.metrics)
+    if judging and choices.replay is not None:
+        msg = f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
+        raise SuiteNotApplicableError(msg)
+    choices = replace(choices, preferred=("judge",) if judging else _TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
     named = named_models(suite, choices)
     needed: list[str] = []
-    if choices.replay is None:
+    if choices.replay is None and not judging:
         needed += _answering(suite, named, choices)
     if any(measure.judged or measure.scored for measure in measures.values()):
         needed.append(JUDGE)

@@ -21,7 +21,7 @@ from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of, load_losses
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import DamagedInputsError, StoreError
+from pytest_cepbench.errors import DamagedInputsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.store.answers import get_answers, put_answers
@@ -33,7 +33,8 @@ _MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
 class AnswerModels:
     """The models that make answers, all on one store: an interleaver, or a writer and others.
 
-    recorded: answers that another tool has made, in the place of models.
+    recorded: answers that another tool has made, in the place of models. Without those, and without
+    an interleaver and a writer, answers are the samples' own.
     generator: draws the steps of a writer's text; None where answers have no images.
     editor: draws a step from the image before it, where there is one.
     """
@@ -125,6 +126,9 @@ def _make(
             _read(own, models.recorded, models.store)
     elif models.interleaver is not None:
         _interleave(plan, asked, models.interleaver)
+    elif models.writer is None:
+        for own, _ in asked:
+            _take(own, models.store)
     else:
         _compose(plan, asked, models)
         composed = [own.answer for own, _ in asked if own.answer is not None]
@@ -142,7 +146,7 @@ def foresee_answers(
     asked = [(SampleAnswer(sample), refer_to_question(sample, models.store)) for sample in samples]
     if models.interleaver is not None:
         _interleave(plan, asked, models.interleaver)
-    elif models.recorded is None:
+    elif models.writer is not None:
         _compose(plan, asked, models)
     return [own for own, _ in asked]
 
@@ -168,6 +172,23 @@ def _read(own: SampleAnswer, recorded: RecordedAnswers, store: Store) -> None:
         own.failure = (own.lost_images or [Failure("empty-text", "an answer without steps")])[0]
         own.blamed = "replay"
         return
+    own.answer = Answer(tuple(steps))
+    put_answers(store, [own.answer])
+
+
+def _take(own: SampleAnswer, store: Store) -> None:
+    """The answer that the data set has. Raises DatasetError where it has none."""
+    if not own.sample.answer:
+        msg = f"{own.sample.id}: has no answer of its own, which judges are measured on"
+        raise DatasetError(msg)
+    steps: list[StoredStep] = []
+    for step in own.sample.answer:
+        try:
+            image = None if step.image is None else step.image.load()
+        except ImageError as error:
+            msg = f"{own.sample.id}, its answer: {error}"
+            raise DatasetError(msg) from error
+        steps.append(StoredStep(step.text, None if image is None else store.put_image(image)))
     own.answer = Answer(tuple(steps))
     put_answers(store, [own.answer])
 

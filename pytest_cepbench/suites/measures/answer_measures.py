@@ -26,6 +26,7 @@ from pytest_cepbench.suites.measures.battle_measures import (
     WinRateTable,
 )
 from pytest_cepbench.suites.measures.criteria_measures import CriteriaMeasure, CriteriaTable
+from pytest_cepbench.suites.measures.judge_agreement import AgreementMeasure, AgreementTable
 
 ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
     "win_rate": WinRateTable,
@@ -36,6 +37,7 @@ ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
     "truth": TruthTable,
     "judge_failures": JudgeFailuresTable,
     "criteria": CriteriaTable,
+    "agreement": AgreementTable,
 }
 """Kind of metric -> its settings, in suites that ask for interleaved answers."""
 
@@ -53,11 +55,34 @@ def make_answer_measures(
             "criteria: add [metrics.win_rate] or [metrics.criteria]"
         )
         raise SuiteError(msg)
+    _check_agreement(tables, suite, against)
     win_rate = win_rates[0] if against == "accepted" and win_rates else ""
     # Reference answers were battled for judge_failures alone before there were scores.
     judged = bool(win_rates) or (against == "gold" and not scored)
     asked = _JudgeUse(win_rate, judged=judged, scored=scored)
     return {name: _make(name, table, suite, against, asked) for name, table in tables.items()}
+
+
+def tests_judges(tables: Mapping[str, MetricTable]) -> bool:
+    """Whether a suite of these metrics has judges under test, on answers that are there."""
+    return any(isinstance(table, AgreementTable) for table in tables.values())
+
+
+def _check_agreement(tables: Mapping[str, MetricTable], suite: str, against: Against) -> None:
+    """Raise SuiteError where judges are under test together with what makes answers."""
+    if not tests_judges(tables):
+        return
+    allowed = AgreementTable | JudgeFailuresTable
+    wrong = [name for name, table in tables.items() if not isinstance(table, allowed)]
+    if wrong:
+        msg = (
+            f"suite {suite!r}: with agreement the judge is under test, and {wrong[0]} is of models "
+            "that answer: leave one of them out"
+        )
+        raise SuiteError(msg)
+    if against != "gold":
+        msg = f'suite {suite!r}: agreement needs against = "gold" under [arena]'
+        raise SuiteError(msg)
 
 
 @dataclass(frozen=True)
@@ -79,6 +104,8 @@ def _make(
     pool = table.pool or "categories"
     if isinstance(table, WinRateTable):
         return WinRateMeasure(name, against, pool, table.parts or "all")
+    if isinstance(table, AgreementTable):
+        return AgreementMeasure(name, table.ties, pool, table.parts or "all")
     parts = table.parts or "overall"
     if isinstance(table, TruthTable | CriteriaTable):
         by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure

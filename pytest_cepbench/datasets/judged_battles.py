@@ -1,0 +1,151 @@
+"""Battles with stored verdicts, one a line, to measure judges with: `battles.jsonl` and its images.
+
+    {"id": "swap/0003", "category": "swap", "verdict": "A",
+     "question": [{"text": "..."}, {"image": "images/0c3f.webp"}],
+     "first": [{"text": "...", "image": "images/77ab.webp"}, {"text": "..."}],
+     "second": [...]}
+
+Images are files in the folder of the table. A scene of the world of shapes can be written as its
+caption instead, `{"drawing": "one shape : ...", "jitter": 7}`, and is drawn when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.datasets.sample import (
+    Dataset,
+    DrawnImage,
+    FileImage,
+    GoldStep,
+    Sample,
+    SeedImage,
+)
+from pytest_cepbench.datasets.shapes import caption, parse_caption, render
+from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.errors import DatasetError
+
+VERSION = 1
+
+FILE_NAME = "battles.jsonl"
+
+VERDICT = "verdict"
+"""In a sample's metadata: the stored verdict, `A` for the first answer."""
+
+
+class BattlePiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A text, an image, or both: a piece of a question or a step of an answer.
+
+    image: a file, counted from the folder of the table.
+    drawing: caption of a scene of the world of shapes, in the place of a file.
+    jitter: of the drawing.
+    """
+
+    text: str = ""
+    image: str | None = None
+    drawing: str | None = None
+    jitter: int = 0
+
+
+class JudgedBattleLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the table; see the module's text."""
+
+    id: str
+    category: str
+    verdict: Winner
+    question: list[BattlePiece]
+    first: list[BattlePiece]
+    second: list[BattlePiece]
+
+
+def load_judged_battles(path: Path) -> Dataset:
+    """Battles as samples: the first answer is the sample's own, the second its reference.
+
+    path: the table, or the folder that has it as battles.jsonl. Ids are sorted; the metadata has
+    the stored verdict. Raises DatasetError, naming file and line, for a field that is missing,
+    unknown or of the wrong type, an id that is there twice, an empty question or answer, an image
+    outside the folder, and a drawing that is no caption.
+    """
+    table = path / FILE_NAME if path.is_dir() else path
+    samples: dict[str, Sample] = {}
+    for place, value in read_json_lines(table):
+        sample = _sample(place, value, table.parent)
+        if sample.id in samples:
+            msg = f"{place}: the id {sample.id!r:.60} is there twice"
+            raise DatasetError(msg)
+        samples[sample.id] = sample
+    contents = {name: sample.metadata for name, sample in sorted(samples.items())}
+    return Dataset(
+        "judged-battles",
+        {"loader": "judged-battles", "version": VERSION, "digest": digest_json(contents)[:16]},
+        tuple(samples[name] for name in sorted(samples)),
+    )
+
+
+def _sample(place: str, value: Mapping[str, Any], root: Path) -> Sample:
+    try:
+        line = msgspec.convert(value, JudgedBattleLine)
+    except msgspec.ValidationError as error:
+        msg = f"{place}: {error}"
+        raise DatasetError(msg) from error
+    for name in ("id", "category", "question", "first", "second"):
+        if not getattr(line, name):
+            msg = f"{place}: {name} is empty"
+            raise DatasetError(msg)
+    pieces = [
+        part
+        for piece in line.question
+        for part in (_image(f"{place}, question", piece, root), piece.text)
+        if part
+    ]
+    return Sample(
+        line.id,
+        (line.category,),
+        question=tuple(pieces),
+        gold=_steps(f"{place}, second", line.second, root),
+        answer=_steps(f"{place}, first", line.first, root),
+        metadata={VERDICT: line.verdict, "line": digest_json(dict(value))},
+    )
+
+
+def _steps(place: str, pieces: list[BattlePiece], root: Path) -> tuple[GoldStep, ...]:
+    return tuple(GoldStep(piece.text, _image(place, piece, root)) for piece in pieces)
+
+
+def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
+    if not piece.text and piece.image is None and piece.drawing is None:
+        msg = f"{place}: a piece has neither a text nor an image"
+        raise DatasetError(msg)
+    if piece.image is not None and piece.drawing is not None:
+        msg = f"{place}: a piece has an image and a drawing: give one of them"
+        raise DatasetError(msg)
+    if piece.image is not None:
+        return FileImage(_inside(place, piece.image, root))
+    if piece.drawing is None:
+        return None
+    scene = parse_caption(piece.drawing)
+    if caption(scene) != piece.drawing or piece.jitter < 0:
+        msg = (
+            f"{place}: {piece.drawing!r:.60} with jitter {piece.jitter} is no drawing: give the "
+            "caption of a scene of the world of shapes, and a number from 0"
+        )
+        raise DatasetError(msg)
+    return DrawnImage(partial(render, scene, piece.jitter))
+
+
+def _inside(place: str, name: str, root: Path) -> Path:
+    """The file of an image. Raises DatasetError for one outside the folder, links followed."""
+    path = root / name
+    inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+    if "\0" in name or Path(name).is_absolute() or not inside:
+        msg = f"{place}: the image {name!r:.60} lies outside the folder of the table"
+        raise DatasetError(msg)
+    return path

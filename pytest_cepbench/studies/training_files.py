@@ -1,0 +1,214 @@
+"""Files of battles: chats to train judges with, or a table to measure them on.
+
+Chats are written twice, as two families of trainers read them: `train.jsonl` with the parts of a
+message in a list (trl), `train.llamafactory.jsonl` with `<image>` in its text and
+`dataset_info.json` beside it (LLaMA-Factory). Both name the same files of images.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.judged_battles import FILE_NAME
+from pytest_cepbench.errors import WriteError
+from pytest_cepbench.models.judges.judge_prompt import JudgePrompt
+from pytest_cepbench.models.protocols import Piece
+from pytest_cepbench.studies.training_battles import TrainingBattle
+
+ExportFormat = Literal["chat", "battles"]
+
+IMAGES = "images"
+
+_MARKER = "<image>"
+_BROKEN_MARKER = "< image>"
+_TRAIN, _UNSEEN = "train", "unseen"
+
+
+@dataclass
+class TrainingExport:
+    """What was written.
+
+    battles: of each split. rows: lines of each split; of chats two to a battle.
+    images: files of images.
+    verdicts: how often each verdict was given, in the order of the answers at hand.
+    """
+
+    folder: Path
+    battles: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    images: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+
+
+def write_training(
+    folder: Path,
+    battles: Iterable[TrainingBattle],
+    layout: ExportFormat,
+    prompt: JudgePrompt,
+    unseen: Collection[str] = (),
+) -> TrainingExport:
+    """Write battles into a folder that is new or empty, an image once however often it is shown.
+
+    prompt: what the judge is asked, of chats.
+    unseen: models or categories whose battles go into a split of their own.
+    Raises WriteError where the folder holds something or cannot be written, and for a name in
+    `unseen` that no battle has; nothing is left behind then but images.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        msg = f"{str(folder)!r} is there already: name a new folder with --out, or empty it"
+        raise WriteError(msg)
+    export = TrainingExport(folder)
+    album = _Album(folder)
+    lines: dict[str, list[str]] = {}
+    known: set[str] = set()
+    try:
+        (folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        for battle in battles:
+            known |= battle.names
+            split = _UNSEEN if battle.names & set(unseen) else _TRAIN
+            export.battles[split] = export.battles.get(split, 0) + 1
+            export.verdicts[battle.verdict] = export.verdicts.get(battle.verdict, 0) + 1
+            if layout == "battles":
+                name = FILE_NAME if split == _TRAIN else f"{_UNSEEN}-{FILE_NAME}"
+                files = {name: [_table(battle, album)]}
+            else:
+                files = _chats(battle, prompt, album, split)
+            for name, rows in files.items():
+                lines.setdefault(name, []).extend(rows)
+                export.rows[name] = export.rows.get(name, 0) + len(rows)
+        _check_unseen(unseen, known)
+        for name, rows in lines.items():
+            (folder / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        if layout == "chat":
+            info = json.dumps(_dataset_info(sorted(export.battles)), indent=2)
+            (folder / "dataset_info.json").write_text(f"{info}\n", encoding="utf-8")
+    except OSError as error:
+        msg = f"{error.filename or folder} could not be written: {error.strerror}"
+        raise WriteError(msg) from error
+    export.images = len(album.written)
+    return export
+
+
+def _check_unseen(unseen: Collection[str], known: Collection[str]) -> None:
+    if absent := sorted(set(unseen) - set(known)):
+        names = ", ".join(sorted(known)) or "none is named"
+        msg = f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
+        raise WriteError(msg)
+
+
+@dataclass
+class _Album:
+    """Files of images, named by their digests."""
+
+    folder: Path
+    written: set[str] = field(default_factory=set)
+
+    def add(self, image: Any) -> str:
+        """The name of an image's file, counted from the folder."""
+        artifact = ImageArtifact.from_pil(image)
+        # PNG: of lossless formats the one that every trainer's loader reads.
+        name = f"{IMAGES}/{artifact.digest}.png"
+        if name not in self.written:
+            artifact.to_pil().save(self.folder / name, "PNG")
+            self.written.add(name)
+        return name
+
+
+def _chats(
+    battle: TrainingBattle, prompt: JudgePrompt, album: _Album, split: str
+) -> dict[str, list[str]]:
+    """Rows of both layouts: the battle in either order of the answers."""
+    parts, marked = [], []
+    for shown, winner in ((battle.battle, battle.verdict), battle.mirrored()):
+        pieces = prompt.show(shown)
+        images = [album.add(piece) for piece in pieces if not isinstance(piece, str)]
+        verdict = prompt.phrases[winner]
+        facts = {"images": images, "battle": battle.id}
+        parts.append(_row(_in_parts(prompt.system, pieces, verdict), facts))
+        marked.append(_row(_in_text(prompt.system, pieces, verdict), facts))
+    return {f"{split}.jsonl": parts, f"{split}.llamafactory.jsonl": marked}
+
+
+def _row(messages: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
+    return json.dumps({"messages": messages, **facts}, ensure_ascii=False)
+
+
+def _in_parts(system: str, pieces: Sequence[Piece], verdict: str) -> list[dict[str, Any]]:
+    def part(piece: Piece) -> dict[str, Any]:
+        # Rows with and without a text have the same columns, or they are no table.
+        if isinstance(piece, str):
+            return {"type": "text", "text": piece}
+        return {"type": "image", "text": None}
+
+    def turn(role: str, shown: Sequence[Piece]) -> dict[str, Any]:
+        return {"role": role, "content": [part(piece) for piece in shown]}
+
+    return [turn("system", [system]), turn("user", pieces), turn("assistant", [verdict])]
+
+
+def _in_text(system: str, pieces: Sequence[Piece], verdict: str) -> list[dict[str, Any]]:
+    shown = [
+        # An answer that says `<image>` would be taken for one more image.
+        piece.replace(_MARKER, _BROKEN_MARKER) if isinstance(piece, str) else _MARKER
+        for piece in pieces
+    ]
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "\n".join(shown)},
+        {"role": "assistant", "content": verdict},
+    ]
+
+
+def _dataset_info(splits: Sequence[str]) -> dict[str, Any]:
+    """What LLaMA-Factory reads first: a data set for each split."""
+    return {
+        f"cepbench_battles_{split}": {
+            "file_name": f"{split}.llamafactory.jsonl",
+            "formatting": "sharegpt",
+            "columns": {"messages": "messages", "images": "images"},
+            "tags": {
+                "role_tag": "role",
+                "content_tag": "content",
+                "user_tag": "user",
+                "assistant_tag": "assistant",
+                "system_tag": "system",
+            },
+        }
+        for split in splits
+    }
+
+
+def _table(battle: TrainingBattle, album: _Album) -> str:
+    """A line of a table of judged battles."""
+
+    def pieces(shown: Sequence[Piece]) -> Iterator[dict[str, str]]:
+        for piece in shown:
+            yield {"text": piece} if isinstance(piece, str) else {"image": album.add(piece)}
+
+    fields = {
+        "id": battle.id,
+        "category": battle.group,
+        "verdict": battle.verdict,
+        "question": list(pieces(battle.battle.question)),
+        "first": _steps(battle.battle.first, album.add),
+        "second": _steps(battle.battle.second, album.add),
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _steps(pieces: Sequence[Piece], add: Callable[[Any], str]) -> list[dict[str, str]]:
+    """An answer's pieces in the same order: a step begins at each text, and at a second image."""
+    steps: list[dict[str, str]] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            steps.append({"text": piece})
+        elif steps and "image" not in steps[-1]:
+            steps[-1]["image"] = add(piece)
+        else:
+            steps.append({"image": add(piece)})
+    return steps

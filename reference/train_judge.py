@@ -1,0 +1,321 @@
+"""Train the judge: a Qwen2-VL of 2 million parameters that says which of two answers is better.
+
+    python reference/train_judge.py --out runs/judge            # see, then judge
+    python reference/train_judge.py --out runs/judge --resume   # go on where it was stopped
+
+It learns to see and to write first: captions of scenes and right answers to questions of the arena.
+Then it judges battles, each in both orders, of answers with four kinds of faults; five other kinds
+are held out, to measure it with. The state is saved every few minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from battles import SEEN_FAULTS, UNSEEN_FAULTS, Battle, draw_battles
+from judge_losses import JudgeHeads, LossWeights, Read, order_loss, ranking_loss
+from judge_rows import IGNORED, RowBuilder, Rows
+from lessons import draw_lesson
+from qwen import LAYERS, VERDICTS, WIDTH, build_model, build_processor, look
+from torch.nn import functional
+from training import CHECKPOINTS, Log, Optimizer, arguments, half_precision, save_half, settle
+from world import draw_scenes
+
+from pytest_cepbench.datasets.shapes.arena import TASKS
+
+STEPS, BATCH = 6000, 8
+SIGHT_STEPS, SIGHT_BATCH = 2500, 32
+
+_PEAK, _DECAY = 1.2e-3, 0.02
+_EASY_UNTIL = 0.25  # of the steps, from where on differences of truth are drawn evenly
+_HELD_OUT = 200  # battles of each kind to measure quality with
+_SAVE_EVERY = 150.0  # seconds
+_AHEAD = 6  # batches that wait for their step
+
+
+class Trainer:
+    """The model with what is needed to teach it and to ask it.
+
+    layers, width, depth: of the model, as of `build_model`.
+    """
+
+    def __init__(
+        self,
+        weights: LossWeights,
+        device: str = "cpu",
+        *,
+        width: int = WIDTH,
+        layers: int = LAYERS,
+        **sizes: int,
+    ) -> None:
+        self.weights = weights
+        self.device = device
+        self.builder = RowBuilder()
+        self.model = build_model(self.builder.tokenizer, width=width, layers=layers, **sizes)
+        # Plain products here, too; what is saved does not say so.
+        self.model.set_attn_implementation("eager")
+        self.model.to(device)
+        self.heads = JudgeHeads(width, layers).to(device)
+        verdicts = self.builder.tokenizer.convert_tokens_to_ids(list(VERDICTS))
+        self._verdicts = torch.tensor(verdicts, device=device)
+
+    @property
+    def taught(self) -> list[torch.nn.Parameter]:
+        """The parameters that training changes."""
+        return [*self.model.parameters(), *self.heads.parameters()]
+
+    def read(self, rows: Rows, *, tower: bool = True) -> Read:
+        """What the model makes of rows. tower: whether the tower is taught, too."""
+        model = self.model.model
+        with torch.set_grad_enabled(tower and torch.is_grad_enabled()):
+            seen = look(self.model, rows.patches)
+        embedded = model.get_input_embeddings()(rows.ids)
+        taken = rows.slots >= 0
+        embedded = embedded.to(seen.dtype)
+        embedded[taken] = seen.flatten(0, 1)[rows.slots[taken]]
+        output = model.language_model(
+            inputs_embeds=embedded,
+            attention_mask=rows.mask,
+            position_ids=rows.places,
+            output_hidden_states=True,
+            use_cache=False,
+        )
+        return Read(seen, output.hidden_states, output.last_hidden_state)
+
+    def sight_losses(self, rows: Rows) -> dict[str, torch.Tensor]:
+        """Losses of what is to be written, and of what the tower and an early layer see."""
+        with half_precision(self.device):
+            read = self.read(rows)
+            known = rows.words != IGNORED
+            words = self.model.lm_head(read.last[known])
+            losses = {
+                "words": functional.cross_entropy(words.float(), rows.words[known]),
+                "look": self.heads.look_loss(read, rows) * 0.3,
+                "cell": self.heads.cell_loss(read, rows) * 0.3,
+            }
+        return losses
+
+    def judge_losses(self, rows: Rows) -> dict[str, torch.Tensor]:
+        """Weighted losses of battles, by name."""
+        weights, heads = self.weights, self.heads
+        with half_precision(self.device):
+            read = self.read(rows)
+            logits = self._verdict_logits(read, rows)
+            index = (rows.verdicts[:, None] == self._verdicts).float().argmax(1)
+            losses = {
+                "verdict": weights.verdict * functional.cross_entropy(logits, index),
+                "order": weights.order * order_loss(_log_odds(logits)),
+            }
+            if weights.ranking:
+                lead = 1.5 - index.float()
+                ranked = ranking_loss(heads.scores(read, rows), lead)
+                losses["ranking"] = weights.ranking * ranked
+            if weights.contrast:
+                losses["contrast"] = weights.contrast * heads.contrast_loss(read, rows)
+            if weights.features:
+                losses["features"] = weights.features * heads.features_loss(read, rows)
+            if weights.helpers:
+                share = weights.helpers
+                losses["right"] = share * heads.right_loss(read, rows)
+                losses["step"] = share * 4.0 * heads.step_loss(read, rows)
+                losses["truth"] = share * 4.0 * heads.truth_loss(read, rows)
+                losses["cell"] = share * 0.1 * heads.cell_loss(read, rows)
+        return losses
+
+    @torch.no_grad()
+    def log_probabilities(self, rows: Rows) -> torch.Tensor:
+        """(n, 4) of the verdicts, in their order."""
+        with half_precision(self.device):
+            read = self.read(rows)
+            return self._verdict_logits(read, rows).log_softmax(-1)
+
+    def _verdict_logits(self, read: Read, rows: Rows) -> torch.Tensor:
+        last = read.last[torch.arange(len(rows.ids)), rows.places_of_verdict]
+        logits: torch.Tensor = self.model.lm_head(last)[:, self._verdicts].float()
+        return logits
+
+
+def _log_odds(logits: torch.Tensor) -> torch.Tensor:
+    """(n,) of the first answer against the second, ties counted on the side that they lean to."""
+    return logits[:, :2].logsumexp(1) - logits[:, 2:].logsumexp(1)
+
+
+def sight_rows(builder: RowBuilder, seed: int, step: int, batch: int) -> Rows:
+    """The rows of a step of the first part: three quarters questions, one quarter captions."""
+    rng = np.random.default_rng((seed, 1, step))
+    lessons = []
+    while len(lessons) < batch - batch // 4:
+        lesson = draw_lesson(rng, TASKS[int(rng.integers(len(TASKS)))])
+        lessons += [lesson] if lesson.is_new else []
+    return builder.of_solutions(lessons, rng, draw_scenes(rng, batch // 4))
+
+
+def judge_rows(builder: RowBuilder, seed: int, step: int, batch: int, steps: int) -> Rows:
+    """The rows of a step of the second part; the first of them have larger differences."""
+    rng = np.random.default_rng((seed, 2, step))
+    ease = max(0.0, 1.0 - step / max(1.0, _EASY_UNTIL * steps))
+    return builder.of_battles(draw_battles(rng, batch, ease=ease))
+
+
+class Supply:
+    """Rows for the steps of a part, made by a process beside this one, always in the same order."""
+
+    def __init__(self, make: Any, steps: Sequence[int], *arguments: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self._queue: Any = context.Queue(_AHEAD)
+        self._process = context.Process(
+            target=_make_all, args=(self._queue, make, steps, arguments), daemon=True
+        )
+        self._process.start()
+
+    def __iter__(self) -> Iterator[Rows]:
+        try:
+            while (arrays := self._queue.get()) is not None:
+                yield Rows(*map(torch.from_numpy, arrays))
+        finally:
+            self._process.terminate()
+            self._process.join()
+
+
+def _make_all(queue: Any, make: Any, steps: Sequence[int], arguments: Sequence[int]) -> None:
+    builder = RowBuilder()
+    seed, *others = arguments
+    for step in steps:
+        # As arrays: tensors would be handed over as open files, which run out.
+        queue.put([part.numpy() for part in make(builder, seed, step, *others)])
+    queue.put(None)
+
+
+def quality(trainer: Trainer, battles: Sequence[Battle]) -> dict[str, float]:
+    """Agreement with the truth, ties forced, and the mean order effect in logits."""
+    odds = []
+    for start in range(0, len(battles), 16):
+        rows = trainer.builder.of_battles(battles[start : start + 16])
+        odds.append(_log_odds(trainer.log_probabilities(rows)))
+    log_odds = torch.cat(odds)
+    first = torch.tensor([battle.place < 2 for battle in battles]).repeat_interleave(2)
+    first[1::2] = ~first[1::2]
+    agreed = ((log_odds > 0) == first).float().mean()
+    order = (log_odds[0::2] + log_odds[1::2]).mean() / 2
+    return {"agreement": agreed.item(), "order": order.item()}
+
+
+def _unseen(seed: int) -> dict[str, list[Battle]]:
+    rng = np.random.default_rng((seed, 3))
+    return {
+        name: draw_battles(rng, _HELD_OUT, faults, reference_share=0.0)
+        for name, faults in (("seen", SEEN_FAULTS), ("unseen", UNSEEN_FAULTS))
+    }
+
+
+class _State:
+    """What is needed to go on: weights, heads, optimizer, part and step."""
+
+    def __init__(self, path: Path, trainer: Trainer) -> None:
+        self._path = path
+        self._trainer = trainer
+        self._saved = time.monotonic()
+
+    def save(self, part: str, step: int, optimizer: Optimizer, *, now: bool = False) -> None:
+        """Save it where some minutes have passed."""
+        if not now and time.monotonic() - self._saved < _SAVE_EVERY:
+            return
+        state = {
+            "part": part,
+            "step": step,
+            "model": self._trainer.model.state_dict(),
+            "heads": self._trainer.heads.state_dict(),
+            "optimizer": optimizer.state,
+        }
+        partial = self._path.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(self._path)
+        self._saved = time.monotonic()
+
+    def load(self) -> tuple[str, int, Any]:
+        """Part and step to go on from, and the state of the optimizer."""
+        state = torch.load(self._path, weights_only=True)
+        self._trainer.model.load_state_dict(state["model"])
+        self._trainer.heads.load_state_dict(state["heads"])
+        return state["part"], state["step"], state["optimizer"]
+
+
+def options_of(about: str) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = arguments(about, steps=STEPS, batch=BATCH, save=())
+    parser.add_argument("--sight-steps", type=int, default=SIGHT_STEPS, help="of the first part")
+    parser.add_argument("--sight-batch", type=int, default=SIGHT_BATCH, help="rows of its steps")
+    parser.add_argument("--resume", action="store_true", help="go on from the state in --out")
+    parser.add_argument("--minutes", type=float, help="end the second part after so many in all")
+    for field in fields(LossWeights):
+        parser.add_argument(
+            f"--{field.name}", type=float, default=field.default, help=f"weight of {field.name}"
+        )
+    options = parser.parse_args()
+    if options.resume and not (options.out / "judge-state.pt").is_file():
+        parser.error(f"--resume: {options.out} has no judge-state.pt; leave --resume out to begin")
+    return options
+
+
+def main() -> None:
+    """Train, and save what comes out as `judge`."""
+    options = options_of(__doc__.splitlines()[0])
+    settle(options.seed)
+    weights = LossWeights(**{field.name: getattr(options, field.name) for field in fields(LossWeights)})
+    trainer = Trainer(weights, options.device)
+    options.out.mkdir(parents=True, exist_ok=True)
+    state = _State(options.out / "judge-state.pt", trainer)
+    part, done, remembered = state.load() if options.resume else ("sight", 0, None)
+    log = Log(options.out / "judge.jsonl", append=options.resume)
+    if part == "sight":
+        _learn_to_see(trainer, options, log, state, done, remembered)
+        done, remembered = 0, None
+    _learn_to_judge(trainer, options, log, state, done, remembered)
+    save_half(options.out / "judge", trainer.model, build_processor(trainer.builder.tokenizer))
+
+
+def _learn_to_see(
+    trainer: Trainer, options: argparse.Namespace, log: Log, state: _State, done: int, known: Any
+) -> None:
+    steps = options.sight_steps
+    optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
+    supply = Supply(sight_rows, range(done + 1, steps + 1), options.seed, options.sight_batch)
+    for step, rows in enumerate(supply, done + 1):
+        losses = trainer.sight_losses(rows)
+        optimizer.step(step, torch.stack(list(losses.values())).sum())
+        if step % 50 == 0:
+            log("sight", step, **{name: loss.item() for name, loss in losses.items()})
+        state.save("sight", step, optimizer, now=step == steps)
+
+
+def _learn_to_judge(
+    trainer: Trainer, options: argparse.Namespace, log: Log, state: _State, done: int, known: Any
+) -> None:
+    steps, begun = options.steps, time.monotonic()
+    optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
+    held_out = _unseen(options.seed)
+    supply = Supply(judge_rows, range(done + 1, steps + 1), options.seed, options.batch, steps)
+    for step, rows in enumerate(supply, done + 1):
+        losses = trainer.judge_losses(rows)
+        optimizer.step(step, torch.stack(list(losses.values())).sum())
+        if step % 50 == 0:
+            log("loss", step, **{name: loss.item() for name, loss in losses.items()})
+        if step % 500 == 0 or step == steps:
+            for name, battles in held_out.items():
+                log(name, step, **quality(trainer, battles))
+        state.save("judge", step, optimizer, now=step == steps)
+        if options.minutes and time.monotonic() - begun > 60 * options.minutes:
+            state.save("judge", step, optimizer, now=True)
+            break
+
+
+if __name__ == "__main__":
+    main()

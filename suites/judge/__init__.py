@@ -1,0 +1,1 @@
+"""Judges under test, on battles with stored verdicts."""
