@@ -120,6 +120,8 @@ _FOREIGN_OPTIONS = {
     "--by", "--unseen",  # of cepbench arena
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
+    "--annotators", "--share", "--practice", "--attention", "--sample", "--host", "--peek",
+    "--only-write", "--kind",  # of cepbench rate
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power", "--part", "--rows", "--loads",
