@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,13 +45,20 @@ image-to-text = "world"
 MODELS = {"fine": "shapes:", "poor": "shapes:?miss=0.4", "odd": "shapes:?recolor=0.5"}
 
 
-@pytest.fixture
-def runs(home: Home) -> Home:
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reports of three models of a suite of chains from both starts, and their store."""
-    write_suite(home.path, DRIFT)
+    root = tmp_path_factory.mktemp("measured")
     for name, model in MODELS.items():
-        measured = measure(home.path, RoleChoices(model, "unified"))
-        write_report(home.path / f"{name}.json", map(result_of, measured))
+        own = measure(root, RoleChoices(model, "unified"))
+        write_report(root / f"{name}.json", map(result_of, own))
+    return root
+
+
+@pytest.fixture
+def runs(home: Home, measured: Path) -> Home:
+    """A copy of them, in which the command is run."""
+    shutil.copytree(measured, home.path, dirs_exist_ok=True)
     return home
 
 
