@@ -32,6 +32,9 @@ from pytest_cepbench.suites.measures.base import (
 
 _NAMED = 3
 
+VERDICT_FAILURES = "judge_failures/1"
+"""Definition of the share of verdicts, and no scores, that a judge did not give."""
+
 
 class WinRateTable(MetricTable, frozen=True, kw_only=True):
     """win_rate: how often an answer is better than the one that it battles."""
@@ -167,7 +170,7 @@ class JudgeFailuresMeasure:
     def identity(self) -> str:
         """The definition."""
         if not self.scored:
-            return "judge_failures/1"
+            return VERDICT_FAILURES
         return f"judge_failures/2 of {'verdicts and ' if self.judged else ''}scores"
 
     def read(
