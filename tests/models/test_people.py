@@ -10,7 +10,14 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.people import HumanDescriber, HumanJudge
-from pytest_cepbench.models.protocols import Battle, BindContext, BoundRole, Reply, RoleName
+from pytest_cepbench.models.protocols import (
+    Battle,
+    BindContext,
+    BoundRole,
+    Piece,
+    Reply,
+    RoleName,
+)
 from pytest_cepbench.models.registry import bind, detect
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
@@ -41,7 +48,10 @@ def pair_study(folder: Path, count: int = 3) -> Ratings:
 
 def battle(number: int, *, swapped: bool = False) -> Battle:
     """The battle of a question, as a suite shows it to a judge."""
-    answers = [["red", flat(number, 0).to_pil()], ["blue", flat(number, 2).to_pil()]]
+    answers: list[list[Piece]] = [
+        ["red", flat(number, 0).to_pil()],
+        ["blue", flat(number, 2).to_pil()],
+    ]
     first, second = answers[::-1] if swapped else answers
     return Battle([f"question {number}"], first, second)
 

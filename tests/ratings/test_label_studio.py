@@ -45,7 +45,7 @@ def choice(name: str, *values: str) -> dict[str, Any]:
     return {"from_name": name, "type": "choices", "value": {"choices": list(values)}}
 
 
-def returned(path: Path, tasks: list[dict[str, Any]]) -> Path:
+def returned(path: Path, tasks: list[Any]) -> Path:
     """The file that Label Studio exports."""
     path.write_text(json.dumps(tasks))
     return path
