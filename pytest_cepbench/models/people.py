@@ -82,19 +82,19 @@ class HumanJudge:
         self,
         battles: Sequence[Battle],
         seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; people have voted already
-    ) -> list[Winner | Failure | Reply]:
+    ) -> list[Winner | Reply]:
         """A verdict on each battle, in whichever order; a failure for one without a vote."""
         return [self._single(battle) for battle in battles]
 
-    def _single(self, battle: Battle) -> Winner | Failure | Reply:
+    def _single(self, battle: Battle) -> Winner | Reply:
         question, first, second = map(digest_of_pieces, _parts_of(battle))
         for key, turned in (((question, first, second), False), ((question, second, first), True)):
             votes = self.battles.get(key)
             if votes is not None:
                 return self._reply(votes, turned=turned)
             if key in self.asked:
-                return Failure("unanswered", f"nobody has judged this battle in {self.name} yet")
-        return Failure("unanswered", f"{self.name} does not have this battle")
+                return _unanswered(f"nobody has judged this battle in {self.name} yet")
+        return _unanswered(f"{self.name} does not have this battle")
 
     def _reply(self, votes: BattleVotes, *, turned: bool) -> Winner | Reply:
         winner = votes.verdict(self.rule)
@@ -121,11 +121,16 @@ class HumanDescriber:
         images: Sequence[Image.Image],
         prompt: str,  # noqa: ARG002 - people read the one of the study
         seeds: Sequence[int],  # noqa: ARG002 - the Protocol's
-    ) -> list[str | Failure]:
+    ) -> list[str | Reply]:
         """The description of each image; a failure for one that nobody described."""
         digests = [ImageArtifact.from_pil(image).digest for image in images]
-        missing = Failure("unanswered", f"{self.name} has no description of this image")
+        missing = _unanswered(f"{self.name} has no description of this image")
         return [self.texts.get(digest, missing) for digest in digests]
+
+
+def _unanswered(detail: str) -> Reply:
+    """A failure that is counted and not stored: the next run may find an answer."""
+    return Reply(Failure("unanswered", detail), passing=True)
 
 
 def digest_of_pieces(pieces: Sequence[Piece]) -> str:

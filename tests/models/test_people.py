@@ -23,6 +23,7 @@ from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.studies.rated_items import RatedItems
+from pytest_cepbench.suites.judge_cards import remark_on_judge
 from tests.ratings.voted import cast, flat, side_vote, write_rated
 
 
@@ -106,7 +107,9 @@ def test_missing_votes_are_failures(tmp_path: Path) -> None:
     assert isinstance(judge, HumanJudge)
     given = judge.judge([battle(0), battle(1), battle(2), battle(7)], [0] * 4)
     assert given[0] == "A"
-    failures = [verdict for verdict in given if isinstance(verdict, Failure)]
+    replies = [verdict for verdict in given if isinstance(verdict, Reply)]
+    failures = [reply.value for reply in replies if isinstance(reply.value, Failure)]
+    assert all(reply.passing for reply in replies)
     assert [failure.kind for failure in failures] == ["unanswered"] * 3
     assert "nobody has judged this battle" in failures[1].detail
     assert "does not have this battle" in failures[2].detail
@@ -179,8 +182,8 @@ def test_descriptions_are_found_by_image(tmp_path: Path) -> None:
     first, second, third = describer.describe(images, "describe", [0] * 3)
     assert first == "ada saw 0"
     assert second in ("ada saw 1", "bob saw 1")
-    assert isinstance(third, Failure)
-    assert third.kind == "unanswered"
+    assert isinstance(third, Reply)
+    assert third.value == Failure("unanswered", f"{ratings.path} has no description of this image")
     assert detect(parse_spec(f"human:{ratings.path}")).roles == ("describer",)
 
 
@@ -207,3 +210,13 @@ def test_two_files_of_one_annotator_are_refused(tmp_path: Path) -> None:
     path.with_name("ada-copy.jsonl").write_bytes(path.read_bytes())
     with pytest.raises(CheckpointError, match="both have votes of 'ada'"):
         bound(f"human:{ratings.path}")
+
+
+def test_the_report_says_who_judged(tmp_path: Path) -> None:
+    """No card is asked for where people judged: it would be one of people against people."""
+    ratings = pair_study(tmp_path / "study")
+    for name in ("ada", "bob"):
+        cast(ratings, side_vote(items_of(ratings)[0], name, "A"))
+    remark = remark_on_judge(None, bound(f"human:{ratings.path}"))
+    assert remark.line == "people: 1 battles judged by 2 people"
+    assert not remark.warning
