@@ -36,7 +36,7 @@ def test_a_study_of_items_of_ones_own(home: Home, items: str) -> None:
         "--share=0.5", "--attention=0.1", "--seed=7",
     )  # fmt: skip
     assert (ended.code, ended.out) == (0, "")
-    assert "ratings/mine: 30 items for 2 persons" in ended.err or "2 people" in ended.err
+    assert "ratings/mine: 30 items for 2 annotators" in ended.err
     folder = home.path / "ratings" / "mine"
     ratings = read_ratings(folder)
     study = ratings.study
@@ -77,7 +77,7 @@ def test_a_suite_gives_images_to_describe(home: Home) -> None:
         (["items.jsonl", "--kind=pair", "--out=r", "--practice=x"], 2, "--practice 'x'"),
         (["items.jsonl", "--kind=pair", "--out=r", "--sample=3"], 2, "are of suites"),
         (["items.jsonl", "--kind=describe", "--out=r"], 2, "task describe has 0 options"),
-        ([".", "--kind=caption", "--out=r"], 2, "--from REPORT"),
+        ([".", "--kind=caption", "--out=r"], 2, "there is no such store"),
         ([".", "--kind=pair", "--out=r"], 2, "is of chains"),
         ([".", "--kind=verify", "--out=r"], 2, "cepbench dataset verify"),
         ([".", "--kind=pairs", "--out=r"], 2, "Did you mean 'pair'?"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.ratings.answer_form import Answer, make_vote, parse_answer
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.records import Part, Study, Task, fault_of
+from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, fault_of
 from tests.ratings.studies import NAMES, make_study
 
 WHO = {"annotator": "a1", "at": "2026-11-22T10:00:00Z"}
@@ -83,9 +83,7 @@ def test_grades_and_ranks_are_put_in_the_items_order(data: st.DataObject, count:
     """Whatever the order of the page; equal ranks are a list of their own."""
     item = make_item("grades", [Part(text="q")], [[Part(text=str(n))] for n in range(count)])
     shown = tuple(data.draw(st.permutations(range(count))))
-    grades = data.draw(
-        st.lists(st.sampled_from(["good", "medium", "poor"]), min_size=count, max_size=count)
-    )
+    grades = data.draw(st.lists(st.sampled_from(GRADES), min_size=count, max_size=count))
     ranks = data.draw(st.lists(st.integers(1, count), min_size=count, max_size=count))
     study = Study(kind="grades", annotators=("a1",))
     answer = Answer(key="12345678", slot="s", grades=tuple(grades), ranks=tuple(ranks))

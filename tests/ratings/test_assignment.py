@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pytest_cepbench.ratings.assignment import AHEAD, LEASE, Assignment, Slot
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.order import Order
-from pytest_cepbench.ratings.records import Item, Part, Study, Task, Vote
+from pytest_cepbench.ratings.records import Item, ItemKind, Part, Study, Task, Vote
+
+CHECKS: tuple[tuple[ItemKind, int], ...] = (("practice", 3), ("attention", 20))
 
 
 def items_of(task: Task, count: int, options: int = 2) -> list[Item]:
@@ -35,7 +37,7 @@ def answered(slot: Slot, annotator: str, task: Task = "pair", *, skip: str = "")
 
 def work(assignment: Assignment, annotator: str, count: int, now: float = 0.0) -> list[Slot]:
     """Let a person answer so many items, or all there are. Returns what was shown."""
-    shown = []
+    shown: list[Slot] = []
     while len(shown) < count and (upcoming := assignment.upcoming(annotator, now)):
         shown.append(upcoming[0])
         assignment.answer(answered(upcoming[0], annotator))
@@ -170,7 +172,7 @@ def test_checks_are_hidden_among_the_items() -> None:
     """Practice first, then 5 % attention items and 5 % repeats, each once, repeats far apart."""
     checks = [
         make_item("pair", [Part(text=f"{kind} {n}")], [[Part(text="a")], [Part(text="b")]], kind)
-        for kind, count in (("practice", 3), ("attention", 20))
+        for kind, count in CHECKS
         for n in range(count)
     ]  # fmt: skip
     study = study_of(1, practice=3, attention=0.05, repeats=0.05)

@@ -164,7 +164,7 @@ def test_the_last_answer_that_was_not_withdrawn_counts(moves: Sequence[str]) -> 
     votes = []
     for move in moves:
         fields = {"undo": True} if move == "undo" else {"verdict": move}
-        votes.append(Vote(task="pair", item="i", annotator="a1", **fields))  # type: ignore[arg-type]
+        votes.append(Vote(task="pair", item="i", annotator="a1", **fields))
         if move != "undo":
             stack.append(move)
         elif stack:

@@ -94,7 +94,7 @@ def test_a_part_is_one_thing() -> None:
     """Neither both nor none."""
     for fields in ({}, {"text": "a", "image": "b"}):
         with pytest.raises(ValueError, match="a text or an image"):
-            Part(**fields)  # type: ignore[arg-type]
+            Part(**fields)
 
 
 @pytest.mark.parametrize("task", TASKS)
