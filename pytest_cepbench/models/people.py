@@ -35,6 +35,7 @@ from pytest_cepbench.ratings.battle_votes import (
     battle_votes,
     check_annotators,
     mirrored,
+    study_items,
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
@@ -222,7 +223,7 @@ def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes
         return option_digest(item.question), first.option, second.option
 
     battles = {key_of(digest): own for digest, own in judged.items()}
-    asked = frozenset(key_of(digest) for digest, item in ratings.items.items() if _asked(item.kind))
+    asked = frozenset(key_of(digest) for digest, _ in study_items(ratings))
     judge = HumanJudge(battles, asked, rule, spec.target)
     counted = {digest: dict(own.winners) for digest, own in judged.items()}
     people = len({name for own in judged.values() for name in own.winners})
@@ -234,10 +235,6 @@ def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes
         params={"votes": rule} | ({"annotator": params.annotator} if params.annotator else {}),
         remarks=(f"{len(judged)} battles judged by {people} people", *votes.remarks.lines),
     )
-
-
-def _asked(kind: str) -> bool:
-    return kind == "item"
 
 
 def _describer(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:

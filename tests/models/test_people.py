@@ -62,28 +62,26 @@ def items_of(ratings: Ratings) -> list[Item]:
     return sorted(ratings.items.values(), key=lambda item: str(item.question[0].text))
 
 
-def test_the_majority_is_the_verdict_in_both_orders(tmp_path: Path) -> None:
-    """Two of three for the first answer: A, and B where the answers are shown the other way."""
+@pytest.mark.parametrize(
+    ("votes", "verdict", "turned"),
+    [
+        (("A", "A", "Tie(B)"), "A", "B"),
+        (("B", "Tie(A)", "B"), "B", "A"),
+        (("A", "B", "Tie(B)"), "Tie(B)", "Tie(A)"),
+        (("Tie(A)", "Tie(A)", "B"), "Tie(A)", "Tie(B)"),
+    ],
+)
+def test_the_majority_is_the_verdict_in_both_orders(
+    tmp_path: Path, votes: tuple[str, ...], verdict: str, turned: str
+) -> None:
+    """More than half of the votes make a winner; all else is a tie that leans as more do."""
     ratings = pair_study(tmp_path / "study")
-    item = items_of(ratings)[0]
-    for name, verdict in {"ada": "A", "bob": "A", "cyd": "Tie(B)"}.items():
-        cast(ratings, side_vote(item, name, verdict))
+    for name, pressed in zip(("ada", "bob", "cyd"), votes, strict=True):
+        cast(ratings, side_vote(items_of(ratings)[0], name, pressed))
     judge = bound(f"human:{ratings.path}").load()
 
     assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == ["A", "B"]
-
-
-def test_a_side_that_has_no_majority_wins_nothing(tmp_path: Path) -> None:
-    """One for each and a tie is a tie, which leans as more votes do."""
-    ratings = pair_study(tmp_path / "study")
-    item = items_of(ratings)[0]
-    for name, verdict in {"ada": "A", "bob": "B", "cyd": "Tie(B)"}.items():
-        cast(ratings, side_vote(item, name, verdict))
-    judge = bound(f"human:{ratings.path}").load()
-
-    assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == ["Tie(B)", "Tie(A)"]
+    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == [verdict, turned]
 
 
 def test_swapped_pages_are_turned_back(tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str
     prefer(ratings, "accepted", "ada", leave_out=4)
     partly = run(tmp_path, *gate, WORSE, people, "--cep-report=partly.json")
     assert partly.returncode == 1
-    assert verdicts(tmp_path, "partly.json")["overall/judge_failures"] == "regressed"
+    judged = verdicts(tmp_path, "partly.json")
+    assert judged["overall/judge_failures"] == "regressed"
+    assert judged["overall/win_rate"] == "incomparable"
     assert "unanswered" in partly.stdout
 
     prefer(ratings, "accepted", "bob")
