@@ -47,7 +47,8 @@ def _page(agreed: RatingAgreement, command: str, draws: int) -> Iterator[Section
         lines.append("no item was judged by several annotators: only repeats and checks tell")
     rows = tuple(
         (
-            f"{each.name} ({each.scale})" if each.scale != "votes" else each.name,
+            each.name,
+            each.scale,
             estimate_text(each.estimate),
             interval_text(each.estimate),
             str(each.estimate.items),
@@ -55,7 +56,7 @@ def _page(agreed: RatingAgreement, command: str, draws: int) -> Iterator[Section
         )
         for each in agreed.coefficients
     )
-    table = Table(("coefficient", "value", "95 % interval", "items", "note"), rows)
+    table = Table(("coefficient", "of", "value", "95 % interval", "items", "note"), rows)
     yield Section(title, (*lines, table))
     yield Section("annotators", (_annotators(agreed.annotators),))
     for errors in agreed.errors:
@@ -86,16 +87,20 @@ _ERRORS = (
     "which decides nothing"
 )
 
+_RARE = 0.005
+"""Of a true value that hardly occurs nothing is known."""
+
 
 def _errors(errors: ErrorModel) -> Section:
-    shares = zip(errors.labels, errors.shares, strict=True)
-    line = ", ".join(f"{label} {share:.2f}" for label, share in shares)
+    line = ", ".join(
+        f"{label} {share:.2f}" for label, share in zip(errors.labels, errors.shares, strict=True)
+    )
     tables = tuple(
         Table(
             (f"{short(name)}: true", *errors.labels),
             tuple(
-                (label, *(f"{share:.2f}" for share in row))
-                for label, row in zip(errors.labels, confusion, strict=True)
+                (label, *(f"{share:.2f}" if true >= _RARE else "-" for share in row))
+                for label, true, row in zip(errors.labels, errors.shares, confusion, strict=True)
             ),
         )
         for name, confusion in errors.confusions.items()

@@ -10,6 +10,7 @@ from pytest_cepbench.cli.agreement import estimate_text, interval_text
 from pytest_cepbench.cli.agreement_table import percent
 from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
 from pytest_cepbench.cli.results import read_report
+from pytest_cepbench.cli.session import read_count
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation
@@ -30,7 +31,9 @@ def run(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     try:
         ratings = read_ratings(arguments.ratings)
-        aligned = measure_alignment(ratings, read_votes(ratings), _runs(arguments.report))
+        draws = read_count("--draws", arguments.draws) or 0
+        runs = _runs(arguments.report)
+        aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
     except CepError as error:
         return complain(str(error), MISTAKE)
     command = arguments.command_line

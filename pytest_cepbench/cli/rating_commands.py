@@ -17,6 +17,13 @@ def _out(default: str) -> Option:
     )
 
 
+_DRAWS = option(
+    "--draws",
+    metavar="N",
+    default="1000",
+    help="of the bootstrap behind each interval; default: %(default)s",
+)
+
 _ONE_ANNOTATOR = option(
     "--annotator", metavar="NAME", help="of this annotator alone; default: of all"
 )
@@ -27,12 +34,7 @@ AGREEMENT = Command(
     _WRITTEN,
     [
         _RATINGS,
-        option(
-            "--draws",
-            metavar="N",
-            default="1000",
-            help="of the bootstrap behind each interval; default: %(default)s",
-        ),
+        _DRAWS,
         _out(".cepbench/agreement"),
     ],
 )
@@ -48,6 +50,7 @@ ALIGNMENT = Command(
             metavar="[NAME=]REPORT",
             help="JSON report (--cep-report) of a run of a rated model (several allowed)",
         ),
+        _DRAWS,
         _out(".cepbench/alignment"),
     ],
 )

@@ -12,7 +12,7 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import Alignment, Choice, alignment, predicted_choice
-from pytest_cepbench.metrics.item_bootstrap import Estimate
+from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
 from pytest_cepbench.metrics.rating_alignment import (
     GRADES,
     CrossInconsistency,
@@ -91,12 +91,16 @@ class RatingAlignment:
 
 
 def measure_alignment(
-    ratings: Ratings, votes: Votes, runs: Mapping[str, Sequence[Baseline]]
+    ratings: Ratings,
+    votes: Votes,
+    runs: Mapping[str, Sequence[Baseline]],
+    draws: int = DRAWS,
 ) -> RatingAlignment:
     """People's view of each model, and how each metric of the runs agrees with it.
 
     runs: name -> what it measured. A run is of the rated model with its fingerprint, else with its
         name; cases of other suites, of battles and of whole sets are left out.
+    draws: of the bootstrap behind each interval.
     Raises DatasetError as `people_scores`, where nobody has rated anything, and for runs none of
     which was rated.
     """
@@ -115,7 +119,7 @@ def measure_alignment(
         suite=ratings.study.suite,
         people=tuple(_people(scores)),
         inconsistency=_inconsistency(scores),
-        metrics=tuple(_metrics(ratings, scores, matched)),
+        metrics=tuple(_metrics(ratings, scores, matched, draws)),
         unmatched=tuple(unmatched),
         remarks=tuple(votes.remarks.lines),
     )
@@ -208,7 +212,10 @@ class _Rated:
 
 
 def _metrics(
-    ratings: Ratings, scores: Sequence[PeopleScore], runs: Mapping[str, Sequence[Baseline]]
+    ratings: Ratings,
+    scores: Sequence[PeopleScore],
+    runs: Mapping[str, Sequence[Baseline]],
+    draws: int,
 ) -> Iterator[MetricAlignment]:
     if not runs:
         return
@@ -224,7 +231,7 @@ def _metrics(
             own = [score for score in scores if score.section == section]
             rated = _rated(own, measured)
             if rated.people:
-                yield _aligned(case, section, rated, measured, ratings, own)
+                yield _aligned(case, section, rated, measured, ratings, own, draws)
 
 
 def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Baseline]) -> _Rated:
@@ -251,6 +258,7 @@ def _aligned(
     records: Mapping[str, Baseline],
     ratings: Ratings,
     scores: Sequence[PeopleScore],
+    draws: int,
 ) -> MetricAlignment:
     first = next(iter(records.values()))
     items = rated.items
@@ -260,9 +268,9 @@ def _aligned(
         label=first.metric,
         section=section,
         items=len({item for item, _ in rated.people}),
-        samples=_within_items(rated, items),
-        direction=_direction(rated, items) if items and pairs else None,
-        by_model={model: _over_samples(rated, model) for model in sorted(records)},
+        samples=_within_items(rated, items, draws),
+        direction=_direction(rated, items, draws) if items and pairs else None,
+        by_model={model: _over_samples(rated, model, draws) for model in sorted(records)},
         models=_over_models(rated, sorted(records)),
         within_margin=(
             _within_margin(rated, items, scores) if ratings.study.kind == "caption" else None
@@ -270,7 +278,7 @@ def _aligned(
     )
 
 
-def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]]) -> Estimate:
+def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]], draws: int) -> Estimate:
     """Correlation of what is left when each item's own mean is taken away."""
     metric: list[float] = []
     people: list[float] = []
@@ -280,26 +288,26 @@ def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]]) -> Estimate
             own = [scores[item, model] for model in models]
             values += [value - _mean(own) for value in own]
         owners += [number] * len(models)
-    return sample_correlation(np.array(metric), np.array(people), owners)
+    return sample_correlation(np.array(metric), np.array(people), owners, draws)
 
 
-def _direction(rated: _Rated, items: Mapping[str, Sequence[str]]) -> Estimate:
+def _direction(rated: _Rated, items: Mapping[str, Sequence[str]], draws: int) -> Estimate:
     def differences(scores: Mapping[tuple[str, str], float]) -> list[float]:
         return [
             scores[item, first] - scores[item, second] for item, (first, second) in items.items()
         ]
 
     return same_direction(
-        np.round(differences(rated.metric), 9), np.round(differences(rated.people), 9)
+        np.round(differences(rated.metric), 9), np.round(differences(rated.people), 9), draws
     )
 
 
-def _over_samples(rated: _Rated, model: str) -> Estimate:
+def _over_samples(rated: _Rated, model: str, draws: int) -> Estimate:
     keys = [key for key in rated.people if key[1] == model]
     metric, people = (
         np.array([scores[key] for key in keys]) for scores in (rated.metric, rated.people)
     )
-    return sample_correlation(metric, people, list(range(len(keys))))
+    return sample_correlation(metric, people, list(range(len(keys))), draws)
 
 
 def _over_models(rated: _Rated, models: Sequence[str]) -> tuple[Correlation | None, ...]:

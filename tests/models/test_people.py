@@ -10,12 +10,20 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.people import HumanDescriber, HumanJudge
-from pytest_cepbench.models.protocols import Battle, BindContext, BoundRole, Reply, RoleName
+from pytest_cepbench.models.protocols import (
+    Battle,
+    BindContext,
+    BoundRole,
+    Piece,
+    Reply,
+    RoleName,
+)
 from pytest_cepbench.models.registry import bind, detect
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.studies.rated_items import RatedItems
+from pytest_cepbench.suites.judge_cards import remark_on_judge
 from tests.ratings.voted import cast, flat, side_vote, write_rated
 
 
@@ -41,7 +49,10 @@ def pair_study(folder: Path, count: int = 3) -> Ratings:
 
 def battle(number: int, *, swapped: bool = False) -> Battle:
     """The battle of a question, as a suite shows it to a judge."""
-    answers = [["red", flat(number, 0).to_pil()], ["blue", flat(number, 2).to_pil()]]
+    answers: list[list[Piece]] = [
+        ["red", flat(number, 0).to_pil()],
+        ["blue", flat(number, 2).to_pil()],
+    ]
     first, second = answers[::-1] if swapped else answers
     return Battle([f"question {number}"], first, second)
 
@@ -51,28 +62,26 @@ def items_of(ratings: Ratings) -> list[Item]:
     return sorted(ratings.items.values(), key=lambda item: str(item.question[0].text))
 
 
-def test_the_majority_is_the_verdict_in_both_orders(tmp_path: Path) -> None:
-    """Two of three for the first answer: A, and B where the answers are shown the other way."""
+@pytest.mark.parametrize(
+    ("votes", "verdict", "turned"),
+    [
+        (("A", "A", "Tie(B)"), "A", "B"),
+        (("B", "Tie(A)", "B"), "B", "A"),
+        (("A", "B", "Tie(B)"), "Tie(B)", "Tie(A)"),
+        (("Tie(A)", "Tie(A)", "B"), "Tie(A)", "Tie(B)"),
+    ],
+)
+def test_the_majority_is_the_verdict_in_both_orders(
+    tmp_path: Path, votes: tuple[str, ...], verdict: str, turned: str
+) -> None:
+    """More than half of the votes make a winner; all else is a tie that leans as more do."""
     ratings = pair_study(tmp_path / "study")
-    item = items_of(ratings)[0]
-    for name, verdict in {"ada": "A", "bob": "A", "cyd": "Tie(B)"}.items():
-        cast(ratings, side_vote(item, name, verdict))
+    for name, pressed in zip(("ada", "bob", "cyd"), votes, strict=True):
+        cast(ratings, side_vote(items_of(ratings)[0], name, pressed))
     judge = bound(f"human:{ratings.path}").load()
 
     assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == ["A", "B"]
-
-
-def test_a_side_that_has_no_majority_wins_nothing(tmp_path: Path) -> None:
-    """One for each and a tie is a tie, which leans as more votes do."""
-    ratings = pair_study(tmp_path / "study")
-    item = items_of(ratings)[0]
-    for name, verdict in {"ada": "A", "bob": "B", "cyd": "Tie(B)"}.items():
-        cast(ratings, side_vote(item, name, verdict))
-    judge = bound(f"human:{ratings.path}").load()
-
-    assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == ["Tie(B)", "Tie(A)"]
+    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == [verdict, turned]
 
 
 def test_swapped_pages_are_turned_back(tmp_path: Path) -> None:
@@ -96,7 +105,9 @@ def test_missing_votes_are_failures(tmp_path: Path) -> None:
     assert isinstance(judge, HumanJudge)
     given = judge.judge([battle(0), battle(1), battle(2), battle(7)], [0] * 4)
     assert given[0] == "A"
-    failures = [verdict for verdict in given if isinstance(verdict, Failure)]
+    replies = [verdict for verdict in given if isinstance(verdict, Reply)]
+    failures = [reply.value for reply in replies if isinstance(reply.value, Failure)]
+    assert all(reply.passing for reply in replies)
     assert [failure.kind for failure in failures] == ["unanswered"] * 3
     assert "nobody has judged this battle" in failures[1].detail
     assert "does not have this battle" in failures[2].detail
@@ -169,8 +180,8 @@ def test_descriptions_are_found_by_image(tmp_path: Path) -> None:
     first, second, third = describer.describe(images, "describe", [0] * 3)
     assert first == "ada saw 0"
     assert second in ("ada saw 1", "bob saw 1")
-    assert isinstance(third, Failure)
-    assert third.kind == "unanswered"
+    assert isinstance(third, Reply)
+    assert third.value == Failure("unanswered", f"{ratings.path} has no description of this image")
     assert detect(parse_spec(f"human:{ratings.path}")).roles == ("describer",)
 
 
@@ -197,3 +208,13 @@ def test_two_files_of_one_annotator_are_refused(tmp_path: Path) -> None:
     path.with_name("ada-copy.jsonl").write_bytes(path.read_bytes())
     with pytest.raises(CheckpointError, match="both have votes of 'ada'"):
         bound(f"human:{ratings.path}")
+
+
+def test_the_report_says_who_judged(tmp_path: Path) -> None:
+    """No card is asked for where people judged: it would be one of people against people."""
+    ratings = pair_study(tmp_path / "study")
+    for name in ("ada", "bob"):
+        cast(ratings, side_vote(items_of(ratings)[0], name, "A"))
+    remark = remark_on_judge(None, bound(f"human:{ratings.path}"))
+    assert remark.line == "people: 1 battles judged by 2 people"
+    assert not remark.warning

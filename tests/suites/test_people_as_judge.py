@@ -61,6 +61,9 @@ def test_missing_votes_fail_the_gate(tmp_path: Path) -> None:
         accept_for_people(tmp_path, store, roles["judge"])
         worst = prepare(tmp_path, store, model=WORST, roles=roles)
 
+        judged = worst.judge()
+        assert judged.verdict is Verdict.INCOMPARABLE
+        assert "votes: 3 of 20 battles have no vote of people" in judged.reasons[0]
         assert worst.judge("overall-judge_failures").verdict is Verdict.REGRESSED
         assert worst.measure("overall-judge_failures").value == 3 / 20
         (note,) = [note for note in worst.measure().notes if "no verdict" in note]
