@@ -161,7 +161,7 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
         )
     replace_files(path.parent, {path: file.dump().encode()})
     tell(
-        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {path}: commit it before "
+        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {_shown(path)}: commit it before "
         "the judge is asked"
     )
     known = len(drawn) - len(asked_of_people)
@@ -170,6 +170,12 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
     if question.ratings is not None:
         tell(f"their page: cepbench rate {question.ratings}")
     return 0
+
+
+def _shown(path: Path) -> Path:
+    """A path as the engineer would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _battle_case(run: AnswerRun, prepared: PreparedSuite) -> Case:
@@ -215,7 +221,7 @@ def import_ratings(arguments: Namespace) -> int:
             NOT_DONE,
         )
     for path in contents:
-        tell(f"labels written to {path}")
+        tell(f"labels written to {_shown(path)}")
     if len(labels) > known:
         tell(f"{len(labels) - known} rated battles were not drawn, and are left out")
     tell(f"{counted(known, 'label')} of {len({v.annotator for v in votes.answers()})} people")
