@@ -161,8 +161,8 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
         )
     replace_files(path.parent, {path: file.dump().encode()})
     tell(
-        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {_shown(path)}: commit it before "
-        "the judge is asked"
+        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {_shown(path)}: commit it "
+        "before the judge is asked"
     )
     known = len(drawn) - len(asked_of_people)
     more = f"; {known} are decided without people: answers are equal or missing" if known else ""

@@ -1,4 +1,4 @@
-"""The benchmark of coverage in small: reading a panel, either order of a battle, and what it says."""
+"""The benchmark of coverage in small: a panel, battles in either order, and what it says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import label_coverage
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.metrics.arena import JudgedBattle
 
@@ -17,11 +18,13 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     """Verdicts of people and of a judge who leans to `new`, who saw half of the battles swapped."""
     generator = np.random.default_rng(0)
     people, judge = [], []
+    winners: tuple[Winner, ...] = ("A", "Tie(A)", "B")
+    turned: dict[Winner, Winner] = {"A": "B", "B": "A", "Tie(A)": "Tie(B)"}
     for number in range(600):
-        own = str(generator.choice(["A", "Tie(A)", "B"]))
-        said = own if generator.random() < 0.5 else "A"
+        own = winners[int(generator.integers(3))]
+        said = own if generator.random() < 0.5 else winners[0]
         people.append(JudgedBattle(f"q{number}", "new", "old", own))
-        swapped = {"A": "B", "B": "A", "Tie(A)": "Tie(B)"}[said]
+        swapped = turned[said]
         judge.append(
             JudgedBattle(f"q{number}", "old", "new", swapped)
             if number % 2
