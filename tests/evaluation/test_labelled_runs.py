@@ -70,7 +70,7 @@ def test_people_decide_against_the_judge(labelled: Path) -> None:
     judged = [x for part in case.measured.scores.values() for x in part.values()]
     assert set(judged) == {0.5}
     (note,) = [note for note in case.notes if note.startswith("people labelled 120 of 240")]
-    assert "the judge alone says 0.4" in note
+    assert "the judge alone says 0.3" in note
 
 
 def test_a_labelled_case_is_judged_whole(labelled: Path) -> None:
