@@ -34,7 +34,7 @@ from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.battle_labels import contestants, verdict_times
+from pytest_cepbench.suites.battle_labels import contestants
 from pytest_cepbench.suites.cases import OVERALL, Case
 
 
@@ -131,7 +131,7 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
             f"these battles were drawn before, into {path}: a second draw could choose between two"
         )
         raise SpecError(msg)
-    judged = verdict_times(run.data, opponents)
+    judged = run.data.verdict_times(samples, opponents)
     if judged:
         msg = (
             f"{len(judged)} verdicts on these battles are in the store: labels are drawn before "
