@@ -135,6 +135,20 @@ def test_votes_become_labels(drawn: Drawn) -> None:
     assert drawn.path.read_bytes() == before
 
 
+def test_seeds_of_a_question_are_drawn_together(home: Home) -> None:
+    """Twenty questions with two seeds each make forty battles; a unit is a question."""
+    home.path.joinpath("suite.toml").write_text(
+        ANSWERS.replace("[answer]", "[answer]\nseeds = 2"), encoding="utf-8"
+    )
+    with Store(home.path / ".cepbench/store") as store:
+        prepare(home.path, store, home.path.joinpath("suite.toml").read_text("utf-8")).accept()
+    ended = home.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    assert ended.code == 0, ended.err
+    (path,) = (home.path / "labels" / "arena").glob("*.jsonl")
+    file = read_label_file(path)
+    assert (file.draw.battles, file.draw.count, len(file.drawn)) == (40, 20, 40)
+
+
 def test_majorities(drawn: Drawn) -> None:
     """The most frequent of win, tie and loss; a tie where two are as frequent."""
     first, second = list(drawn.ratings.items)[:2]
