@@ -46,11 +46,15 @@ class Drawn:
         """The ratings folder that was written with it."""
         return read_ratings(self.home.path / FOLDER)
 
+    @property
+    def items(self) -> list[str]:
+        """What is asked, practice and checks aside."""
+        return [name for name, item in self.ratings.items.items() if item.kind == "item"]
+
     def vote(self, annotator: str, first_wins: bool | None, items: Iterable[str] = ()) -> None:
         """Let a person vote on items, all where none is named; None for a tie."""
-        ratings = self.ratings
-        file = VoteFile(ratings.vote_path(annotator))
-        for item in items or ratings.items:
+        file = VoteFile(self.ratings.vote_path(annotator))
+        for item in items or self.items:
             verdict = "Tie(A)" if first_wins is None else "A" if first_wins else "B"
             file.append(
                 Vote(
@@ -112,7 +116,8 @@ def test_what_people_see_names_no_model(drawn: Drawn) -> None:
     """The ratings folder has the drawn battles that are not decided; one file names models."""
     undecided = [own for own in drawn.file.drawn.values() if not own.battle.decided]
     ratings = drawn.ratings
-    assert 0 < len(ratings.items) == len(undecided) < 20
+    assert 0 < len(drawn.items) == len(undecided) < 20
+    assert {item.kind for item in ratings.items.values()} == {"item", "practice", "attention"}
     assert ratings.study.suite == "arena"
     assert {source.model for source in ratings.sources} >= {WORSE}
     for path in ratings.path.rglob("*"):
@@ -128,7 +133,7 @@ def test_votes_become_labels(drawn: Drawn) -> None:
     assert (ended.code, ended.out) == (0, "")
     assert "labels of 2 people" in ended.err
     labels = drawn.file.labels
-    assert len(labels) == len(drawn.ratings.items)
+    assert len(labels) == len(drawn.items)
     assert {(label.score, label.votes) for label in labels.values()} == {(0.75, 2)}
     before = drawn.path.read_bytes()
     assert drawn.home.command("labels", "import", FOLDER).code == 0
@@ -151,7 +156,7 @@ def test_seeds_of_a_question_are_drawn_together(home: Home) -> None:
 
 def test_majorities(drawn: Drawn) -> None:
     """The most frequent of win, tie and loss; a tie where two are as frequent."""
-    first, second = list(drawn.ratings.items)[:2]
+    first, second = drawn.items[:2]
     drawn.vote("ann", first_wins=True, items=[first, second])
     drawn.vote("bob", first_wins=False, items=[first])
     labels = labels_of(drawn.ratings, read_votes(drawn.ratings).answers(), majority=True)
