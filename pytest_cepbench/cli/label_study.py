@@ -10,12 +10,11 @@ from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate.labels.label_file import DrawnBattle
 from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.known_items import known_items
 from pytest_cepbench.ratings.records import Item, Part, Source, Study
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.suites.answer_data import Opponents
 from pytest_cepbench.suites.answer_run import AnswerRun
-
-_REPEATS = 0.05
 
 
 def write_label_study(
@@ -26,7 +25,7 @@ def write_label_study(
     annotators: tuple[str, ...],
     overlap: int,
 ) -> None:
-    """Write a study of pairs: the drawn battles whose answers differ.
+    """Write a study of pairs: the drawn battles whose answers differ, with practice and checks.
 
     annotators: names of the people. overlap: how many of them judge each battle.
     The candidate's answer is the first option of its item; pages show it on either side.
@@ -68,13 +67,11 @@ def write_label_study(
         annotators=annotators,
         overlap=overlap,
         share=1.0,
-        practice=0,
-        attention=0.0,
-        repeats=_REPEATS,
         probability=len(drawn) / count,
         population=count,
     )
-    write_study(folder, study, items, images, sources)
+    known, known_images = known_items(study, items, images)
+    write_study(folder, study, [*items, *known], images | known_images, sources)
 
 
 def _parts(refs: PieceRefs) -> list[Part]:

@@ -16,7 +16,12 @@ from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain,
 from pytest_cepbench.cli.session import measured, read_count, read_data, suite_file
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
-from pytest_cepbench.gate.labels.draw import Battle, draw_battles, population_digest
+from pytest_cepbench.gate.labels.draw import (
+    Battle,
+    Contestant,
+    draw_battles,
+    population_digest,
+)
 from pytest_cepbench.gate.labels.label_file import (
     Draw,
     DrawnBattle,
@@ -33,8 +38,9 @@ from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
+from pytest_cepbench.suites.answer_data import Opponents
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.battle_labels import contestants, verdict_times
+from pytest_cepbench.suites.battle_labels import contestants
 from pytest_cepbench.suites.cases import OVERALL, Case
 
 
@@ -104,45 +110,20 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
     question, prepared = asked
     run = prepared.run(pool, question.baselines)
     assert isinstance(run, AnswerRun)
-    opponents = run.opponents_of(_battle_case(run, prepared)).accepted
-    if opponents is None:
-        msg = (
-            f"suite {run.suite.name!r} has no accepted answers to battle: accept a baseline with "
-            "--snapshot-update first"
-        )
-        raise SpecError(msg)
-    if opponents.identity == run.model_record()["identity"]:
-        msg = "the model is the one that was accepted: its answers are equal, there is no battle"
-        raise SpecError(msg)
-    samples = run.data.dataset.samples
-    run.data.answers(samples)
-    missing = run.data.missing_opponents(samples, opponents)
-    if missing:
-        msg = (
-            f"{len(missing)} of {len(samples)} accepted answers are not in the store: use the "
-            "store of the run that accepted them, or `cepbench answers import`"
-        )
-        raise SpecError(msg)
-    battles = contestants(run.data, opponents)
+    opponents = _opponents(run, prepared)
+    battles = _unseen_battles(run, opponents)
     population = population_digest(battles)
     path = label_path(question.baselines, run.suite.name, population)
     if path.exists():
         msg = (
-            f"these battles were drawn before, into {path}: a second draw could choose between two"
+            f"these battles were drawn before, into {_shown(path)}: a second draw could choose "
+            "between two"
         )
         raise SpecError(msg)
-    judged = verdict_times(run.data, opponents)
-    if judged:
-        msg = (
-            f"{len(judged)} verdicts on these battles are in the store: labels are drawn before "
-            "the judge is asked, since a second look at what disappoints errs more often"
-        )
-        raise SpecError(msg)
-    probabilities = draw_battles(battles, question.battles)
     by_sample = {own.sample: own.battle for own in battles}
     drawn = {
-        name: DrawnBattle(sample=name, **by_sample[name]._asdict(), probability=probabilities[name])
-        for name in probabilities
+        name: DrawnBattle(sample=name, **by_sample[name]._asdict(), probability=probability)
+        for name, probability in draw_battles(battles, question.battles).items()
     }
     made = Draw(
         suite=run.suite.name,
@@ -153,23 +134,63 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
         model=run.model_record()["identity"],
         opponent=opponents.identity,
     )
-    file = LabelFile(path, made, drawn)
-    asked_of_people = [s for s, own in drawn.items() if not own.battle.decided]
     if question.ratings is not None:
         write_label_study(
             question.ratings, run, opponents, drawn, question.annotators, question.overlap
         )
-    replace_files(path.parent, {path: file.dump().encode()})
+    replace_files(path.parent, {path: LabelFile(path, made, drawn).dump().encode()})
     tell(
-        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {path}: commit it before "
-        "the judge is asked"
+        f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {_shown(path)}: commit it "
+        "before the judge is asked"
     )
-    known = len(drawn) - len(asked_of_people)
+    known = sum(own.battle.decided for own in drawn.values())
     more = f"; {known} are decided without people: answers are equal or missing" if known else ""
-    tell(f"{len(asked_of_people)} to be rated by people{more}")
+    tell(f"{len(drawn) - known} to be rated by people{more}")
     if question.ratings is not None:
         tell(f"their page: cepbench rate {question.ratings}")
     return 0
+
+
+def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:
+    """The accepted answers that are battled. Raises SpecError where there are none of another."""
+    opponents = run.opponents_of(_battle_case(run, prepared)).accepted
+    if opponents is None:
+        msg = (
+            f"suite {run.suite.name!r} has no accepted answers to battle: accept a baseline with "
+            "--snapshot-update first"
+        )
+        raise SpecError(msg)
+    if opponents.identity == run.model_record()["identity"]:
+        msg = "the model is the one that was accepted: its answers are equal, there is no battle"
+        raise SpecError(msg)
+    return opponents
+
+
+def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
+    """All battles of the suite, its questions answered. Raises SpecError where one was judged."""
+    samples = run.data.dataset.samples
+    run.data.answers(samples)
+    missing = run.data.missing_opponents(samples, opponents)
+    if missing:
+        msg = (
+            f"{len(missing)} of {len(samples)} accepted answers are not in the store: use the "
+            "store of the run that accepted them, or `cepbench answers import`"
+        )
+        raise SpecError(msg)
+    judged = run.data.verdict_times(samples, opponents)
+    if judged:
+        msg = (
+            f"{len(judged)} verdicts on these battles are in the store: labels are drawn before "
+            "the judge is asked, since a second look at what disappoints errs more often"
+        )
+        raise SpecError(msg)
+    return contestants(run.data, opponents)
+
+
+def _shown(path: Path) -> Path:
+    """A path as the engineer would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _battle_case(run: AnswerRun, prepared: PreparedSuite) -> Case:
@@ -215,7 +236,7 @@ def import_ratings(arguments: Namespace) -> int:
             NOT_DONE,
         )
     for path in contents:
-        tell(f"labels written to {path}")
+        tell(f"labels written to {_shown(path)}")
     if len(labels) > known:
         tell(f"{len(labels) - known} rated battles were not drawn, and are left out")
     tell(f"{counted(known, 'label')} of {len({v.annotator for v in votes.answers()})} people")

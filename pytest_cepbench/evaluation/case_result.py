@@ -14,6 +14,7 @@ from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
 from pytest_cepbench.evaluation.shown_samples import shown_answers
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, record_of
+from pytest_cepbench.gate.measurement import rounded
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
 from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
 from pytest_cepbench.suites import SuiteRun
@@ -92,7 +93,7 @@ def measured_case(
     return replace(
         judged,
         higher_is_better=measurement.higher_is_better,
-        value=measurement.value,
+        value=_value(evaluated),
         n=measurement.n,
         failures=dict(measurement.failures),
         curve=list(measurement.curve),
@@ -114,6 +115,15 @@ def measured_case(
         ],
         warnings=[*measurement.warnings, *run.warnings(measurement), *judgement.warnings, *remarks],
     )
+
+
+def _value(evaluated: EvaluatedCase) -> float:
+    """The case's number: people's win rate where labels made the bounds, as its change is."""
+    judgement, measurement = evaluated.judgement, evaluated.measurement
+    baseline, difference = judgement.baseline_value, judgement.difference
+    if measurement.labels is None or baseline is None or difference is None:
+        return measurement.value
+    return rounded(baseline + difference) if judgement.method else measurement.value
 
 
 def _opponents(evaluated: EvaluatedCase) -> str:

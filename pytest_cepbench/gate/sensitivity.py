@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, inf, log, log1p
 
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
 from pytest_cepbench.gate.statistics.power import POWER
+from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 
 BEST = 1.0
 """The best that a similarity or a share of right answers can be."""
@@ -183,6 +185,18 @@ def units_to_decide(
         ahead = -difference if difference < -tolerance else difference + tolerance
         needed = samples_needed(sd, ahead, policy.alpha) if ahead > 0 else 0
     return needed if needed > units else None
+
+
+def labels_needed(policy: Policy) -> int | None:
+    """Labelled battles that show a drop of win rate as large as the tolerance with 80 % power.
+
+    Planned for people who never see a tie, which scatter most, and for people alone: a judge beside
+    them takes a few per cent off at best. At least as many as make use of a judge. None where the
+    tolerance is 0, or the rule has no use for bounds.
+    """
+    if not policy.statistical or not policy.tolerance > 0:
+        return None
+    return max(samples_needed(EVEN, policy.tolerance, policy.alpha), LEAST_LABELLED)
 
 
 def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:

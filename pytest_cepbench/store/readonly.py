@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import ImageError, StoreError, StoreVersionError
@@ -163,25 +163,22 @@ class Overlay:
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
         """How the results under these keys came about, from the first store that has each."""
-        provenance: dict[str, str] = {}
-        wanted = set(keys) - self._refused
-        query = "SELECT key, provenance FROM results WHERE key"
-        for store in self._stores:
-            with suppress(StoreError):  # noted when results are read
-                rows = list(rows_with(store.read, query, wanted - provenance.keys()))
-                provenance |= {str(key): str(document) for key, document in rows}
-        return provenance
+        return {key: str(document) for key, document in self._column("provenance", keys).items()}
 
     def times(self, keys: Iterable[str]) -> dict[str, float]:
         """When the results under these keys were stored, by the first store that has each."""
-        times: dict[str, float] = {}
+        return {key: float(moment) for key, moment in self._column("created", keys).items()}
+
+    def _column(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
+        """A column of the results under these keys, from the first store that has each."""
+        values: dict[str, Any] = {}
         wanted = set(keys) - self._refused
-        query = "SELECT key, created FROM results WHERE key"
+        query = f"SELECT key, {name} FROM results WHERE key"  # noqa: S608 - our name
         for store in self._stores:
             with suppress(StoreError):  # noted when results are read
-                rows = list(rows_with(store.read, query, wanted - times.keys()))
-                times |= {str(key): float(created) for key, created in rows}
-        return times
+                rows = list(rows_with(store.read, query, wanted - values.keys()))
+                values |= {str(key): value for key, value in rows}
+        return values
 
     def refuse(self, keys: Iterable[str]) -> None:
         """Return nothing under these keys any more: their results turned out to be unusable."""

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
 from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
-from pytest_cepbench.chains.answers.battles import AnswerPair, PairOutcome, judge_pairs
+from pytest_cepbench.chains.answers.battles import (
+    AnswerPair,
+    PairOutcome,
+    judge_pairs,
+    verdict_keys,
+)
 from pytest_cepbench.chains.answers.piece_refs import (
     PieceRefs,
     refer_to_answer,
@@ -292,15 +297,34 @@ class AnswerData(SampleData):
 
     def pairs(self, samples: Sequence[Sample], opponents: Opponents) -> list[AnswerPair]:
         """The samples' battles as they are judged; an opposing answer that is lost is missing."""
+        known: dict[str, list[AnswerPair]] = self._known.setdefault("pairs", {})
         answers = self.answers(samples)
-        named = {s.id: opponents.answers.get(s.id, "") for s in samples}
-        stored = get_answers(self.store, set(named.values()) - {""})
-        pairs = []
-        for sample in samples:
-            other = stored.get(named[sample.id])
-            opponent = None if other is None else refer_to_answer(other, sample.id)
-            pairs.append(self._pair(sample, answers[sample.id].answer, opponent))
-        return pairs
+        key = self._pairs_digest(samples, opponents)
+        if key not in known:
+            named = {s.id: opponents.answers.get(s.id, "") for s in samples}
+            stored = get_answers(self.store, set(named.values()) - {""})
+            known[key] = []
+            for sample in samples:
+                other = stored.get(named[sample.id])
+                opponent = None if other is None else refer_to_answer(other, sample.id)
+                known[key].append(self._pair(sample, answers[sample.id].answer, opponent))
+        return known[key]
+
+    def verdict_times(self, samples: Sequence[Sample], opponents: Opponents) -> list[float]:
+        """Unix times at which verdicts of the judge on the samples' battles were stored."""
+        known: dict[str, list[str]] = self._known.setdefault("verdict keys", {})
+        pairs, key = self.pairs(samples, opponents), self._pairs_digest(samples, opponents)
+        if key not in known:
+            known[key] = [
+                k for pair in pairs for k in verdict_keys(pair, self.rules, self.runner("judge"))
+            ]
+        return list(self.store.times(known[key]).values())
+
+    def _pairs_digest(self, samples: Sequence[Sample], opponents: Opponents) -> str:
+        """Digest of which answers battle."""
+        answers = self.answers(samples)
+        sides = [[s.id, answers[s.id].digest, opponents.answers.get(s.id, "")] for s in samples]
+        return digest_json(sides)
 
     def _pair(self, sample: Sample, own: Answer | None, opponent: PieceRefs | None) -> AnswerPair:
         candidate = None if own is None else refer_to_answer(own, sample.id)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_cepbench.chains.answers.battles import AnswerPair, battle_key
+from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.errors import LabelError
 from pytest_cepbench.gate.labels.draw import Battle, Contestant
 from pytest_cepbench.gate.labels.label_file import label_folder, read_label_files
@@ -18,7 +17,6 @@ from pytest_cepbench.gate.labels.usable import (
 )
 from pytest_cepbench.gate.policy import LabelsName
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
-from pytest_cepbench.suites.measures.answer_base import JUDGE
 from pytest_cepbench.suites.measures.base import Measured
 
 BOUNDS_IDENTITY = "people's labels, prediction-powered/1"
@@ -69,7 +67,7 @@ class BattleLabels:
                 return replace(
                     self._without(measured, ""), notes=(*measured.notes, *usable.notes())
                 )
-            check_drawn_first(usable.file, verdict_times(data, opponents))
+            check_drawn_first(usable.file, data.verdict_times(data.dataset.samples, opponents))
         except LabelError as error:
             return replace(measured, obstacles=(*measured.obstacles, str(error)))
         clusters = {s.id: s.unit for s in measured.samples if s.unit != s.id}
@@ -117,21 +115,3 @@ def battle_of(pair: AnswerPair) -> Battle:
         "" if candidate is None else candidate.digest,
         "" if opponent is None else opponent.digest,
     )
-
-
-def verdict_times(data: AnswerData, opponents: Opponents) -> list[float]:
-    """Unix times at which verdicts of the judge on a suite's battles were stored."""
-    pairs = data.pairs(data.dataset.samples, opponents)
-    return list(data.store.times(_verdict_keys(data, pairs)).values())
-
-
-def _verdict_keys(data: AnswerData, pairs: Sequence[AnswerPair]) -> Iterator[str]:
-    judge = data.runner(JUDGE)
-    for pair in pairs:
-        if battle_of(pair).decided:
-            continue
-        for candidate_first in (True, False):
-            for again in (False, True):
-                yield battle_key(
-                    pair, data.rules, judge, candidate_first=candidate_first, again=again
-                )[0]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import gate_error_rates
-from benchmarks.error_rates import embedded, simulated, tables, verdicts
+from benchmarks.error_rates import embedded, labelled, simulated, tables, verdicts
 from benchmarks.error_rates.figures import Cell, Figure
 from benchmarks.error_rates.simulated import Settings
 from benchmarks.error_rates.worlds import (
@@ -323,3 +323,14 @@ def test_the_page_has_a_place_for_every_table() -> None:
     report = tables.report([*figures, *moved], moved, Settings())
     assert len(report) >= 4
     assert tables.fill(page.read_text(encoding="utf-8"), report)
+
+
+def test_labels_keep_the_promise_that_a_judge_alone_breaks() -> None:
+    """A judge with a lean errs all the time; the errors of the labelled rule are promised."""
+    few = replace(Settings(), runs=40)
+    figures = list(labelled.figures(few, quick=True))
+    alone = [f for f in figures if "judge alone" in f.rule and f.cases == 1]
+    promised = [f for f in figures if f.promise is not None]
+    assert len(promised) == len(figures) / 2 == 12
+    assert not any(figure.broken for figure in promised)
+    assert sum(figure.value > 0.9 for figure in alone) == 2

@@ -234,3 +234,29 @@ def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_pa
     ended = project.run("--cep-plan", "-k", "a-gc")
     assert ended.code == pytest.ExitCode.OK
     ended.lines.fnmatch_lines(["a GC@1 *  60  (unreadable baseline)"])
+
+
+ARENA = """\
+name = "arena"
+version = 1
+[data]
+loader = "shapes-arena"
+options = { samples_per_category = 1 }
+[prompts]
+[answer]
+[roles]
+interleaver = "shapes:"
+judge = "shapes:"
+[metrics.win_rate]
+parts = "overall"
+tolerance = 0.1
+"""
+
+
+def test_a_plan_says_how_many_labels_a_tolerance_needs(tmp_path: Path) -> None:
+    """Of people, for win rates alone; a rule without bounds has no use for them."""
+    project = ScoredProject.make(tmp_path / "arena", ARENA)
+    project.run("--cep-plan").lines.fnmatch_lines(
+        ["labels: 166 battles of arena, and it has 10, show a drop of 0.1 of the overall win rate*"]
+    )
+    project.run("--cep-plan", "--cep-gate=threshold").lines.no_fnmatch_line("labels: *")

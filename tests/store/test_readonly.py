@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,20 @@ def test_provenance_comes_from_the_store_that_gives_the_result(tmp_path: Path) -
         "first": "first",
         "second": "second",
     }
+
+
+def test_times_are_those_of_the_store_that_gives_the_result(tmp_path: Path) -> None:
+    """When each result was first stored, wherever it lies; none for what is absent."""
+    started = time.time()
+    with Store(tmp_path / "first") as store:
+        store.put([StoredResult(TEXT, "a text")])
+        own = store.times([TEXT, "absent"])
+    with Store(tmp_path / "own", (tmp_path / "first",)) as store:
+        store.put([StoredResult("later", "a text")])
+        times = store.times([TEXT, "later"])
+    assert own.keys() == {TEXT}
+    assert times[TEXT] == own[TEXT]
+    assert started <= times[TEXT] <= times["later"] <= time.time()
 
 
 def test_what_is_forgotten_is_not_read_there_again(tmp_path: Path, shared: Path) -> None:

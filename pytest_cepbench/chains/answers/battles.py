@@ -180,6 +180,20 @@ def battle_key(
     return key_of(judge.bound, "", seed, inputs), seed
 
 
+def verdict_keys(pair: AnswerPair, rules: BattleRules, judge: RoleRunner) -> list[str]:
+    """Keys of all verdicts that a pair can have: either order, asked once or again.
+
+    None for a pair whose score needs no judge.
+    """
+    if not (pair.candidate and pair.opponent) or pair.candidate.inputs == pair.opponent.inputs:
+        return []
+    return [
+        battle_key(pair, rules, judge, candidate_first=first, again=again)[0]
+        for first in (True, False)
+        for again in (False, True)
+    ]
+
+
 def _without_judge(pair: AnswerPair) -> float:
     if pair.candidate is None and pair.opponent is not None:
         return 0.0

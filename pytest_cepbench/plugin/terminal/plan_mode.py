@@ -8,7 +8,8 @@ from pathlib import Path
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.gate.sensitivity import reach
+from pytest_cepbench.gate.sensitivity import labels_needed, reach
+from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.system_limits import device_name
@@ -34,6 +35,7 @@ def plan_lines(
     Sentences are texts, lines of tables are not.
     """
     yield from _case_lines(evaluator, columns, rule)
+    yield from _label_lines(evaluator)
     series = evaluator.series
     if series is not None:
         yield f"{series_line(series)} (how soon it finds a drop: cepbench series {series.name})"
@@ -92,6 +94,31 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
             "what is - is not known: `cepbench calibrate` measures it and keeps it with the "
             "baseline"
         )
+
+
+def _label_lines(evaluator: Evaluator) -> Iterator[str]:
+    """How many labels of people the win rates of each suite need; none for other suites."""
+    needed: dict[str, tuple[int, AssignedCase]] = {}
+    for assigned in evaluator.assigned.values():
+        run = evaluator.suite_run(assigned.suite_file)
+        labels = labels_needed(assigned.policy) if assigned.policy.primary else None
+        if labels is None or not run.battles(assigned.case):
+            continue
+        suite = assigned.case.key.suite
+        needed[suite] = max(needed.get(suite, (0, assigned)), (labels, assigned), key=_first)
+    for suite, (labels, assigned) in needed.items():
+        battles = _units(evaluator, assigned)
+        there = f"of its {battles} battles" if labels <= battles else f"and it has {battles}"
+        name = printable(f"{assigned.case.key.part} {assigned.case.label}")
+        yield (
+            f"labels: {labels} battles of {printable(suite)}, {there}, show a drop of "
+            f"{assigned.policy.tolerance:g} of the {name} as people see it with 80 % power "
+            f"(cepbench labels draw); from {LEAST_LABELLED} on the judge's verdicts are used too"
+        )
+
+
+def _first(pair: tuple[int, AssignedCase]) -> int:
+    return pair[0]
 
 
 def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:

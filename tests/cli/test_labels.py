@@ -1,0 +1,328 @@
+"""`cepbench labels`: battles drawn before the judge is asked, and what people said of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.cli import main
+from pytest_cepbench.cli.labels import labels_of
+from pytest_cepbench.gate.labels.label_file import LabelFile, read_label_file
+from pytest_cepbench.ratings.folder import Ratings, VoteFile, read_ratings, read_votes
+from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.store import Store
+from tests.cli.conftest import Home
+from tests.studies.toy import write_suite
+from tests.suites.answers import ANSWERS, WORSE, prepare
+
+FOLDER = "ratings/first"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A suite with accepted answers, whose battles against a worse model were drawn."""
+
+    home: Home
+
+    @property
+    def path(self) -> Path:
+        """The label file."""
+        (path,) = (self.home.path / "labels" / "arena").glob("*.jsonl")
+        return path
+
+    @property
+    def file(self) -> LabelFile:
+        """Its content."""
+        return read_label_file(self.path)
+
+    @property
+    def ratings(self) -> Ratings:
+        """The ratings folder that was written with it."""
+        return read_ratings(self.home.path / FOLDER)
+
+    @property
+    def items(self) -> list[str]:
+        """What is asked, practice and checks aside."""
+        return [name for name, item in self.ratings.items.items() if item.kind == "item"]
+
+    def vote(self, annotator: str, first_wins: bool | None, items: Iterable[str] = ()) -> None:
+        """Let a person vote on items, all where none is named; None for a tie."""
+        file = VoteFile(self.ratings.vote_path(annotator))
+        for item in items or self.items:
+            verdict = "Tie(A)" if first_wins is None else "A" if first_wins else "B"
+            file.append(
+                Vote(
+                    task="pair",
+                    item=item,
+                    annotator=annotator,
+                    shown=("first", "second"),
+                    verdict=verdict,
+                    winner="second" if first_wins is False else "first",
+                    tie=first_wins is None,
+                )
+            )
+        file.close()
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folders that the tests copy: `accepted`, and `drawn` with all battles for two people."""
+    root = tmp_path_factory.mktemp("templates")
+    (root / "accepted").mkdir()
+    write_suite(root / "accepted", ANSWERS)
+    with Store(root / "accepted/.cepbench/store") as store:
+        prepare(root / "accepted", store).accept()
+    shutil.copytree(root / "accepted", root / "drawn")
+    with contextlib.chdir(root / "drawn"):
+        words = f"labels draw . --model {WORSE} --battles=20 --ratings {FOLDER} --overlap=2"
+        assert main([*words.split(), "--annotators=ann,bob"]) == 0
+    return root
+
+
+@pytest.fixture
+def accepted(home: Home, templates: Path) -> Home:
+    """A suite of twenty questions whose answers were accepted."""
+    shutil.copytree(templates / "accepted", home.path, dirs_exist_ok=True)
+    return home
+
+
+@pytest.fixture
+def drawn(home: Home, templates: Path) -> Drawn:
+    """The same with a draw of all battles."""
+    shutil.copytree(templates / "drawn", home.path, dirs_exist_ok=True)
+    return Drawn(home)
+
+
+def test_a_draw_asks_no_judge(drawn: Drawn) -> None:
+    """Its file names battles and probabilities; the store has answers and not one verdict."""
+    file = drawn.file
+    assert (file.draw.battles, file.draw.count, len(file.drawn)) == (20, 20, 20)
+    assert {own.probability for own in file.drawn.values()} == {1.0}
+    assert file.labels == {}
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        suite = prepare(drawn.home.path, store, model=WORSE)
+        suite.judge()
+        assert suite.inputs("interleaver") == 0
+        assert suite.inputs("judge") > 0
+
+
+def test_what_people_see_names_no_model(drawn: Drawn) -> None:
+    """The ratings folder has the drawn battles that are not decided; one file names models."""
+    undecided = [own for own in drawn.file.drawn.values() if not own.battle.decided]
+    ratings = drawn.ratings
+    assert 0 < len(drawn.items) == len(undecided) < 20
+    assert {item.kind for item in ratings.items.values()} == {"item", "practice", "attention"}
+    assert ratings.study.suite == "arena"
+    assert {source.model for source in ratings.sources} >= {WORSE}
+    for path in ratings.path.rglob("*"):
+        if path.is_file() and path.name != "sources.jsonl":
+            assert WORSE.encode() not in path.read_bytes()
+
+
+def test_votes_become_labels(drawn: Drawn) -> None:
+    """The mean of the votes, for the candidate; another import changes nothing."""
+    drawn.vote("ann", first_wins=True)
+    drawn.vote("bob", first_wins=None)
+    ended = drawn.home.command("labels", "import", FOLDER)
+    assert (ended.code, ended.out) == (0, "")
+    assert "labels of 2 people" in ended.err
+    labels = drawn.file.labels
+    assert len(labels) == len(drawn.items)
+    assert {(label.score, label.votes) for label in labels.values()} == {(0.75, 2)}
+    before = drawn.path.read_bytes()
+    assert drawn.home.command("labels", "import", FOLDER).code == 0
+    assert drawn.path.read_bytes() == before
+
+
+def test_seeds_of_a_question_are_drawn_together(home: Home) -> None:
+    """Twenty questions with two seeds each make forty battles; a unit is a question."""
+    home.path.joinpath("suite.toml").write_text(
+        ANSWERS.replace("[answer]", "[answer]\nseeds = 2"), encoding="utf-8"
+    )
+    with Store(home.path / ".cepbench/store") as store:
+        prepare(home.path, store, home.path.joinpath("suite.toml").read_text("utf-8")).accept()
+    ended = home.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    assert ended.code == 0, ended.err
+    (path,) = (home.path / "labels" / "arena").glob("*.jsonl")
+    file = read_label_file(path)
+    assert (file.draw.battles, file.draw.count, len(file.drawn)) == (40, 20, 40)
+
+
+def test_majorities(drawn: Drawn) -> None:
+    """The most frequent of win, tie and loss; a tie where two are as frequent."""
+    first, second = drawn.items[:2]
+    drawn.vote("ann", first_wins=True, items=[first, second])
+    drawn.vote("bob", first_wins=False, items=[first])
+    labels = labels_of(drawn.ratings, read_votes(drawn.ratings).answers(), majority=True)
+    assert sorted(label.score for label in labels.values()) == [0.5, 1.0]
+
+
+def test_labels_decide_the_next_run(drawn: Drawn) -> None:
+    """People find the worse model better, and the gate believes them; the report says how many."""
+    drawn.vote("ann", first_wins=True)
+    drawn.home.command("labels", "import", FOLDER)
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        suite = prepare(drawn.home.path, store, model=WORSE)
+        judgement = suite.judge()
+        part = suite.judge("swap-win_rate")
+        assert suite.run.labelled(suite.cases["overall-win_rate"])
+        assert not suite.run.labelled(suite.cases["overall-truth"])
+    assert judgement.method == "people only, exact"
+    assert judgement.difference is not None
+    assert judgement.difference > 0
+    assert judgement.statements[0].startswith("people labelled 20 of 20 battles")
+    assert part.method.startswith("people only")
+
+
+def test_labels_of_another_model_do_not_decide(drawn: Drawn) -> None:
+    """The same store and label files, other answers: counted, and the judge decides."""
+    drawn.vote("ann", first_wins=True)
+    drawn.home.command("labels", "import", FOLDER)
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        other = prepare(drawn.home.path, store, model="shapes:?miss=0.31")
+        measurement = other.measure()
+        assert measurement.labels is None
+        assert "not one is used" in measurement.notes[-1]
+        assert "people" not in other.judge().method
+
+
+def test_a_draw_after_verdicts_is_refused(accepted: Home) -> None:
+    """One line; the labels would be a second look at what disappointed."""
+    with Store(accepted.path / ".cepbench/store") as store:
+        prepare(accepted.path, store, model=WORSE).judge()
+    ended = accepted.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "verdicts on these battles are in the store" in ended.err
+    assert not (accepted.path / "labels").exists()
+
+
+def test_a_label_file_from_after_the_verdicts_is_refused(drawn: Drawn) -> None:
+    """The draw's time is compared with those at which the store got its verdicts."""
+    lines = drawn.path.read_text("utf-8").splitlines()
+    late = json.loads(lines[0]) | {"drawn": "2999-01-01T00:00:00Z"}
+    drawn.path.write_text("\n".join([json.dumps(late), *lines[1:]]), "utf-8")
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        judgement = prepare(drawn.home.path, store, model=WORSE).judge()
+    assert judgement.verdict.value == "incomparable"
+    (reason,) = judgement.reasons
+    assert "labels are drawn before the judge is asked" in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize("damage", ["half a line", "disagreeing", "probability 0", "by hand"])
+def test_damaged_labels_never_pass(drawn: Drawn, damage: str) -> None:
+    """The case is incomparable, with the file and the line; the judge does not decide instead."""
+    drawn.vote("ann", first_wins=True)
+    drawn.home.command("labels", "import", FOLDER)
+    lines = drawn.path.read_text("utf-8").splitlines()
+    if damage == "half a line":
+        lines[-1] = lines[-1][:40]
+    elif damage == "disagreeing":
+        lines.append(json.dumps(json.loads(lines[-1]) | {"score": 0.0}))
+    elif damage == "probability 0":
+        lines[1] = json.dumps(json.loads(lines[1]) | {"probability": 0.0})
+    else:
+        del lines[1]
+    drawn.path.write_text("\n".join(lines), "utf-8")
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        judgement = prepare(drawn.home.path, store, model=WORSE).judge()
+    assert judgement.verdict.value == "incomparable"
+    assert drawn.path.name in judgement.reasons[0]
+    ended = drawn.home.command("labels", "import", FOLDER)
+    assert (ended.code, "Traceback" in ended.err) == (0 if damage == "by hand" else 1, False)
+
+
+def test_a_suite_can_need_labels(drawn: Drawn) -> None:
+    """Then a win rate without them is comparable with nothing, and the baseline says so."""
+    needed = f'{ANSWERS}\n[gate]\nlabels = "needed"\n'
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        before = prepare(drawn.home.path, store, needed, model=WORSE).judge()
+        prepare(drawn.home.path, store, needed).accept()
+        other = prepare(drawn.home.path, store, needed, model="shapes:?miss=0.31").judge()
+        same = prepare(drawn.home.path, store, needed).judge()
+    assert any(reason.startswith("bounds: baseline (none)") for reason in before.reasons)
+    assert other.verdict.value == "incomparable"
+    assert "this suite needs people's labels of these very battles" in other.reasons[0]
+    assert same.verdict.value == "held"
+
+
+def test_a_suite_can_ignore_labels(drawn: Drawn) -> None:
+    """The judge decides alone, and nothing is said of labels."""
+    drawn.vote("ann", first_wins=True)
+    drawn.home.command("labels", "import", FOLDER)
+    ignored = f'{ANSWERS}\n[gate]\nlabels = "ignored"\n'
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        suite = prepare(drawn.home.path, store, ignored, model=WORSE)
+        assert suite.measure().labels is None
+        assert not suite.run.labelled(suite.cases["overall-win_rate"])
+
+
+def test_a_second_draw_is_refused(drawn: Drawn) -> None:
+    """Of two draws the better one could be chosen."""
+    ended = drawn.home.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "were drawn before" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--model=shapes:", "--battles=20"], "the model is the one that was accepted"),
+        (["--model", WORSE, "--battles=21"], "21 battles are to be drawn, and there are 20"),
+        (["--model", WORSE, "--battles=19"], "give at least 20"),
+        (["--model", WORSE, "--battles=0"], "--battles"),
+        (["--model", WORSE, "--ratings=r"], "--ratings DIR and --annotators NAME,... belong"),
+        (["--model", WORSE, "--battles=20", "--baselines=x"], "no accepted answers to battle"),
+    ],
+)
+def test_draws_that_cannot_be_made(accepted: Home, options: list[str], why: str) -> None:
+    """Each with one line, and no file."""
+    ended = accepted.command("labels", "draw", ".", *options)
+    assert (ended.code in (1, 2), ended.err.count("\n")) == (True, 1)
+    assert why in ended.err
+    assert not (accepted.path / "labels").exists()
+
+
+def test_a_suite_of_chains_has_no_battles(home: Home) -> None:
+    """It is named."""
+    write_suite(home.path)
+    ended = home.command("labels", "draw", ".", "--model=shapes:")
+    assert ended.code == 2
+    assert "labels are of battles of answers" in ended.err
+
+
+def test_ratings_that_were_not_drawn_are_refused(drawn: Drawn) -> None:
+    """People who rated first cannot make labels of it afterwards."""
+    drawn.vote("ann", first_wins=True)
+    drawn.path.unlink()
+    ended = drawn.home.command("labels", "import", FOLDER)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "not one of" in ended.err
+    assert "`cepbench labels draw` chose before the judge was asked" in ended.err
+
+
+def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> None:
+    """Labels of two people stay; labels of one give way to those of two."""
+    drawn.vote("ann", first_wins=True)
+    assert drawn.home.command("labels", "import", FOLDER).code == 0
+    drawn.vote("bob", first_wins=False)
+    assert drawn.home.command("labels", "import", FOLDER).code == 0
+    assert {label.score for label in drawn.file.labels.values()} == {0.5}
+    drawn.ratings.vote_path("bob").unlink()
+    ended = drawn.home.command("labels", "import", FOLDER)
+    assert ended.code == 2
+    assert "import the votes of all people together" in ended.err
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_what_is_no_ratings_folder_is_refused(drawn: Drawn, folder: str) -> None:
+    """One line."""
+    ended = drawn.home.command("labels", "import", folder)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "is no ratings folder" in ended.err

@@ -1,0 +1,88 @@
+"""People's labels in whole runs: draw, rate, import, gate; what reports and baselines say."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench import CaseResult, gate_checkpoint
+from pytest_cepbench.cli import main
+from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
+from pytest_cepbench.ratings.folder import VoteFile, read_ratings
+from pytest_cepbench.ratings.records import Vote
+
+SUITE = Path(__file__).parents[2] / "suites" / "arena" / "instrument.toml"
+
+CANDIDATE = "shapes:?miss=0.25"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of 240 questions, in which people find the candidate better in 4 of 5 battles."""
+    root = tmp_path_factory.mktemp("labelled")
+    (root / "suite.toml").write_text(SUITE.read_text("utf-8"), encoding="utf-8")
+    gate(root, "shapes:?miss=0.2", snapshot_update=True)
+    with contextlib.chdir(root):
+        words = f"labels draw . --model {CANDIDATE} --battles 120 --ratings ratings/new"
+        assert main([*words.split(), "--annotators=ann"]) == 0
+        ratings = read_ratings(root / "ratings/new")
+        file = VoteFile(ratings.vote_path("ann"))
+        items = [name for name, item in ratings.items.items() if item.kind == "item"]
+        for number, item in enumerate(items):
+            won = number % 5 > 0
+            file.append(
+                Vote(
+                    task="pair",
+                    item=item,
+                    annotator="ann",
+                    shown=("first", "second"),
+                    verdict="A" if won else "B",
+                    winner="first" if won else "second",
+                    tie=False,
+                )
+            )
+        file.close()
+        assert main(["labels", "import", "ratings/new"]) == 0
+    return root
+
+
+def gate(root: Path, model: str, **options: Any) -> CaseResult:
+    """The case of the win rate of a gated model."""
+    result = gate_checkpoint(root / "suite.toml", root=root, model=model, attribute=0, **options)
+    return result["arena-instrument/overall/win_rate"]
+
+
+def test_people_decide_against_the_judge(labelled: Path) -> None:
+    """The judge finds the candidate worse, people better: it passes, by numbers of people's."""
+    case = gate(labelled, CANDIDATE)
+    assert case.method == PREDICTION_POWERED
+    assert case.verdict in ("held", "improved")
+    assert case.units == 120
+    assert case.value is not None
+    assert case.difference is not None
+    assert case.difference > 0
+    assert case.value == pytest.approx(0.5 + case.difference, abs=1e-6)
+    assert case.measured is not None
+    judged = [x for part in case.measured.scores.values() for x in part.values()]
+    assert set(judged) == {0.5}
+    (note,) = [note for note in case.notes if note.startswith("people labelled 120 of 240")]
+    assert "the judge alone says 0.3" in note
+
+
+def test_a_labelled_case_is_judged_whole(labelled: Path) -> None:
+    """Labels are a random part of all battles, so a run that looks again looks once."""
+    case = gate(labelled, CANDIDATE, inconclusive="more")
+    assert (case.looks, case.partial, case.method) == ([240], False, PREDICTION_POWERED)
+
+
+def test_another_candidate_is_judged_by_the_judge(labelled: Path) -> None:
+    """Its answers are others: the labels are counted in a note, and decide nothing."""
+    case = gate(labelled, "shapes:?miss=0.6")
+    assert case.verdict == "regressed"
+    assert "people" not in case.method
+    assert any("labels in other files are of other answers" in note for note in case.notes)
