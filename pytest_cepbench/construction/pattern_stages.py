@@ -277,12 +277,11 @@ class _Run:
         before = self._asked.get(stage)
         if before is not None and before.fingerprint != record.fingerprint:
             self.announce(
-                f"{stage}: the {record.role} is {record.spec} now and was {before.spec}: it is "
-                "asked about every image, so that all labels are of one model; answers of the "
-                "former stay in the store"
+                f"{stage}: the {record.role} is {record.spec} now and was {before.spec}: all is "
+                "asked anew, so that labels are of one model"
             )
         elif before is not None and before.prompt_digest != record.prompt_digest:
-            self.announce(f"{stage}: the prompt has changed: every image is asked about anew")
+            self.announce(f"{stage}: the prompt has changed: all is asked anew")
         self._asked[stage] = record
 
     def _write(self, contents: Mapping[str, object]) -> None:
