@@ -784,6 +784,102 @@ _INIT = [
     *_STORE,
 ]
 
+_RATE: list[Option | OptionGroup] = [
+    option(
+        "target",
+        metavar="SUITE|FILE|FOLDER",
+        type=Path,
+        help="a suite, a file of items (.jsonl), or a ratings folder that is there already",
+    ),
+    option(
+        "--kind",
+        choices=("pair", "grades", "caption", "describe", "verify"),
+        help="what people do: say which of two answers or captions is better, grade and rank "
+        "outputs, describe images, check names",
+    ),
+    option("--out", metavar="DIR", type=Path, help="the ratings folder to write"),
+    option(
+        "--from",
+        dest="reports",
+        metavar="[NAME=]REPORT",
+        action="append",
+        default=[],
+        help="the JSON report of a run whose outputs are rated (several allowed)",
+    ),
+    option("--sample", metavar="N", help="ask about so many items, chosen by --seed; default: all"),
+    option("--seed", metavar="N", help="of the choice, and of all orders; default: 0"),
+    option(
+        "--annotators",
+        metavar="N|NAME,...",
+        help="how many people, or their names; default: 3, who are called a1, a2 and a3",
+    ),
+    option(
+        "--overlap", metavar="N", help="people who judge an item of the share; default: 3 or all"
+    ),
+    option(
+        "--share",
+        metavar="X",
+        help="share of the items that several people judge; others go to one; default: 0.2",
+    ),
+    option(
+        "--practice",
+        metavar="N",
+        default="5",
+        help=f"items at the start, with feedback; {_DEFAULT}",
+    ),
+    option(
+        "--attention",
+        metavar="X",
+        default="0.05",
+        help=f"share of hidden items whose answer is known; {_DEFAULT}",
+    ),
+    option(
+        "--repeats",
+        metavar="X",
+        default="0.05",
+        help=f"share of items that come again with sides swapped; {_DEFAULT}",
+    ),
+    OptionGroup(
+        "the server",
+        [
+            option("--port", metavar="N", default="8766", help=f"{_DEFAULT}, 0: any free"),
+            option(
+                "--host",
+                metavar="ADDRESS",
+                default="127.0.0.1",
+                help=f"address of this machine to listen on; {_DEFAULT}, this machine alone",
+            ),
+            several(
+                "--name",
+                metavar="HOST",
+                help="name by which browsers may call the server (several allowed)",
+            ),
+            flag("--peek", "show verdicts to the operator before the study has ended"),
+            flag("--only-write", "write the folder, and start no server"),
+        ],
+    ),
+    OptionGroup(
+        "where a suite's outputs are",
+        [
+            *shared(
+                "data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where a data set lies",
+            ),
+            *shared(
+                "store",
+                metavar="DIR|URL",
+                action="append",
+                default=[],
+                help="stores of the runs (several allowed); default: .cepbench/store",
+            ),
+            *_BASELINES,
+        ],
+    ),
+]
+
 _COMMANDS = (
     Command(
         "study",
@@ -869,6 +965,12 @@ _COMMANDS = (
         "export and import the answers that were accepted",
         _DAMAGED,
         commands=_ANSWERS_ACTIONS,
+    ),
+    Command(
+        "rate",
+        "ask people: blind ratings, descriptions and checks on pages of this machine",
+        _UNWRITTEN,
+        _RATE,
     ),
     Command(
         "arena",

@@ -129,6 +129,7 @@ class _People:
         return _page(
             "rate.html.jinja",
             task=task,
+            annotator=annotator,
             agreed=annotator in consents,
             consent=to_html(consents.consent),
             instructions=to_html(consents.instructions),

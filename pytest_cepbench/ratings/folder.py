@@ -23,7 +23,16 @@ from pytest_cepbench.artifacts.image import ImageArtifact, read_image
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import MOST_TEXT, read_regular
-from pytest_cepbench.ratings.records import FORMAT, Item, Source, Study, Vote, VoteKind, fault_of
+from pytest_cepbench.ratings.records import (
+    FORMAT,
+    Item,
+    Source,
+    Study,
+    Vote,
+    VoteKind,
+    fault_of,
+    record_line,
+)
 
 STUDY, ITEMS, SOURCES = "study.json", "items.jsonl", "sources.jsonl"
 
@@ -236,7 +245,7 @@ class VoteFile:
 
     def append(self, vote: Vote) -> None:
         """Add a vote and sync it. Raises WriteError, after which no part of it is left."""
-        data = msgspec.json.encode(vote) + b"\n"
+        data = record_line(vote)
         reason = ""
         size = None
         try:

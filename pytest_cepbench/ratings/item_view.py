@@ -80,7 +80,7 @@ def render_item(shown: Shown, study: Study, image_name: Callable[[str], str]) ->
         """Steps of a text and its image; a sequence of both is cut after each image."""
         texts_and_parts = [part.text if part.text is not None else part for part in parts]
         return [
-            {"text": text} | ({} if part is None else {"image": image_name(str(part.image))})
+            {"text": text, "image": "" if part is None else image_name(str(part.image))}
             for text, part in cut_into_steps(texts_and_parts)
         ]
 

@@ -28,6 +28,7 @@ from pytest_cepbench.ratings.records import (
     item_digest,
     option_digest,
     option_name,
+    record_line,
 )
 from pytest_cepbench.ratings.session import SESSION, check_annotators
 from pytest_cepbench.replacement import replace_files
@@ -137,10 +138,8 @@ def write_study(
     return written
 
 
-def _json_lines(records: Iterable[object]) -> bytes:
-    return b"".join(
-        escape_json(msgspec.json.encode(record).decode()).encode() + b"\n" for record in records
-    )
+def _json_lines(records: Iterable[Item | Source]) -> bytes:
+    return b"".join(escape_json(record_line(record).decode()).encode() for record in records)
 
 
 def _write_images(folder: Path, images: Mapping[str, ImageArtifact]) -> None:

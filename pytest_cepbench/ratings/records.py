@@ -171,6 +171,23 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     undo: bool = False
 
 
+_ALWAYS = {
+    Item: ("v", "item", "kind", "question", "options", "probability"),
+    Source: ("item", "option", "model", "fingerprint", "sample", "suite"),
+    Vote: (
+        "v", "task", "item", "annotator", "key", "seconds", "at", "page", "browser", "kind", "note",
+    ),
+}  # fmt: skip
+"""Fields that are written whatever they hold; others only where they say something."""
+
+
+def record_line(record: Item | Source | Vote) -> bytes:
+    """A record as its line of a file, with the line's end."""
+    fields = msgspec.to_builtins(record)
+    always = {name: getattr(record, name) for name in _ALWAYS[type(record)]}
+    return msgspec.json.encode({**always, **fields}) + b"\n"
+
+
 def option_digest(parts: Sequence[Part]) -> str:
     """Digest of the parts of an option, in order."""
     return digest_json(msgspec.to_builtins(parts))

@@ -170,6 +170,7 @@ function show() {
   document.documentElement.scrollTop = 0;
   (stage.querySelector("textarea") ?? stage.querySelector("h1")).focus({ preventScroll: true });
   markOutput(0);
+  check();
 }
 
 function showEnd() {

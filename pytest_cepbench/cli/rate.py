@@ -1,0 +1,156 @@
+"""`cepbench rate`: asks people, on pages of a server of this machine."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.rating_server import serve_ratings
+from pytest_cepbench.cli.session import read_count, read_data
+from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.ratings.consent import write_texts
+from pytest_cepbench.ratings.folder import STUDY
+from pytest_cepbench.ratings.item_file import SUFFIX, read_items
+from pytest_cepbench.ratings.items import write_study
+from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.records import Study, Task
+from pytest_cepbench.ratings.session import open_session
+from pytest_cepbench.report.number_format import counted
+
+_MOST_PEOPLE = 3  # who judge an item of the share, where the option does not say
+
+
+def run(arguments: Namespace) -> int:
+    """Write a study where it is new, and serve it; exit codes as in `main`."""
+    target: Path = arguments.target
+    try:
+        if (target / STUDY).is_file():
+            _refuse_settings(arguments)
+            folder, suite = target, None
+        else:
+            folder, suite = _study_folder(arguments), _suite_of(arguments)
+            if not (folder / STUDY).is_file():
+                _write(arguments, folder, suite)
+        if arguments.only_write:
+            return 0
+        serve_ratings(folder, arguments, suite)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    return 0
+
+
+def _refuse_settings(arguments: Namespace) -> None:
+    """A study that is there goes on as it was written."""
+    given = [
+        f"--{name}"
+        for name in ("kind", "out", "annotators", "overlap", "share", "seed", "sample")
+        if getattr(arguments, name) is not None
+    ]
+    if given:
+        msg = (
+            f"{str(arguments.target)!r} is a study already, which goes on as it was written: drop "
+            f"{', '.join(given)}, or name a suite and another folder with --out"
+        )
+        raise SpecError(msg)
+
+
+def _study_folder(arguments: Namespace) -> Path:
+    if arguments.kind is None or arguments.out is None:
+        msg = (
+            f"{str(arguments.target)!r} is no ratings folder: of a suite or a file of items a new "
+            "one is written, which needs --kind KIND and --out ratings/NAME"
+        )
+        raise SpecError(msg)
+    folder: Path = arguments.out
+    return folder
+
+
+def _suite_of(arguments: Namespace) -> str:
+    """The name of the suite; empty for items of one's own. Raises SpecError and SuiteError."""
+    if arguments.target.suffix == SUFFIX:
+        return ""
+    from pytest_cepbench.cli.session import suite_file
+    from pytest_cepbench.suites import load_suite
+
+    return load_suite(suite_file(arguments.target)).name
+
+
+def _write(arguments: Namespace, folder: Path, suite: str) -> None:
+    """Write a new study with its texts."""
+    task: Task = arguments.kind
+    study = _study(arguments, task, suite)
+    if suite:
+        from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
+        from pytest_cepbench.studies.rated_items import Draw
+
+        draw = Draw(read_count("--sample", arguments.sample), study.seed)
+        source = RatedSource(
+            arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
+            read_data(arguments.data), draw=draw,
+        )  # fmt: skip
+        rated = rated_items(task, arguments.target, source)
+        for remark in rated.remarks:
+            tell(remark)
+        items, images, sources = rated.items, rated.images, rated.sources
+        study = msgspec.structs.replace(
+            study, probability=rated.probability, population=rated.population
+        )
+    else:
+        if arguments.sample is not None or arguments.reports:
+            msg = "--sample and --from are of suites: a file of items is asked as it is"
+            raise SpecError(msg)
+        own = read_items(arguments.target, task)
+        items, images, sources = own.items, own.images, own.sources
+    known, known_images = known_items(study, items, images)
+    write_study(folder, study, [*items, *known], {**images, **known_images}, sources)
+    write_texts(folder, task)
+    open_session(folder, study.annotators)
+    tell(f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'person')}")
+    tell(f"edit {folder / 'consent.md'} and {folder / 'instructions.md'} before people begin")
+
+
+def _study(arguments: Namespace, task: Task, suite: str) -> Study:
+    annotators = _annotators(arguments.annotators or "3")
+    overlap = read_count("--overlap", arguments.overlap) or min(_MOST_PEOPLE, len(annotators))
+    seed = arguments.seed or "0"
+    if not seed.isdecimal():
+        msg = f"--seed {seed!r}: a number from 0 on is expected"
+        raise SpecError(msg)
+    return Study(
+        kind=task,
+        suite=suite,
+        seed=int(seed),
+        annotators=annotators,
+        overlap=overlap,
+        share=_share("--share", arguments.share or "0.2"),
+        practice=_practice(arguments.practice),
+        attention=_share("--attention", arguments.attention),
+        repeats=_share("--repeats", arguments.repeats),
+    )
+
+
+def _annotators(text: str) -> tuple[str, ...]:
+    """Names with commas between them, or how many people there are: a1, a2, ..."""
+    if text.isdecimal():
+        return tuple(f"a{number + 1}" for number in range(int(text)))
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _practice(text: str) -> int:
+    if not text.isdecimal():
+        msg = f"--practice {text!r}: a number of items is expected, 0 for none"
+        raise SpecError(msg)
+    return int(text)
+
+
+def _share(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        msg = f"{option} {text!r}: a share is expected, such as 0.2"
+        raise SpecError(msg) from None

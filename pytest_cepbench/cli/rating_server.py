@@ -1,0 +1,69 @@
+"""Serving a ratings folder to people, for the commands that write one."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_cepbench.cli.output import tell
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.gate.statistics.betting import Rounds, stops_of
+from pytest_cepbench.listener import HOST, bind
+from pytest_cepbench.ratings.consent import write_texts
+from pytest_cepbench.ratings.folder import read_ratings
+from pytest_cepbench.ratings.live_study import LiveStudy
+from pytest_cepbench.ratings.server import serve
+
+TOLERANCE, ALPHA = 0.05, 0.05
+"""Of the bets that the operator is told of: as of a gate by win rate with its defaults."""
+
+
+def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) -> None:
+    """Serve a study until the process is interrupted.
+
+    path: its folder.
+    arguments: port, host, name (of `--name`), peek.
+    suite: the name of the suite that it has to be of; None for any.
+    Raises DatasetError, WriteError, SpecError and MissingDependencyError.
+    """
+    if not arguments.port.isdecimal():
+        msg = f"--port {arguments.port!r}: a number is expected, 0 for any free port"
+        raise SpecError(msg)
+    ratings = read_ratings(path, suite)
+    write_texts(path, ratings.study.kind)
+    host: str = arguments.host
+    with LiveStudy(ratings) as live, bind(int(arguments.port), host) as listener:
+        for remark in live.remarks.lines:
+            tell(remark)
+        base = _base(arguments, listener.getsockname()[1])
+        if host != HOST:
+            tell(
+                f"listening on {host}: whoever has an address below can answer in that name, and "
+                "what is sent is not encrypted"
+            )
+        for annotator in ratings.study.annotators:
+            tell(f"{annotator}: {base}/a/{live.session.token(annotator)}/")
+        tell(f"operator: {base}/o/{live.session.operator}/")
+        tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
+        hosts = [host, HOST, "localhost", *arguments.name]
+        decide = decision if ratings.study.kind in ("pair", "caption") else None
+        with suppress(KeyboardInterrupt):  # the way to end it
+            serve(live, listener, hosts, decide, peek=arguments.peek)
+
+
+def _base(arguments: Namespace, port: int) -> str:
+    """The beginning of the addresses of people."""
+    host = arguments.name[0] if arguments.name else arguments.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def decision(scores: Sequence[float]) -> str:
+    """What the operator is told of the bets, which never says for whom they are decided.
+
+    scores: of first options in the order of their arrival, 1 where they won.
+    """
+    stops = stops_of(Rounds.single(scores), TOLERANCE, ALPHA)
+    items = f"{len(scores)} items"
+    return f"decided ({items})" if stops.held or stops.regressed else f"undecided ({items})"

@@ -1,0 +1,114 @@
+"""Items of one's own, from a file of lines: for answers that no run of this package has made.
+
+A line is an item:
+
+    {"question": ["A text", {"image": "q/1.png"}], "options": [["Text", {"image": "a/1.png"}], ...],
+     "models": ["name of the model of each option"], "sample": "id"}
+
+A text stands for itself, an image is a path from the folder of the file. `models` and `sample` are
+for those who read the votes, and no annotator sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from pytest_cepbench.artifacts.image import ImageArtifact, read_image
+from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.files import MOST_TEXT, read_text
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import Item, Part, Source, Task
+
+SUFFIX = ".jsonl"
+
+
+class _ImageFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    image: str
+
+
+_Piece = str | _ImageFile
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    question: tuple[_Piece, ...]
+    options: tuple[tuple[_Piece, ...], ...] = ()
+    models: tuple[str, ...] = ()
+    sample: str = ""
+
+
+@dataclass
+class OwnItems:
+    """Items of a file, with what their folder needs."""
+
+    items: list[Item] = field(default_factory=list)
+    images: dict[str, ImageArtifact] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+
+def read_items(path: Path, task: Task) -> OwnItems:
+    """The items of a file.
+
+    Raises DatasetError, which names the line, for one that cannot be understood, an image that
+    cannot be read, and a file without an item.
+    """
+    own = OwnItems()
+    for where, line in _lines(path):
+        if line.models and len(line.models) != len(line.options):
+            msg = f"{where}: {len(line.models)} models of {len(line.options)} options"
+            raise DatasetError(msg)
+        question = _parts(line.question, path.parent, where, own)
+        options = [_parts(option, path.parent, where, own) for option in line.options]
+        item = make_item(task, question, options)
+        own.items.append(item)
+        models = line.models or ("",) * len(options)
+        own.sources += [
+            Source(item=item.item, option=option.option, model=model, sample=line.sample)
+            for option, model in zip(item.options, models, strict=True)
+        ] or [Source(item=item.item, sample=line.sample)]
+    if not own.items:
+        msg = f"{path} holds no item"
+        raise DatasetError(msg)
+    return own
+
+
+def _lines(path: Path) -> Iterator[tuple[str, _Line]]:
+    try:
+        text = read_text(path, MOST_TEXT)
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise DatasetError(msg) from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            yield where, msgspec.json.decode(line.encode(), type=_Line)
+        except msgspec.MsgspecError as error:
+            msg = f"{where}: {one_line(str(error))}"
+            raise DatasetError(msg) from error
+
+
+def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) -> list[Part]:
+    return [
+        Part(text=piece) if isinstance(piece, str) else _image(piece.image, folder, where, own)
+        for piece in pieces
+    ]
+
+
+def _image(name: str, folder: Path, where: str, own: OwnItems) -> Part:
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+        msg = f"{where}: image {name!r} has to lie below the folder of the file"
+        raise DatasetError(msg)
+    try:
+        image = read_image(folder / name)
+    except ImageError as error:
+        msg = f"{where}: image {name!r}: {error}"
+        raise DatasetError(msg) from error
+    own.images[image.digest] = image
+    return Part(image=image.digest)

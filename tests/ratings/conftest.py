@@ -1,0 +1,47 @@
+"""A browser for the pages, started once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.report.browser import chromium
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright presses the keys")
+    program = chromium()
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Any]:
+    """Opens a person's page in a browser profile of its own, past the first page.
+
+    Takes an address and options of the profile. No script of a page may fail.
+    """
+    contexts = []
+    errors: list[str] = []
+
+    def start(address: str, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address)
+        if page.locator("#agree").count():
+            page.click("#agree")
+        page.wait_for_selector("[data-slot]")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert errors == []

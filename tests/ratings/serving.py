@@ -1,0 +1,116 @@
+"""Servers of studies: in a process of their own, which can be killed, and a browser's requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server process. addresses: name of a person, or operator -> address of the page."""
+
+    process: subprocess.Popen[str]
+    addresses: Mapping[str, str]
+
+    @property
+    def port(self) -> int:
+        """On which it listens."""
+        return urlsplit(self.addresses["operator"]).port or 0
+
+
+@contextmanager
+def served(folder: Path, *options: str, command: Sequence[str] = ()) -> Iterator[Server]:
+    """A server of a ratings folder, ended at the end where it is not yet.
+
+    command: run before the program, such as one that gives it a small disk.
+    """
+    program = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    port = () if any(option.startswith("--port") for option in options) else ("--port=0",)
+    with subprocess.Popen(
+        [*command, *program, *port, *options], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield Server(process, dict(_addresses(process)))
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def _addresses(process: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("serving "):
+            return
+        if match := re.match(r"(\S+): (http://\S+)$", line):
+            yield match[1], match[2]
+    raise AssertionError("".join(lines))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response. content: of JSON."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def content(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+def request(
+    address: str, path: str = "", body: object = None, *, headers: Mapping[str, str] | None = None
+) -> Reply:
+    """A request below an address, as the page sends it. body: sent as JSON, by POST.
+
+    headers: in the place of the page's own.
+    """
+    parts = urlsplit(address)
+    own = {"Content-Type": "application/json", "X-Cepbench": "1", "Sec-Fetch-Site": "same-origin"}
+    connection = HTTPConnection("127.0.0.1", parts.port or 0, timeout=30)
+    try:
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
+        connection.request(
+            "GET" if data is None else "POST",
+            parts.path + path,
+            data,
+            dict(own if headers is None else headers),
+        )
+        response = connection.getresponse()
+        return Reply(response.status, dict(response.getheaders()), response.read())
+    finally:
+        connection.close()
+
+
+def agree(address: str) -> None:
+    """Agree to the first page."""
+    assert request(address, "agree", {}).status == 200
+
+
+def slots(address: str) -> list[str]:
+    """Opaque names of what a person is shown now and next."""
+    return [item["slot"] for item in request(address, "upcoming").content["items"]]
+
+
+def records(folder: Path, annotator: str = "a1") -> list[dict[str, Any]]:
+    """The lines of a person's file of votes."""
+    path = folder / "votes" / f"{annotator}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
