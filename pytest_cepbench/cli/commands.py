@@ -839,25 +839,7 @@ _RATE: list[Option | OptionGroup] = [
         default="0.05",
         help=f"share of items that come again with sides swapped; {_DEFAULT}",
     ),
-    OptionGroup(
-        "the server",
-        [
-            option("--port", metavar="N", default="8766", help=f"{_DEFAULT}, 0: any free"),
-            option(
-                "--host",
-                metavar="ADDRESS",
-                default="127.0.0.1",
-                help=f"address of this machine to listen on; {_DEFAULT}, this machine alone",
-            ),
-            several(
-                "--name",
-                metavar="HOST",
-                help="name by which browsers may call the server (several allowed)",
-            ),
-            flag("--peek", "show verdicts to the operator before the study has ended"),
-            flag("--only-write", "write the folder, and start no server"),
-        ],
-    ),
+    _PAGES,
     OptionGroup(
         "where a suite's outputs are",
         [

@@ -45,7 +45,7 @@ def test_an_open_schema_is_not_strict(server: FakeServer, load: Load) -> None:
     server.answer = lambda _: chat_answer("{}")
     model = load("writer")
     for style in ("paper", "neutral"):
-        model.write_json([["?"]], "", summary_schema(style), [0])  # type: ignore[arg-type]
+        model.write_json([["?"]], "", summary_schema(style), [0])
 
     strict = [seen.body["response_format"]["json_schema"]["strict"] for seen in server.seen]
     assert strict == [False, True]
