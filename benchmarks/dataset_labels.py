@@ -4,8 +4,8 @@ r"""How good the labels of constructed data sets are, where the truth is known.
         --json benchmarks/results/dataset-labels.json --page benchmarks/results/dataset-labels.md
     OMP_NUM_THREADS=1 python -m benchmarks.dataset_labels --quick
 
-Images are scenes of the embedded world, whose patterns follow from rules. The describer is the rule
-of `shapes:` with its knob `mislabel`, asked by the stages of `cepbench dataset patterns`; people are
+Images are scenes of the embedded world, whose patterns follow from rules. The describer, `shapes:`
+with its knob `mislabel`, is asked by the stages of `cepbench dataset patterns`; people are
 simulated with errors of the same kind. Exit code 1 where a measured share is more than 4 standard
 errors from the computed one.
 """

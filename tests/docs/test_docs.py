@@ -51,7 +51,7 @@ from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverPara
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.registry import SCHEMES
-from pytest_cepbench.models.rule_based import JudgeKnobs
+from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.unified.drawing import UnifiedParams
@@ -97,6 +97,7 @@ _PARAMETERS = (
     LocalJudgeParams,
     endpoint.InterleaverParams,
     Degradation,
+    DescriberKnobs,
     AnswerDegradation,
     JudgeKnobs,
 )
@@ -118,6 +119,9 @@ _FOREIGN_OPTIONS = {
     "--speed", "--size", "--minutes",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
+    "--annotators", "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
+    "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
+    "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
     "--jobs", "--read", "--write", "--checkpoints",
