@@ -198,7 +198,7 @@ def sample(world: World, labels: Labels, mislabel: float) -> Iterator[Sampled]:
     fewest = min(map(len, members_of(by_image).values()))
     for sampling in ("quota", "bernoulli"):
         for wanted in (max(1, fewest // 4), max(1, fewest // 2)):
-            chosen = choose_images(by_image, wanted, sampling, 0)  # type: ignore[arg-type]
+            chosen = choose_images(by_image, wanted, sampling, 0)
             least, least_true = (
                 min(sum(name in source[image] for image in chosen) for name in PATTERN_NAMES)
                 for source in (by_image, world.truth)

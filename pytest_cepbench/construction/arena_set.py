@@ -18,7 +18,13 @@ from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_templates import ArenaQuestion, GoldPart, read_templates
 from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
-from pytest_cepbench.construction.frozen_set import CARD, MANIFEST, png_bytes, refuse_other_files
+from pytest_cepbench.construction.frozen_set import (
+    CARD,
+    MANIFEST,
+    digest_lines,
+    png_bytes,
+    refuse_other_files,
+)
 from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.construction.verification import VerificationSettings
 from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
@@ -214,20 +220,15 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     contents: dict[str, bytes] = {}
     lines = [escape_json(json.dumps(_record(arena.root, c, contents))) for c in arena.chosen]
     contents[_TABLE] = "".join(f"{line}\n" for line in lines).encode()
-    refuse_other_files(target, contents)
-    digests = [
-        f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}"
-        for file, data in sorted(contents.items())
-    ]
+    digests = {file: digest_bytes(data) for file, data in sorted(contents.items())}
+    refuse_other_files(target, digests)
     unverified = sum(choice.approval is None for choice in arena.chosen)
     manifest = [
         f"name = {quote_toml(name)}",
         f'kind = "{KIND}"',
         f"questions = {len(arena.chosen)}",
         f"unverified = {unverified}",
-        "",
-        "[files]",
-        *digests,
+        *digest_lines(digests),
     ]
     contents[MANIFEST] = ("\n".join(manifest) + "\n").encode()
     contents[CARD] = "\n".join(_card(arena, name, unverified)).encode()

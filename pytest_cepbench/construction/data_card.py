@@ -91,6 +91,10 @@ def _patterns(frozen: FrozenSet) -> Iterator[str]:
     yield "|---|---:|---:|---|"
     for name, images, changed in shown_members(frozen):
         yield f"| {escaped(name)} | {images} | {changed} | {escaped(sentences[name], 500)} |"
+    bare = sum(not label.patterns for label in frozen.labels.values())
+    if bare:
+        yield ""
+        yield f"{bare} images have no pattern that is left: they count in the whole alone."
     without = [name for name in sentences if name not in frozen.members]
     if without:
         yield ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts import DECODER, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.annotation import ImageQuestion, annotate_images
@@ -44,7 +44,12 @@ from pytest_cepbench.construction.records import (
     PatternShare,
     record_model,
 )
-from pytest_cepbench.construction.source_images import Announce, SourceImages, find_images
+from pytest_cepbench.construction.source_images import (
+    Announce,
+    SourceImages,
+    find_images,
+    look_at,
+)
 from pytest_cepbench.errors import DatasetError, SpecError
 
 KIND = "patterns"
@@ -121,7 +126,13 @@ def construct_patterns(
     """
     folder = start_construction(settings.out, KIND)
     earlier = folder.read_lines(files.IMAGES, ImageRecord) if folder.has(files.IMAGES) else []
-    source = find_images(settings.images, earlier)
+    store = models.describer.store
+    source = find_images(
+        settings.images,
+        earlier,
+        # Decoded once as long as a file does not change: large folders are read at every run.
+        lambda path: store.file_digest(path, f"pixels and size {DECODER}", look_at),
+    )
     run = _Run(settings, models, announce, folder, source)
     run.begin()
     last = STAGES.index(settings.until)
