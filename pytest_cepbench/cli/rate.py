@@ -110,7 +110,9 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
     write_study(folder, study, [*items, *known], {**images, **known_images}, sources)
     write_texts(folder, task)
     open_session(folder, study.annotators)
-    tell(f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'person')}")
+    tell(
+        f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'annotator')}"
+    )
     tell(f"edit {folder / 'consent.md'} and {folder / 'instructions.md'} before people begin")
 
 

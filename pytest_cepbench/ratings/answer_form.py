@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.ratings.records import (
     Fields,
+    Grade,
     Item,
     Study,
     Task,
@@ -49,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
     skip: str = ""
     verdict: str = ""
-    grades: tuple[Literal["good", "medium", "poor"], ...] = ()
+    grades: tuple[Grade, ...] = ()
     ranks: tuple[int, ...] = ()
     text: str = ""
     pasted: bool = False

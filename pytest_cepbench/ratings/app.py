@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -24,8 +25,10 @@ from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.ratings.answer_form import parse_answer
 from pytest_cepbench.ratings.consent import to_html
+from pytest_cepbench.ratings.folder import Votes
 from pytest_cepbench.ratings.item_view import image_names, page_file, render, render_item
 from pytest_cepbench.ratings.live_study import LiveStudy
+from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.ratings.summary import first_scores, shares, summarize
 
 Decide = Callable[[Sequence[float]], str]
@@ -214,37 +217,37 @@ class _Operator:
 
     async def page(self, request: Request) -> Response:
         """Progress, agreement, checks."""
-        return _page(
-            "operator.html.jinja", title=self.live.ratings.path.name, **self._content(request)
-        )
+        content = await self._content(request)
+        return _page("operator.html.jinja", title=self.live.ratings.path.name, **content)
 
     async def part(self, request: Request) -> Response:
         """What of the page changes."""
-        return HTMLResponse(
-            render("operator_part.html.jinja", **self._content(request)), headers=_HEADERS
-        )
+        content = await self._content(request)
+        return HTMLResponse(render("operator_part.html.jinja", **content), headers=_HEADERS)
 
     async def progress(self, request: Request) -> Response:
         """The same as data."""
-        content = self._content(request)
+        content = await self._content(request)
         return _json(msgspec.to_builtins(asdict(content["summary"])))
 
-    def _content(self, request: Request) -> dict[str, Any]:
+    async def _content(self, request: Request) -> dict[str, Any]:
         if not secrets.compare_digest(request.path_params["token"], self.live.session.operator):
             raise _RefusedError(404, "this address is none")
-        votes = self.live.votes
-        wanted = self.live.assignment.wanted.values()
+        live = self.live
+        wanted = live.assignment.wanted.values()
         complete = sum(judged >= people for judged, people in wanted)
+        # Of copies, in another thread: people do not wait for this page.
+        own = await run_in_threadpool(self._results, live.votes, list(live.arrived), complete)
+        return own | {"leased": live.leased, "peek": self.peek}
+
+    def _results(self, votes: Votes, arrived: Sequence[Vote], complete: int) -> dict[str, Any]:
+        ratings = self.live.ratings
         counted = set(map(id, votes.counted.values()))
-        scores = first_scores(
-            (vote for vote in self.live.arrived if id(vote) in counted), self.live.ratings.items
-        )
+        scores = first_scores((vote for vote in arrived if id(vote) in counted), ratings.items)
         return {
-            "summary": summarize(self.live.ratings, votes, complete),
-            "leased": self.live.leased,
+            "summary": summarize(ratings, votes, complete),
             "decision": self.decide(scores) if self.decide and scores else "",
             "remarks": votes.remarks.lines,
-            "peek": self.peek,
             "shares": list(shares(votes.answers())) if self.peek else [],
         }
 

@@ -65,8 +65,10 @@ class Assignment:
             self.answer(vote)
 
     def _person(self, name: str) -> _Person:
-        kinds = ("practice", "item", "attention")
-        return _Person(*(self._order.of(name, kind) for kind in kinds))
+        practice, items, attention = (
+            self._order.of(name, kind) for kind in ("practice", "item", "attention")
+        )
+        return _Person(practice, items, attention)
 
     def upcoming(self, annotator: str, now: float) -> list[Slot]:
         """The slots that a person has, the first one being shown; none where nothing is left.
@@ -154,10 +156,10 @@ class Assignment:
 
     def _draw(self, person: _Person, annotator: str, now: float) -> Slot | None:
         taken = person.taken
-        for item in person.practice:
-            if Slot(item, "practice") not in taken:
-                return Slot(item, "practice")
-        own = (Slot(item, "item") for item in person.items)
+        for name in person.practice:
+            if Slot(name, "practice") not in taken:
+                return Slot(name, "practice")
+        own = (Slot(name, "item") for name in person.items)
         item = next(
             (slot for slot in own if slot not in taken and self._is_free(slot, annotator, now)),
             None,
@@ -165,12 +167,12 @@ class Assignment:
         if item is None:
             return None
         place = sum(slot.kind != "practice" for slot in taken)
-        match self._order.hidden(annotator, place):
-            case "attention":
-                hidden = (Slot(name, "attention") for name in person.attention)
-                return next((slot for slot in hidden if slot not in taken), item)
-            case "repeat":
-                earlier = [s.item for s in person.answered if s.kind == "item"][:-_APART]
-                again = (Slot(name, "repeat") for name in earlier)
-                return next((slot for slot in again if slot not in taken), item)
-        return item
+        kind = self._order.hidden(annotator, place)
+        if kind == "attention":
+            names = person.attention
+        elif kind == "repeat":
+            names = [slot.item for slot in person.answered if slot.kind == "item"][:-_APART]
+        else:
+            return item
+        hidden = (Slot(name, kind) for name in names)
+        return next((slot for slot in hidden if slot not in taken), item)

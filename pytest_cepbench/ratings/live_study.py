@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -64,16 +64,16 @@ class LiveStudy:
         self.ratings, self._clock = ratings, clock
         study = ratings.study
         self.session: Session = open_session(ratings.path, study.annotators)
-        self._lock = _lock(ratings)
-        try:
+        with ExitStack() as opened:
+            opened.callback(os.close, _lock(ratings))
             votes = read_votes(ratings)
             self.remarks: Remarks = votes.remarks
             self.consents = Consents(ratings.path)
             self._records = {name: list(votes.records.get(name, ())) for name in study.annotators}
             self._files = {name: VoteFile(ratings.vote_path(name)) for name in study.annotators}
-        except BaseException:
-            os.close(self._lock)
-            raise
+            for file in self._files.values():
+                opened.callback(file.close)
+            self._opened = opened.pop_all()
         self._keys = {name: {v.key for v in own if v.key} for name, own in self._records.items()}
         in_order = [vote for own in self._records.values() for vote in counted_in_order(own)]
         self.assignment = Assignment(study, list(ratings.items.values()), in_order)
@@ -90,9 +90,11 @@ class LiveStudy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-        os.close(self._lock)
+        self.close()
+
+    def close(self) -> None:
+        """Close the files, and let another server have the study."""
+        self._opened.close()
 
     @property
     def votes(self) -> Votes:

@@ -30,7 +30,9 @@ ItemKind = Literal["item", "practice", "attention"]
 VoteKind = Literal["item", "practice", "attention", "repeat"]
 """Of a vote; a repeat is an item that the annotator has judged before."""
 
-GRADES = ("good", "medium", "poor")
+Grade = Literal["good", "medium", "poor"]
+
+GRADES: tuple[Grade, ...] = get_args(Grade)
 
 CHOICES = ("C1", "B", "C2")
 """Verdicts on two captions: the first shown is better, both are comparable, the second shown is."""
@@ -159,7 +161,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str = ""
     winner: Literal["", "first", "second", "comparable"] = ""
     tie: bool | None = None
-    grades: dict[str, Literal["good", "medium", "poor"]] = {}
+    grades: dict[str, Grade] = {}
     ranking: tuple[int | tuple[int, ...], ...] = ()
     text: str | None = None
     words: int | None = None

@@ -237,9 +237,9 @@ def test_an_answer_whose_reply_was_lost_is_kept_once(
     """The server has it, the page does not know: sent again, it is not written again."""
     folder, server = pair
     page = open_page(server.addresses["a1"])
-    lost = []
+    lost: list[Any] = []
 
-    def lose(route: Any) -> None:
+    def lose(route: Any) -> Any:
         if lost:
             return route.continue_()
         lost.append(route.fetch())

@@ -1,0 +1,148 @@
+"""`cepbench rate`: a new study of a suite or of a file, one that is there, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.cli.rating_server import decision
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from tests.cli.conftest import Home
+from tests.ratings.serving import agree, request, served, slots
+from tests.ratings.studies import make_study
+
+LINES = [
+    {"question": [f"Question {number}"], "options": [["one"], [f"two or {number}"]]}
+    for number in range(30)
+]
+
+
+@pytest.fixture
+def items(home: Home) -> str:
+    """A file of items of one's own."""
+    text = "".join(f"{json.dumps(line)}\n" for line in LINES)
+    (home.path / "items.jsonl").write_text(text)
+    return "items.jsonl"
+
+
+def test_a_study_of_items_of_ones_own(home: Home, items: str) -> None:
+    """Its folder has the items, checks, texts and, for the owner alone, addresses."""
+    ended = home.command(
+        "rate", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben", "--only-write",
+        "--share=0.5", "--attention=0.1", "--seed=7",
+    )  # fmt: skip
+    assert (ended.code, ended.out) == (0, "")
+    assert "ratings/mine: 30 items for 2 annotators" in ended.err
+    folder = home.path / "ratings" / "mine"
+    ratings = read_ratings(folder)
+    study = ratings.study
+    assert (study.annotators, study.overlap, study.share) == (("ann", "ben"), 2, 0.5)
+    assert (study.seed, study.suite, study.practice) == (7, "", 5)
+    kinds = [item.kind for item in ratings.items.values()]
+    assert [kinds.count(kind) for kind in ("item", "practice", "attention")] == [30, 5, 3]
+    assert stat.S_IMODE((folder / "session.json").stat().st_mode) == 0o600
+    assert (folder / "consent.md").is_file()
+
+
+def test_a_suite_gives_images_to_describe(home: Home) -> None:
+    """Its own ones; so many of them, with the probability of the draw."""
+    ended = home.command(
+        "rate", ".", "--kind=describe", "--out=ratings/people", "--sample=3", "--only-write"
+    )
+    assert (ended.code, ended.out) == (0, "")
+    ratings = read_ratings(home.path / "ratings" / "people", "toy")
+    items = [item for item in ratings.items.values() if item.kind == "item"]
+    assert len(items) == 3
+    assert ratings.study.probability == 3 / int(ratings.study.population)
+    assert {item.probability for item in items} == {ratings.study.probability}
+    assert {source.suite for source in ratings.sources} == {"toy"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["items.jsonl"], 2, "'items.jsonl' is no ratings folder: of a suite or a file of items"),
+        (["none", "--kind=pair", "--out=r"], 2, "no suite at 'none'"),
+        (["items.jsonl", "--kind=grades", "--out=r", "--annotators=a/b"], 2, "letters, digits"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--annotators=0"], 2, "at least one annotator"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--overlap=4"], 2, "overlap of 4 needs"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--overlap=x"], 2, "--overlap 'x'"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--share=x"], 2, "--share 'x': a share"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--share=2"], 2, "from 0 to 1"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--seed=x"], 2, "--seed 'x'"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--practice=x"], 2, "--practice 'x'"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--sample=3"], 2, "are of suites"),
+        (["items.jsonl", "--kind=describe", "--out=r"], 2, "task describe has 0 options"),
+        ([".", "--kind=caption", "--out=r"], 2, "there is no such store"),
+        ([".", "--kind=pair", "--out=r"], 2, "is of chains"),
+        ([".", "--kind=verify", "--out=r"], 2, "cepbench dataset verify"),
+        ([".", "--kind=pairs", "--out=r"], 2, "Did you mean 'pair'?"),
+        (["items.jsonl", "--kind=pair", "--out=suite.toml/r"], 1, "could not be written"),
+    ],
+)
+def test_mistakes_are_one_line(
+    argv: list[str], code: int, message: str, home: Home, items: str
+) -> None:
+    """And no folder is left that looks like a study."""
+    ended = home.command("rate", *argv)
+    assert ended.code == code, ended.err
+    assert message in " ".join(ended.err.split())
+    assert "Traceback" not in ended.err
+    assert not (home.path / "r" / "study.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--kind=pair"], "goes on as it was written: drop --kind"),
+        (["--annotators=5", "--seed=1"], "drop --annotators, --seed"),
+        (["--port=x"], "--port 'x': a number is expected"),
+        (["--port=99999"], "port 99999 of 127.0.0.1 cannot be used"),
+    ],
+)
+def test_a_study_that_is_there_goes_on_as_it_is(argv: list[str], message: str, home: Home) -> None:
+    """Its settings are those that its votes were given under."""
+    make_study(home.path / "ratings", "pair")
+    ended = home.command("rate", "ratings", *argv)
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+
+
+def test_a_folder_of_another_suite_is_refused(home: Home, items: str) -> None:
+    """Votes of one suite say nothing of another."""
+    make_study(home.path / "ratings", "pair")
+    ended = home.command("rate", items, "--kind=pair", "--out=ratings")
+    assert ended.code == 2
+    assert "holds ratings of the suite 'toy', and those of '' are expected" in ended.err
+
+
+@pytest.mark.slow
+def test_a_served_study_goes_on_after_an_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C ends it with 0; the addresses stay, and so do the votes."""
+    import signal
+
+    pytest.importorskip("starlette")
+    make_study(tmp_path / "study", "pair")
+    seen: list[Any] = []
+    for _ in range(2):
+        with served(tmp_path / "study") as server:
+            address = server.addresses["a1"]
+            seen.append(address.split("/a/")[1])
+            agree(address)
+            slot = slots(address)[0]
+            body = {"key": f"key-{len(seen):06d}", "slot": slot, "verdict": "A"}
+            assert request(address, "vote", body).content["saved"]
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait(30) == 0
+    assert seen[0] == seen[1]
+    assert len(read_votes(read_ratings(tmp_path / "study")).answers()) == 2
+
+
+def test_the_operator_is_told_of_decisions_without_a_side() -> None:
+    """A clear win is decided as a clear loss is, in the same words."""
+    won, lost = decision([1.0] * 200), decision([0.0] * 200)
+    assert won == lost == "decided (200 items)"
+    assert decision([1.0, 0.0] * 5) == "undecided (10 items)"

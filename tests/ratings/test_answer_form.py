@@ -1,0 +1,118 @@
+"""What pages send is untrusted: read strictly, turned into the item's own order, or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.ratings.answer_form import Answer, make_vote, parse_answer
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, fault_of
+from tests.ratings.studies import NAMES, make_study
+
+WHO = {"annotator": "a1", "at": "2026-11-22T10:00:00Z"}
+
+
+@given(data=st.binary(max_size=60) | st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from([*Answer.__struct_fields__, "x"]), inner, max_size=4),
+).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_whatever_is_sent_is_an_answer_or_refused_in_one_line(data: bytes) -> None:
+    """Never another error."""
+    reason, key = "", "12345678"
+    try:
+        key = parse_answer(data).key
+    except DatasetError as error:
+        reason = str(error)
+    assert "\n" not in reason
+    assert 8 <= len(key) <= 64
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key": "short"}, "a key of 8 to 64"),
+        ({"key": "../../etc/passwd"}, "a key of 8 to 64"),
+        ({"browser": [1]}, "its width and its height"),
+        ({"note": "x" * 20_001}, "more than 20,000 characters"),
+        ({"model": "alpha"}, "unknown field `model`"),
+        ({"grades": ["excellent"]}, "Invalid enum value"),
+        ({"seconds": "9"}, "Expected `float`"),
+    ],
+)
+def test_answers_are_read_strictly(fields: dict[str, Any], message: str) -> None:
+    """The first thing that is wrong is named."""
+    with pytest.raises(DatasetError, match=message):
+        parse_answer(json.dumps({"key": "12345678", "slot": "s"} | fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "message"),
+    [
+        ("pair", {"verdict": "C"}, "'C' is no verdict of the task pair"),
+        ("pair", {"verdict": "<script>"}, "is no verdict"),
+        ("caption", {"verdict": "A"}, "no verdict of the task caption"),
+        ("grades", {"grades": ["good"], "ranks": [1]}, "each of the 3 outputs needs"),
+        ("describe", {"text": "word " * 500}, "at most 499 words, and this one 500"),
+        ("describe", {"text": "  "}, "at least a word"),
+        ("verify", {"ticked": [9]}, "another item than this"),
+        ("verify", {"added": ["<i>new</i>"]}, "not in the closed list"),
+    ],
+)
+def test_what_is_no_answer_is_refused(
+    task: Task, fields: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """It never becomes a record."""
+    ratings = make_study(tmp_path, task, count=1)
+    item = next(iter(ratings.items.values()))
+    shown: tuple[str | int, ...] = ("first", "second") if task in ("pair", "caption") else (2, 0, 1)
+    answer = parse_answer(json.dumps({"key": "12345678", "slot": "s"} | fields).encode())
+    with pytest.raises(DatasetError, match=message):
+        make_vote(answer, ratings.study, item, "item", shown, **WHO)
+
+
+@given(data=st.data(), count=st.integers(2, 9))
+def test_grades_and_ranks_are_put_in_the_items_order(data: st.DataObject, count: int) -> None:
+    """Whatever the order of the page; equal ranks are a list of their own."""
+    item = make_item("grades", [Part(text="q")], [[Part(text=str(n))] for n in range(count)])
+    shown = tuple(data.draw(st.permutations(range(count))))
+    grades = data.draw(st.lists(st.sampled_from(GRADES), min_size=count, max_size=count))
+    ranks = data.draw(st.lists(st.integers(1, count), min_size=count, max_size=count))
+    study = Study(kind="grades", annotators=("a1",))
+    answer = Answer(key="12345678", slot="s", grades=tuple(grades), ranks=tuple(ranks))
+    vote = make_vote(answer, study, item, "item", shown, **WHO)
+    assert fault_of(vote, study, item) == ""
+    places = [place if isinstance(place, tuple) else (place,) for place in vote.ranking]
+    for at, option in enumerate(shown):
+        assert vote.grades[str(option)] == grades[at]
+        better = {number for other, number in zip(ranks, shown, strict=True) if other < ranks[at]}
+        before = [number for place in places for number in place]
+        tied = next(place for place in places if option in place)
+        assert set(before[: before.index(tied[0])]) == better
+
+
+def test_ticks_are_names(tmp_path: Path) -> None:
+    """In the item's order, with those that are not ticked; markup in names is kept as it is."""
+    ratings = make_study(tmp_path, "verify", count=1)
+    item = next(iter(ratings.items.values()))
+    answer = Answer(key="12345678", slot="s", ticked=(2, 0), added=("Natural", "Natural"))
+    vote = make_vote(answer, ratings.study, item, "item", (), **WHO)
+    assert (vote.ticked, vote.unticked, vote.added) == (
+        (NAMES[0], NAMES[2]), (NAMES[1],), ("Natural",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "kept"), [(-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)])
+def test_seconds_are_those_of_a_day_at_most(sent: float, kept: float, tmp_path: Path) -> None:
+    """A clock of a page can say anything."""
+    ratings = make_study(tmp_path, "describe", count=1)
+    item = next(iter(ratings.items.values()))
+    answer = Answer(key="12345678", slot="s", text="it", seconds=sent)
+    assert make_vote(answer, ratings.study, item, "item", (), **WHO).seconds == kept

@@ -1,0 +1,221 @@
+"""The application as browsers and strangers reach it: tokens, headers, bodies, no double vote."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.listener import bind
+from pytest_cepbench.ratings.folder import read_ratings
+from pytest_cepbench.ratings.live_study import LiveStudy
+from tests.ratings.serving import Reply, agree, records, request, slots
+from tests.ratings.studies import make_study
+
+pytest.importorskip("starlette")
+
+PAGE = {"Content-Type": "application/json", "X-Cepbench": "1"}
+
+
+class Site:
+    """A served study. folder: of it. a1, a2, operator: addresses."""
+
+    def __init__(self, live: LiveStudy, port: int) -> None:
+        self.folder, self.live = live.ratings.path, live
+        base = f"http://127.0.0.1:{port}"
+        self.a1, self.a2 = (f"{base}/a/{live.session.token(name)}/" for name in ("a1", "a2"))
+        self.operator = f"{base}/o/{live.session.operator}/"
+        self.base = f"{base}/"
+
+    def vote(self, key: str = "12345678", **fields: Any) -> Reply:
+        """An answer of a1 to what is shown."""
+        slot = slots(self.a1)[0]
+        body = {"key": key, "slot": slot, "verdict": "A", "seconds": 2.5} | fields
+        return request(self.a1, "vote", body)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A study of pairs for two people, served by a thread; both have agreed."""
+    import uvicorn
+
+    from pytest_cepbench.ratings.app import make_app
+
+    make_study(tmp_path / "study", "pair", count=5, overlap=2, share=1.0)
+    with LiveStudy(read_ratings(tmp_path / "study")) as live, bind(0) as listener:
+        app = make_app(
+            live, ["127.0.0.1", "rate.example.org"], lambda scores: f"bets: {len(scores)}"
+        )
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", server_header=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        site = Site(live, listener.getsockname()[1])
+        agree(site.a1)
+        agree(site.a2)
+        yield site
+        server.should_exit = True
+        thread.join()
+
+
+def test_pages_run_nothing_but_their_own(site: Site) -> None:
+    """A nonce of each response for the two files that are named; all else is refused."""
+    first, second = request(site.a1), request(site.operator)
+    nonces = set()
+    for reply in (first, second):
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        nonce = re.search(r"script-src 'nonce-([^']+)'", policy)
+        assert nonce is not None
+        assert reply.body.count(f'nonce="{nonce[1]}"'.encode()) == 2
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert "server" not in reply.headers
+        nonces.add(nonce[1])
+    assert len(nonces) == 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a/none/", "a/none/upcoming", "a/none/image/x", "o/none/", "o/none/part", "", "a/",
+        "page/x", "page/../records.py", "page/rate.html.jinja", "sources.jsonl",
+        "a/none/../../session.json",
+    ],
+)  # fmt: skip
+def test_without_a_token_there_is_nothing(site: Site, path: str) -> None:
+    """Neither pages nor images, and no file of the folder."""
+    assert request(site.base, path).status == 404
+
+
+def test_a_token_opens_its_own_pages_alone(site: Site) -> None:
+    """An annotator is no operator, an operator no annotator, and images have opaque names."""
+    token = site.a1.split("/")[-2]
+    operator = site.operator.split("/")[-2]
+    assert request(site.base, f"o/{token}/").status == 404
+    assert request(site.base, f"a/{operator}/").status == 404
+    digest = next((site.folder / "images").iterdir()).stem
+    assert request(site.a1, f"image/{digest}").status == 404
+    name = site.live.image_name(digest)
+    reply = request(site.a1, f"image/{name}")
+    assert (reply.status, reply.headers["content-type"]) == (200, "image/webp")
+    assert digest not in str(reply.headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (PAGE | {"Sec-Fetch-Site": "same-origin"}, 200),
+        (PAGE | {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"}, 403),
+        (PAGE | {"Origin": "http://evil.example"}, 403),
+        (PAGE | {"Origin": "null"}, 403),
+        (PAGE, 403),
+        ({"Content-Type": "text/plain", "Sec-Fetch-Site": "same-origin"}, 403),
+        (PAGE | {"Sec-Fetch-Site": "same-origin", "Host": "evil.example"}, 400),
+        (PAGE | {"Origin": "http://rate.example.org", "Host": "rate.example.org"}, 200),
+    ],
+)
+def test_votes_come_from_the_page(site: Site, headers: dict[str, str], status: int) -> None:
+    """Not from a page elsewhere, whatever it knows, and not by another name of this machine."""
+    body = {"key": "12345678", "slot": slots(site.a1)[0], "verdict": "A"}
+    assert request(site.a1, "vote", body, headers=headers).status == status
+    assert len(records(site.folder)) == (status == 200)
+
+
+def test_nobody_is_asked_before_they_agree(site: Site) -> None:
+    """Neither items nor votes; the page itself shows the texts."""
+    site.live.consents._agreed.clear()
+    assert request(site.a1, "upcoming").status == 403
+    assert request(site.a1, "vote", {"key": "12345678", "slot": "s"}).status == 403
+    assert request(site.a1, "undo", {"key": "12345678"}).status == 403
+    assert b"Before you begin" in request(site.a1).body
+    agree(site.a1)
+    assert b"Before you begin" not in request(site.a1).body
+    assert request(site.a1, "upcoming").status == 200
+
+
+def test_consent_is_kept_with_its_text(tmp_path: Path) -> None:
+    """Over restarts and cut lines; another text has to be agreed to again."""
+    make_study(tmp_path, "pair")
+    with LiveStudy(read_ratings(tmp_path)) as live:
+        assert "a1" not in live.consents
+        live.consents.agree("a1")
+    with (tmp_path / "consents.jsonl").open("a") as stream:
+        stream.write('{"v":1,"anno')
+    with LiveStudy(read_ratings(tmp_path)) as live:
+        assert "a1" in live.consents
+        live.consents.agree("a2")
+    (tmp_path / "consent.md").write_text("# Other terms")
+    with LiveStudy(read_ratings(tmp_path)) as live:
+        assert "a1" not in live.consents
+        assert "a2" not in live.consents
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        (b"{", 400, "cannot be read"),
+        ({"key": "12345678", "slot": "0" * 32, "verdict": "A"}, 400, "does not ask"),
+        ({"key": "12345678", "slot": "", "verdict": "A"}, 400, "does not ask"),
+        ({"key": "12345678"}, 400, "slot"),
+        (b" " * 300_000, 413, "at most"),
+    ],
+)
+def test_what_is_no_vote_is_refused(site: Site, body: Any, status: int, reason: str) -> None:
+    """In one line, and nothing is written."""
+    reply = request(site.a1, "vote", body)
+    assert (reply.status, reply.content["saved"]) == (status, False)
+    assert reason in reply.content["reason"]
+    assert records(site.folder) == []
+
+
+def test_an_answer_that_is_sent_twice_is_written_once(site: Site) -> None:
+    """Also by the next server, which knows the keys from the file."""
+    slot = slots(site.a1)[0]
+    body = {"key": "12345678", "slot": slot, "verdict": "B"}
+    first, second = (request(site.a1, "vote", body) for _ in range(2))
+    assert first.content["saved"] is second.content["saved"] is True
+    assert first.content["items"] == second.content["items"]
+    (vote,) = records(site.folder)
+    assert (vote["key"], vote["verdict"]) == ("12345678", "B")
+    site.live.close()
+    with LiveStudy(read_ratings(site.folder)) as live:
+        assert slot not in [shown.slot for shown in live.upcoming("a1")]
+        assert live._keys["a1"] == {"12345678"}
+
+
+def test_undo_is_done_once(site: Site) -> None:
+    """The same request again takes nothing more back; with nothing left it says so."""
+    site.vote()
+    site.vote("23456789")
+    shown = [request(site.a1, "undo", {"key": "undo-0001"}).content for _ in range(2)]
+    assert shown[0] == shown[1]
+    assert [line.get("undo", False) for line in records(site.folder)] == [False, False, True]
+    assert request(site.a1, "undo", {"key": "undo-0002"}).content["undone"] is True
+    assert request(site.a1, "undo", {"key": "undo-0003"}).content["undone"] is False
+    assert request(site.a1, "undo", {"key": "x"}).status == 400
+
+
+def test_the_operator_sees_data(site: Site) -> None:
+    """Progress of each person as JSON; no verdict, no model."""
+    site.vote()
+    reply = request(site.operator, "progress.json")
+    first = reply.content["people"][0]
+    assert (first["name"], first["votes"], first["seconds"]) == ("a1", 1, 2.5)
+    assert (reply.content["items"], reply.content["complete"]) == (5, 0)
+    part = request(site.operator, "part").body.decode()
+    assert "bets: 1" in part
+    assert "first" not in part
+    assert "SECRET" not in part
+
+
+def test_one_server_has_a_study(site: Site) -> None:
+    """Two would give the same item to two people."""
+    from pytest_cepbench.errors import WriteError
+
+    with pytest.raises(WriteError, match="another server has"):
+        LiveStudy(read_ratings(site.folder))

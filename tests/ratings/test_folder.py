@@ -1,0 +1,225 @@
+"""The folder of a study: what is read of it, and what of damaged and strange files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.ratings.folder import (
+    Ratings,
+    VoteFile,
+    counted_votes,
+    read_ratings,
+    read_votes,
+)
+from pytest_cepbench.ratings.records import Vote, record_line
+from tests.ratings.serving import ROOT
+from tests.ratings.studies import BLUE, RED, make_study
+from tests.ratings.votes import make
+
+CONTRADICTION = "verdict, shown and winner contradict each other"
+
+
+@pytest.fixture
+def ratings(tmp_path: Path) -> Ratings:
+    """A study of pairs for two people."""
+    return make_study(tmp_path / "study", "pair", count=4)
+
+
+def write(ratings: Ratings, *votes: Vote, name: str = "a1") -> Path:
+    """A file of votes."""
+    path = ratings.vote_path(name)
+    path.write_bytes(b"".join(map(record_line, votes)))
+    return path
+
+
+def test_a_study_is_read_as_it_was_written(ratings: Ratings) -> None:
+    """Items, sources and images, by their digests."""
+    assert ratings.study.kind == "pair"
+    assert len(ratings.items) == 4
+    assert {source.model for source in ratings.sources} == {RED, BLUE}
+    for item in ratings.items.values():
+        for option in item.options:
+            digest = option.parts[1].image
+            assert digest is not None
+            assert ratings.image(digest).digest == digest
+    assert "session.json" in (ratings.path / ".gitignore").read_text()
+
+
+def test_a_folder_of_another_suite_is_refused(ratings: Ratings) -> None:
+    """It names both suites."""
+    assert read_ratings(ratings.path, "toy").study.suite == "toy"
+    with pytest.raises(DatasetError, match="ratings of the suite 'toy', and those of 'arena'"):
+        read_ratings(ratings.path, "arena")
+    with pytest.raises(DatasetError, match="no ratings folder"):
+        read_ratings(ratings.path / "votes")
+
+
+def test_items_that_were_changed_are_refused(ratings: Ratings) -> None:
+    """The votes would be of other items."""
+    path = ratings.path / "items.jsonl"
+    path.write_text(path.read_text().replace("Question 1", "Question 7"))
+    with pytest.raises(DatasetError, match="is not the file that the study was written with"):
+        read_ratings(ratings.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("study.json", '{"v":1,"kind":"pairs","annotators":["a1"]}', "Invalid enum value"),
+        ("study.json", '{"v":9,"kind":"pair","annotators":["a1"]}', "version 9 of its form"),
+        ("study.json", "{", "study.json: "),
+        ("sources.jsonl", '{"item":"1"}\n{', "sources.jsonl, line 2: "),
+    ],
+)
+def test_damaged_files_are_named(ratings: Ratings, name: str, text: str, message: str) -> None:
+    """With the line where there are several."""
+    (ratings.path / name).write_text(text)
+    with pytest.raises(DatasetError, match=message):
+        _ = read_ratings(ratings.path).sources
+
+
+def test_an_image_is_what_its_name_says(ratings: Ratings) -> None:
+    """Another one under that name, and a missing one, are refused."""
+    first, second = sorted((ratings.path / "images").iterdir())[:2]
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(DatasetError, match="another image than its name says"):
+        ratings.image(second.stem)
+    first.unlink()
+    with pytest.raises(DatasetError, match="cannot be read"):
+        ratings.image(first.stem)
+
+
+def test_votes_that_do_not_count_are_told(ratings: Ratings) -> None:
+    """Unknown items, votes that are none, lines that are no record: counted, with one line each."""
+    items = list(ratings.items.values())
+    good = make(ratings, items[0])
+    unknown = msgspec.structs.replace(good, item="f" * 64)
+    invalid = msgspec.structs.replace(good, winner="second")
+    newer = msgspec.structs.replace(good, v=2)
+    path = write(ratings, good, unknown, invalid, newer)
+    path.write_bytes(path.read_bytes() + b'["no record"]\n\xff\n\n' + record_line(good)[:40])
+    votes = read_votes(ratings)
+    assert votes.records == {"a1": (good,)}
+    assert votes.remarks.lines == [
+        "3 records of votes that cannot be read are left out, such as one cut off in a crash",
+        "1 records of votes for items that the study does not have are left out",
+        f"2 records of votes that answer no question are left out ({CONTRADICTION})",
+    ]
+
+
+def test_two_files_of_one_person_are_refused(ratings: Ratings) -> None:
+    """Such as a copy that was made by hand; both are named."""
+    path = write(ratings, make(ratings, next(iter(ratings.items.values()))))
+    (path.parent / "a1 (copy).jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(DatasetError, match=r"a1 \(copy\).jsonl and .*a1.jsonl both have votes"):
+        read_votes(ratings)
+
+
+def test_a_clock_that_goes_backwards_is_told(ratings: Ratings) -> None:
+    """The order of the lines counts: the last answer is the one below."""
+    item = next(iter(ratings.items.values()))
+    times = ("2026-11-22T10:00:05.000Z", "2026-11-22T10:00:00.000Z", "2026-11-22T10:00:09.000Z")
+    first, second, third = (
+        msgspec.structs.replace(make(ratings, item, verdict=verdict), at=at)
+        for verdict, at in zip("ABA", times, strict=True)
+    )
+    write(ratings, first, second)
+    votes = read_votes(ratings)
+    (answer,) = votes.answers()
+    assert answer == second
+    assert votes.remarks.backwards == 1
+    assert "the clock was set back" in votes.remarks.lines[0]
+    write(ratings, second, first, third)
+    assert read_votes(ratings).remarks.lines == []
+
+
+def test_what_is_no_regular_file_is_refused(ratings: Ratings) -> None:
+    """A named pipe would block for ever, a link may lead anywhere."""
+    os.mkfifo(ratings.vote_path("a1"))
+    with pytest.raises(DatasetError, match="named pipe"):
+        read_votes(ratings)
+    ratings.vote_path("a1").unlink()
+    ratings.vote_path("a1").symlink_to(ratings.path / "session.json")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        read_votes(ratings)
+    with pytest.raises(WriteError, match="could not be opened for writing"):
+        VoteFile(ratings.vote_path("a1"))
+
+
+@given(moves=st.lists(st.sampled_from(["A", "B", "undo", "skip"]), max_size=8))
+def test_the_last_answer_that_was_not_withdrawn_counts(moves: Sequence[str]) -> None:
+    """As on a stack: an undo takes the answer before it away, also a skip; none more than once."""
+    stack: list[str] = []
+    votes = []
+    for move in moves:
+        fields = {"undo": True} if move == "undo" else {"verdict": move}
+        votes.append(Vote(task="pair", item="i", annotator="a1", **fields))
+        if move != "undo":
+            stack.append(move)
+        elif stack:
+            stack.pop()
+    assert [vote.verdict for vote in counted_votes(votes).values()] == stack[-1:]
+
+
+def test_kinds_and_people_are_apart() -> None:
+    """A repeat is no second answer to the item, and one person's is not another's."""
+    votes = [
+        Vote(task="pair", item="i", annotator=name, kind=kind)
+        for name in ("a1", "a2")
+        for kind in ("item", "repeat")
+    ]
+    assert len(counted_votes(votes)) == 4
+
+
+def test_a_cut_line_is_left_as_it_is(ratings: Ratings) -> None:
+    """The next vote begins on a line of its own, so that it can be read."""
+    item = next(iter(ratings.items.values()))
+    vote = make(ratings, item)
+    path = write(ratings, vote)
+    path.write_bytes(path.read_bytes() + b'{"v":1,"task":"pa')
+    file = VoteFile(path)
+    file.append(vote)
+    file.append(vote)
+    file.close()
+    lines = path.read_bytes().split(b"\n")
+    assert lines[1] == b'{"v":1,"task":"pa'
+    votes = read_votes(ratings)
+    assert len(votes.records["a1"]) == 3
+    assert votes.remarks.unreadable == 1
+
+
+def test_a_write_that_fails_leaves_nothing(ratings: Ratings) -> None:
+    """At the limit of a file's size no part of a vote is written, and what was there stays."""
+    script = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from pytest_cepbench.errors import WriteError\n"
+        "from pytest_cepbench.ratings.folder import VoteFile\n"
+        "from pytest_cepbench.ratings.records import Vote\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "file = VoteFile(Path(sys.argv[1]))\n"
+        "try:\n"
+        "    for _ in range(20): file.append(Vote(task='pair', item='i' * 64, annotator='a1'))\n"
+        "except WriteError as error: print(error)\n"
+    )
+    path = ratings.vote_path("a1")
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "it is as it was before" in ended.stdout
+    lines = path.read_bytes()
+    assert lines.endswith(b"}\n")
+    assert all(json.loads(line)["item"] == "i" * 64 for line in lines.splitlines())
+    assert 1 <= len(lines.splitlines()) < 20

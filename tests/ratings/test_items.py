@@ -1,0 +1,223 @@
+"""Studies as they are made: practice and attention items of every task, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.ratings.item_file import read_items
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.known_answers import expected_answer, is_right
+from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.order import Order
+from pytest_cepbench.ratings.records import TASKS, Item, Part, Study, Task, Vote, option_name
+from tests.ratings.studies import make_study, picture
+
+WORDS = [Part(text="Which is better?")]
+PAIR = make_item("pair", WORDS, [[Part(text="one")], [Part(text="two")]])
+TWO = Study(kind="pair", annotators=("a1", "a2"))
+
+
+def known_vote(item: Item, task: Task, *, right: bool = True) -> Vote:
+    """A vote with the known answer of an item, or with another one."""
+    fields: dict[str, Any] = {}
+    if task in ("pair", "caption"):
+        others = {"first": "second", "second": "first"}
+        fields["winner"] = item.known["winner"] if right else others[item.known["winner"]]
+    elif task == "grades":
+        best = item.known["better"][0][0]
+        rest = [number for number in range(len(item.options)) if number != best]
+        fields["ranking"] = (best, *rest) if right else (*rest, best)
+        fields["grades"] = {
+            str(number): "good" if number == best else "poor" for number in (best, *rest)
+        }
+    elif task == "describe":
+        words = [group[0].upper() for group in item.known["words"]]
+        fields["text"] = f"It is {', '.join(words)}." if right else "a thing"
+    else:
+        names = [option_name(option) for option in item.options]
+        fields["ticked"] = tuple(name for name in names if (name in item.known["ticked"]) == right)
+    return Vote(task=task, item=item.item, annotator="a1", kind="practice", **fields)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_practice_and_attention(task: Task, tmp_path: Path) -> None:
+    """Five to practise and a share of hidden ones, whose known answer is right and others not."""
+    ratings = make_study(tmp_path, task, count=20, practice=5, attention=0.1)
+    kinds = [item.kind for item in ratings.items.values()]
+    assert (kinds.count("practice"), kinds.count("attention"), kinds.count("item")) == (5, 2, 20)
+    order = Order(ratings.study, list(ratings.items.values()))
+    for item in ratings.items.values():
+        if item.kind == "item":
+            continue
+        assert is_right(task, item.known, known_vote(item, task))
+        assert not is_right(task, item.known, known_vote(item, task, right=False))
+        skipped = msgspec.structs.replace(known_vote(item, task), skip="other")
+        assert not is_right(task, item.known, skipped)
+        assert expected_answer(task, item.known, order.shown(item, "a1", item.kind), item)
+        if item.kind == "practice":
+            assert item.known["why"]
+
+
+@pytest.mark.parametrize("task", ["pair", "caption", "grades"])
+def test_attention_items_are_the_studys_own(task: Task, tmp_path: Path) -> None:
+    """An option of an item against its damaged self, so that they look like the others."""
+    items = make_study(tmp_path, task, count=20, attention=0.5).items.values()
+    own = {option.option for item in items if item.kind == "item" for option in item.options}
+    questions = {item.question for item in items if item.kind == "item"}
+    for item in items:
+        if item.kind == "attention":
+            assert item.question in questions
+            assert any(option.option in own for option in item.options)
+            assert any(option.option not in own for option in item.options)
+
+
+def test_known_items_are_the_same_for_a_seed(tmp_path: Path) -> None:
+    """On every machine; another seed gives others."""
+    digests = [
+        sorted(make_study(tmp_path / str(at), "pair", practice=5, attention=0.2, seed=seed).items)
+        for at, seed in enumerate((3, 3, 4))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_images_are_lossless_and_say_nothing(tmp_path: Path) -> None:
+    """WebP of the same pixels, without metadata, named by the digest of the pixels alone."""
+    ratings = make_study(tmp_path, "pair", count=3)
+    for path in (ratings.path / "images").iterdir():
+        with Image.open(path) as image:
+            assert image.format == "WEBP"
+            assert not {"exif", "xmp", "icc_profile"} & image.info.keys()
+            pixels = np.asarray(image.convert("RGB"))
+        assert ImageArtifact(pixels).digest == path.stem
+
+
+def test_a_study_is_not_written_over_another(tmp_path: Path) -> None:
+    """It may have votes."""
+    ratings = make_study(tmp_path, "pair")
+    with pytest.raises(WriteError, match="holds a study already"):
+        write_study(tmp_path, TWO, list(ratings.items.values()), {})
+
+
+@pytest.mark.parametrize(
+    ("study", "items", "message"),
+    [
+        ({}, [], "at least one item"),
+        ({"annotators": ()}, [PAIR], "at least one annotator"),
+        ({"annotators": ("a/b",)}, [PAIR], "letters, digits"),
+        ({"annotators": ("Ann", "ann")}, [PAIR], "differ, also in lower case"),
+        ({"overlap": 3}, [PAIR], "overlap of 3 needs as many annotators"),
+        ({"overlap": 0}, [PAIR], "overlap of 0"),
+        ({"share": 1.5}, [PAIR], "share is a share, from 0 to 1"),
+        ({"attention": 0.7}, [PAIR], "attention is a share, from 0 to 0.5"),
+        ({"repeats": -0.1}, [PAIR], "repeats is a share"),
+        ({"share": float("nan")}, [PAIR], "share is a share"),
+        ({"probability": 0}, [PAIR], r"lies in \(0, 1\]"),
+        ({"kind": "caption"}, [PAIR], "digest is not that of an item of the task caption"),
+        ({}, [make_item("pair", WORDS, [WORDS])], "task pair has 2 options, got 1"),
+        ({}, [make_item("pair", [], [WORDS, WORDS])], "it has no question"),
+        ({}, [make_item("pair", [Part(image="0" * 64)], [WORDS, WORDS])], "1 of its images are"),
+        (
+            {"kind": "verify"},
+            [make_item("verify", WORDS, [[Part(text="a")], [Part(text="a")]])],
+            "offered twice",
+        ),
+        (
+            {},
+            [
+                PAIR,
+                make_item("pair", WORDS, [WORDS, [Part(text="b")]], "practice", {"winner": "A"}),
+            ],
+            "does not fit the task pair",
+        ),
+        (
+            {"kind": "describe"},
+            [make_item("describe", WORDS, [], "attention", {"words": "red"})],
+            "does not fit the task describe",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    study: dict[str, Any], items: list[Item], message: str, tmp_path: Path
+) -> None:
+    """Before a file is written."""
+    with pytest.raises(DatasetError, match=message):
+        write_study(tmp_path / "study", msgspec.structs.replace(TWO, **study), items, {})
+    assert not (tmp_path / "study").exists()
+
+
+def test_an_image_that_pages_cannot_show_is_refused(tmp_path: Path) -> None:
+    """The format of the pages ends at 16,383 pixels; another one would tell items apart."""
+    image = ImageArtifact(np.zeros((1, 16384, 3), np.uint8))
+    item = make_item("describe", [Part(image=image.digest)], [])
+    study = Study(kind="describe", annotators=("a1",))
+    with pytest.raises(DatasetError, match="side of 16384 pixels"):
+        write_study(tmp_path / "study", study, [item], {image.digest: image})
+
+
+# -- items of one's own --------------------------------------------------------------------------
+
+
+def test_items_of_a_file(tmp_path: Path) -> None:
+    """Texts and images; models stay in the sources."""
+    (tmp_path / "a").mkdir()
+    picture(1, 0).to_pil().save(tmp_path / "a" / "red.png")
+    line = {
+        "question": ["Draw it", {"image": "a/red.png"}],
+        "options": [["Text", {"image": "a/red.png"}], ["Nothing"]],
+        "models": ["alpha", "beta"],
+        "sample": "s1",
+    }
+    (tmp_path / "items.jsonl").write_text(f"{json.dumps(line)}\n\n")
+    own = read_items(tmp_path / "items.jsonl", "pair")
+    (item,) = own.items
+    assert [part.text for part in item.question] == ["Draw it", None]
+    assert own.images.keys() == {picture(1, 0).digest}
+    assert [(source.model, source.sample) for source in own.sources] == [
+        ("alpha", "s1"),
+        ("beta", "s1"),
+    ]
+    assert write_study(tmp_path / "study", TWO, own.items, own.images, own.sources).data
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: "),
+        ('{"question": ["a"], "option": []}', "unknown field `option`"),
+        ('{"question": [{"image": "../x.png"}]}', "has to lie below the folder"),
+        ('{"question": [{"image": "/etc/passwd"}]}', "has to lie below the folder"),
+        ('{"question": [{"image": "none.png"}]}', "'none.png': cannot be read"),
+        ('{"question": [{"image": "items.jsonl"}]}', "not an image"),
+        ('{"question": ["a"], "options": [["b"]], "models": ["c", "d"]}', "2 models of 1 options"),
+    ],
+)
+def test_faults_of_a_file_are_named(line: str, message: str, tmp_path: Path) -> None:
+    """With the number of the line."""
+    path = tmp_path / "items.jsonl"
+    path.write_text(f'{{"question": ["fine"]}}\n{line}\n')
+    with pytest.raises(DatasetError, match=message):
+        read_items(path, "describe")
+
+
+def test_a_file_without_items_is_refused(tmp_path: Path) -> None:
+    """So is one that is not there."""
+    (tmp_path / "items.jsonl").write_text("\n")
+    with pytest.raises(DatasetError, match="holds no item"):
+        read_items(tmp_path / "items.jsonl", "pair")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        read_items(tmp_path / "none.jsonl", "pair")
+
+
+def test_options_that_cannot_be_damaged_make_no_attention_item() -> None:
+    """A single word stays what it is when its words are shuffled."""
+    study = msgspec.structs.replace(TWO, practice=0, attention=0.5)
+    assert known_items(study, [PAIR], {}) == ([], {})

@@ -1,0 +1,138 @@
+"""Records: what is written is read, digests name contents, and only answers are votes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import (
+    TASKS,
+    Part,
+    Study,
+    Task,
+    Vote,
+    fault_of,
+    record_line,
+    un_swapped,
+)
+from tests.ratings.studies import make_study
+from tests.ratings.votes import make
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(texts=st.lists(TEXTS, min_size=2, max_size=4), note=TEXTS, skip=TEXTS)
+def test_a_vote_is_read_as_it_was_written(texts: list[str], note: str, skip: str) -> None:
+    """On one line, with all fields that every record has."""
+    vote = Vote(
+        task="verify", item="i", annotator="a1", note=note, skip=skip, ticked=tuple(texts[:1]),
+        unticked=tuple(texts[1:]), added=(), shown=("second", "first"), ranking=(1, (0, 2)),
+    )  # fmt: skip
+    line = record_line(vote)
+    assert line.count(b"\n") == 1
+    assert msgspec.json.decode(line, type=Vote) == vote
+    assert {
+        "v",
+        "task",
+        "item",
+        "annotator",
+        "seconds",
+        "at",
+        "page",
+        "browser",
+        "kind",
+        "note",
+    } <= (json.loads(line).keys())
+
+
+@given(
+    question=TEXTS, texts=st.lists(TEXTS, min_size=2, max_size=2, unique=True),
+    task=st.sampled_from(["pair", "caption"]),
+)  # fmt: skip
+def test_an_item_is_named_by_its_content(question: str, texts: list[str], task: Task) -> None:
+    """The same content has the same digest; another order, question or task has another."""
+    parts = [[Part(text=text)] for text in texts]
+    item = make_item(task, [Part(text=question)], parts)
+    others = [
+        make_item(task, [Part(text=question)], parts[::-1]),
+        make_item(task, [Part(text=f"{question}.")], parts),
+        make_item("grades", [Part(text=question)], parts),
+        make_item(task, [Part(image="0" * 64)], parts),
+    ]
+    assert make_item(task, [Part(text=question)], parts) == item
+    assert item.item not in {other.item for other in others}
+    assert {option.option for option in item.options} == {o.option for o in others[0].options}
+
+
+@pytest.mark.parametrize(
+    ("task", "verdict", "winner", "tie"),
+    [
+        ("pair", "A", "second", False),
+        ("pair", "Tie(A)", "second", True),
+        ("pair", "Tie(B)", "first", True),
+        ("pair", "B", "first", False),
+        ("caption", "C1", "second", None),
+        ("caption", "B", "comparable", None),
+        ("caption", "C2", "first", None),
+    ],
+)
+def test_sides_are_un_swapped(task: Task, verdict: str, winner: str, tie: bool | None) -> None:
+    """Of sides that were shown swapped; shown as they are, the other one wins."""
+    assert un_swapped(task, verdict, ("second", "first")) == (winner, tie)
+    other = {"first": "second", "second": "first"}.get(winner, winner)
+    assert un_swapped(task, verdict, ("first", "second")) == (other, tie)
+
+
+def test_a_part_is_one_thing() -> None:
+    """Neither both nor none."""
+    for fields in ({}, {"text": "a", "image": "b"}):
+        with pytest.raises(ValueError, match="a text or an image"):
+            Part(**fields)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_votes_of_the_pages_have_no_fault(task: Task, tmp_path: Path) -> None:
+    """And skipped ones neither; those of other tasks and of strangers have."""
+    ratings = make_study(tmp_path, task, count=2)
+    item = next(iter(ratings.items.values()))
+    vote = make(ratings, item)
+    assert fault_of(vote, ratings.study, item) == ""
+    assert fault_of(make(ratings, item, skip="broken image"), ratings.study, item) == ""
+    stranger = msgspec.structs.replace(vote, annotator="b1")
+    assert "none of the study's annotators" in fault_of(stranger, ratings.study, item)
+    other = Study(kind="pair" if task != "pair" else "caption", annotators=("a1",))
+    assert "the study asks" in fault_of(vote, other, item)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "fault"),
+    [
+        ("pair", {"winner": "second"}, "contradict"),
+        ("pair", {"tie": True}, "contradict"),
+        ("pair", {"verdict": "C1"}, "contradict"),
+        ("pair", {"shown": ("first", "first")}, "shown has to be"),
+        ("pair", {"shown": ()}, "shown has to be"),
+        ("caption", {"verdict": "A"}, "contradict"),
+        ("grades", {"grades": {"0": "good"}}, "each of the 3 options needs a grade"),
+        ("grades", {"ranking": (0, 1)}, "needs one place"),
+        ("grades", {"ranking": (0, (1, 1))}, "needs one place"),
+        ("grades", {"ranking": (0, 1, 2, 2)}, "needs one place"),
+        ("describe", {"text": " \n"}, "at least a word"),
+        ("verify", {"ticked": ()}, "either ticked or unticked"),
+        ("verify", {"added": ("Color",)}, "not in the closed list"),
+        ("verify", {"added": ("Nonsense",)}, "not in the closed list"),
+    ],
+)
+def test_faults_are_told(task: Task, changes: dict[str, Any], fault: str, tmp_path: Path) -> None:
+    """What a file that was changed by hand, or another tool, may hold."""
+    ratings = make_study(tmp_path, task, count=1)
+    item = next(iter(ratings.items.values()))
+    vote = msgspec.structs.replace(make(ratings, item), **changes)
+    assert fault in fault_of(vote, ratings.study, item)

@@ -1,0 +1,96 @@
+"""How a study stands: checks failed, repeats, seconds, agreement; and scores for bets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from pytest_cepbench.metrics.arena.agreement import krippendorff_alpha
+from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
+from pytest_cepbench.ratings.records import TASKS, Task, Vote
+from pytest_cepbench.ratings.summary import first_scores, marks_of, shares, summarize
+from tests.ratings.studies import make_study
+from tests.ratings.votes import make
+
+
+def votes_of(*votes: Vote) -> Votes:
+    """Votes of any people."""
+    names = sorted({vote.annotator for vote in votes})
+    return Votes({n: tuple(v for v in votes if v.annotator == n) for n in names}, Remarks())
+
+
+def verdicts(ratings: Ratings, given: dict[str, str], **fields: Any) -> list[Vote]:
+    """One person's winners: `1` for the first option, `2` for the second, `=` for a tie."""
+    found = []
+    items = [item for item in ratings.items.values() if item.kind == "item"]
+    for name, row in given.items():
+        for item, mark in zip(items, row, strict=False):
+            if mark == " ":
+                continue
+            vote = make(ratings, item, name, **fields)
+            winner = "first" if mark in "1=" else "second"
+            found.append(msgspec.structs.replace(vote, winner=winner, tie=mark == "="))
+    return found
+
+
+def test_people_are_summed_up(tmp_path: Path) -> None:
+    """Judged and skipped items, failed attention, equal repeats, the median of seconds."""
+    ratings = make_study(tmp_path, "pair", count=4, practice=1, attention=0.4)
+    items = list(ratings.items.values())
+    own = [item for item in items if item.kind == "item"]
+    checks = [item for item in items if item.kind == "attention"]
+    votes = [make(ratings, item) for item in own[:3]]
+    votes = [msgspec.structs.replace(v, seconds=s) for v, s in zip(votes, (9, 2, 4), strict=True)]
+    votes.append(make(ratings, own[3], skip="other"))
+    votes.append(make(ratings, own[0], kind="repeat"))
+    equal = make(ratings, own[1], kind="repeat")
+    votes.append(msgspec.structs.replace(equal, winner="second"))
+    for item, right in zip(checks, (True, False), strict=True):
+        other = {"first": "second", "second": "first"}
+        winner = item.known["winner"] if right else other[item.known["winner"]]
+        vote = make(ratings, item, kind="attention")
+        votes.append(msgspec.structs.replace(vote, winner=winner))
+    practice = next(item for item in items if item.kind == "practice")
+    votes.append(make(ratings, practice, kind="practice"))
+    summary = summarize(ratings, votes_of(*votes), complete=3)
+    first, second = summary.people
+    assert (first.votes, first.skipped, first.practised, first.seconds) == (3, 1, 1, 4)
+    assert (first.attention, first.attention_failed) == (2, 1)
+    assert (first.repeats, first.repeats_equal) == (2, 1)
+    assert (second.votes, second.seconds) == (0, None)
+    assert (summary.items, summary.complete, summary.alpha) == (4, 3, None)
+
+
+def test_agreement_is_krippendorffs(tmp_path: Path) -> None:
+    """Ordinal over the four verdicts, of the items that several people judged."""
+    ratings = make_study(tmp_path, "pair", count=5, annotators=3)
+    given = {"a1": "1=2 1", "a2": "112= ", "a3": " =2  "}
+    summary = summarize(ratings, votes_of(*verdicts(ratings, given)), complete=0)
+    marks = {"1": 0.0, "=": 1.0, "2": 3.0, " ": np.nan}
+    table = np.array([[marks[mark] for mark in row] for row in given.values()])
+    assert summary.alpha == pytest.approx(krippendorff_alpha(table, "ordinal"))
+    assert summary.several == 3
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_equal_answers_have_equal_marks(task: Task, tmp_path: Path) -> None:
+    """Of two people who see other sides; a description has none."""
+    ratings = make_study(tmp_path, task, count=3)
+    for item in ratings.items.values():
+        first, second = (marks_of(make(ratings, item, name)) for name in ("a1", "a2"))
+        assert first == second
+        assert bool(first) == (task != "describe")
+
+
+def test_bets_are_on_the_first_answer_to_each_item(tmp_path: Path) -> None:
+    """Ties are 1/2; who judges an item later does not change the past."""
+    ratings = make_study(tmp_path, "pair", count=3)
+    votes = verdicts(ratings, {"a1": "1=2", "a2": "222"})
+    assert first_scores(votes, ratings.items) == [1.0, 0.5, 0.0]
+    assert first_scores(votes[::-1], ratings.items) == [0.0, 0.0, 0.0]
+    assert list(shares(votes)) == [("first", 1), ("second", 4), ("tie, first", 1)]
+    assert len(counted_votes(votes)) == 6
