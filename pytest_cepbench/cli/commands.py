@@ -611,6 +611,15 @@ _DATASET_FOLDER = option(
     "folder", metavar="FOLDER", type=Path, help="of dataset patterns or dataset arena"
 )
 
+_CHECKING = [
+    option(
+        "--annotators",
+        metavar="NAME,...",
+        help="who checks labels; not needed where the study is there already",
+    ),
+    option("--overlap", metavar="N", help="people who see each item; default: all of them"),
+]
+
 _DATASET_PATTERNS = [
     option("images", metavar="IMAGES", type=Path, help="folder of images, also below it"),
     option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
@@ -651,9 +660,10 @@ _DATASET_PATTERNS = [
     ),
     option(
         "--until",
-        choices=("extract", "count", "summary", "annotate", "sample"),
-        help="stop after this stage; default: the last one",
+        choices=("extract", "count", "summary", "annotate", "sample", "verify"),
+        help="the last stage; verify writes the study of people too; default: sample",
     ),
+    *_CHECKING,
     *_STORE,
 ]
 
@@ -668,12 +678,7 @@ _DATASET_FREEZE = [
 
 _DATASET_VERIFY = [
     _DATASET_FOLDER,
-    option(
-        "--annotators",
-        metavar="NAME,...",
-        help="who checks; not needed where the study is there already",
-    ),
-    option("--overlap", metavar="N", help="people who see each item; default: all of them"),
+    *_CHECKING,
     option("--seed", metavar="N", default="0", help=f"of the order of items; {_DEFAULT}"),
     option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
 ]

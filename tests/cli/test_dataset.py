@@ -19,6 +19,7 @@ from pytest_cepbench.ratings.folder import VoteFile, read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
+from tests.models.api.fake_server import chat_answer, serving
 
 MODULE = "python:tests.cli.test_dataset"
 
@@ -428,6 +429,37 @@ def test_a_study_of_other_images_is_told(photos: Home) -> None:
     assert "asks about other images (0 that are not chosen any more" in other.err
     assert "are not verified by anyone" in partly.err
     assert freeze(photos, "--unverified").code == 0
+
+
+def test_the_study_is_written_in_one_go(photos: Home) -> None:
+    """With the names of people; without them nothing is asked."""
+    without = construct(photos, "--until=verify")
+    ended = construct(photos, "--until=verify", "--annotators=ada,bo", "--overlap=1")
+
+    assert (without.code, ended.code) == (2, 0), ended.err
+    assert "name them, --annotators" in without.err
+    study = read_ratings(photos.path / "bench" / RATINGS).study
+    assert (study.annotators, study.overlap) == (("ada", "bo"), 1)
+
+
+def test_a_served_model_is_held_to_the_schema_and_repaired(photos: Home) -> None:
+    """One reply is prose: it is asked about once more; the server stays unasked in a second run."""
+    pytest.importorskip("openai")
+    good = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
+    with serving() as server:
+        first = iter(["I see three circles."])
+        server.answer = lambda _: chat_answer(next(first, good))
+        (photos.path / "names.toml").write_text('[[pattern]]\nname = "Count"\n')
+        words = [f"--describer={server.spec('concurrency=1')}", "--patterns=names.toml"]
+        ended = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+        asked = len(server.seen)
+        again = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+
+        assert (ended.code, again.code) == (0, 0), ended.err
+        assert "annotated: 60 of 60 images; 0 names outside the list were dropped, 1 " in ended.out
+        assert asked == len(server.seen) == 61
+        schemas = [seen.body["response_format"]["json_schema"] for seen in server.seen]
+        assert all('"enum": ["Count"]' in json.dumps(schema) for schema in schemas)
 
 
 @pytest.mark.parametrize(
