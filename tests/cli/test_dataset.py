@@ -362,6 +362,24 @@ def test_what_is_frozen_stays(photos: Home) -> None:
     assert "what is frozen stays; name another folder with --to" in refused.err
 
 
+def test_a_freeze_that_was_killed_goes_on(photos: Home) -> None:
+    """The table has its name before the manifest has: what is half there is written again."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--copy").code == 0
+    folder = photos.path / "bench" / "frozen"
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    for name in ("dataset.toml", "card.md", "bench-label-index.json"):
+        (folder / name).unlink()
+    (folder / "bench.tsv").write_bytes(b"index\timage\n0\t")
+    (folder / ".bench.tsv.new").write_bytes(b"index")
+
+    assert freeze(photos, "--unverified", "--copy").code == 0
+    assert {path: path.read_bytes() for path in folder.iterdir()} == whole
+    (folder / "dataset.toml").unlink()
+    (folder / "notes.txt").write_text("mine")
+    assert "holds other files (notes.txt)" in freeze(photos, "--unverified", "--copy").err
+
+
 def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
     """Let a person label every item by the truth, but for the names in `wrong`."""
     truth = write_scenes(home.path / "photos")
@@ -411,6 +429,9 @@ def test_people_outvote_the_model(photos: Home) -> None:
         assert row["annotators"] == 2
     card = (photos.path / "bench/frozen/card.md").read_text()
     assert f"{number} of {number} images were checked, by 2 people" in card
+    # They differ on one of six names in every image.
+    assert "agreement of people: Krippendorff's alpha 0." in card
+    assert "agreement of people and the model: Krippendorff's alpha 0." in card
     manifest = parse_toml((photos.path / "bench/frozen/dataset.toml").read_text())
     assert manifest["unverified"] == 0
     assert manifest["models"]["annotate"]["spec"] == "shapes:?mislabel=0.2"
