@@ -232,7 +232,7 @@ def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        own = {file.partition("/")[0] for file in digests}  # of a freeze that was stopped
+        own = {CARD, *(file.partition("/")[0] for file in digests)}  # a freeze was stopped
         others = [
             entry.name
             for entry in (folder.iterdir() if folder.is_dir() else ())
