@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.protocols import Encoder as Encoder
     from pytest_cepbench.models.protocols import Generator as Generator
     from pytest_cepbench.models.protocols import Interleaver as Interleaver
+    from pytest_cepbench.models.protocols import JsonDescriber as JsonDescriber
+    from pytest_cepbench.models.protocols import JsonWriter as JsonWriter
     from pytest_cepbench.models.protocols import Judge as Judge
     from pytest_cepbench.models.protocols import Reply as Reply
     from pytest_cepbench.models.protocols import StepLimit as StepLimit
@@ -62,8 +64,8 @@ _EXPORTS = {
     "metrics": ("cosine_to_start", "gc_at_t", "mean_similarity"),
     "models.protocols": (
         "AnswerScorer", "AnswerStep", "AnsweredQuestion", "Battle", "Describer", "Detector",
-        "Editor", "Encoder", "Generator", "Interleaver", "Judge", "Reply", "StepLimit", "Usage",
-        "Writer",
+        "Editor", "Encoder", "Generator", "Interleaver", "JsonDescriber", "JsonWriter", "Judge",
+        "Reply", "StepLimit", "Usage", "Writer",
     ),
     "report": ("CaseResult",),
     "suites": ("Case",),

@@ -17,7 +17,7 @@ from pytest_cepbench.cli.panel_files import (
     read_questions,
     told_votes,
 )
-from pytest_cepbench.cli.session import measured, read_count
+from pytest_cepbench.cli.session import measured, read_count, read_seed
 from pytest_cepbench.datasets.opening.verdict_files import (
     ModelNames,
     read_verdicts,
@@ -122,15 +122,11 @@ def _read(arguments: Namespace) -> _Request:
     if len(arguments.repeat) > 1:
         msg = "--repeat is given several times: with --judge one number is expected"
         raise SpecError(msg)
-    seed = arguments.seed or "0"
-    if not (seed.isascii() and seed.isdecimal()):
-        msg = f"--seed {seed!r}: a whole number from 0 on is expected"
-        raise SpecError(msg)
     return _Request(
         spec=arguments.judge,
         suite=Path(arguments.on),
         order=arguments.order or "both",
-        seed=int(seed),
+        seed=read_seed(arguments.seed or "0"),
         limit=read_count("--limit", arguments.limit),
         repeats=read_count("--repeat", next(iter(arguments.repeat), None)) or 0,
     )

@@ -18,15 +18,16 @@ from pytest_cepbench.cli.arguments import (
     shared,
 )
 from pytest_cepbench.cli.rating_commands import AGREEMENT, ALIGNMENT, RATINGS
+from pytest_cepbench.cli.dataset_commands import DATASET
+from pytest_cepbench.cli.shared_options import DEFAULT as _DEFAULT
+from pytest_cepbench.cli.shared_options import EXIT_CODES as _EXIT_CODES
+from pytest_cepbench.cli.shared_options import PAGES
+from pytest_cepbench.cli.shared_options import STORE as _STORE
+from pytest_cepbench.cli.shared_options import UNMEASURED as _UNMEASURED
+from pytest_cepbench.cli.shared_options import UNWRITTEN as _UNWRITTEN
 
 _ROLES = ("describer", "generator", "encoder", "detector")
 """The roles of chains, to which these commands can give a model."""
-
-_DEFAULT = "default: %(default)s"
-
-_EXIT_CODES = "exit code: 0, 1 where {}, 2 for a mistake in what was asked"
-
-_UNMEASURED = _EXIT_CODES.format("something could not be measured")
 
 _REFUSED = _EXIT_CODES.format("the results were refused or a file could not be changed")
 
@@ -36,8 +37,6 @@ _PROBLEM = (
 )
 
 _DAMAGED = _EXIT_CODES.format("something is damaged, was refused or could not be written")
-
-_UNWRITTEN = _EXIT_CODES.format("the files could not be written")
 
 _RESULTS = option(
     "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
@@ -58,8 +57,6 @@ _BASELINES = shared(
 _DRY_RUN = flag("--dry-run", "write no baseline")
 
 _DELETE = flag("--delete", "delete what is listed")
-
-_STORE = shared("store", metavar="DIR", type=Path, default=Path(".cepbench/store"), help=_DEFAULT)
 
 _OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=_DEFAULT)
 
@@ -707,155 +704,6 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
     _ASKED,
 ]
 
-_PAGES = OptionGroup(
-    "the server",
-    [
-        option("--port", metavar="N", default="8766", help=f"{_DEFAULT}, 0: any free"),
-        option(
-            "--host",
-            metavar="ADDRESS",
-            default="127.0.0.1",
-            help=f"address of this machine to listen on; {_DEFAULT}, this machine alone",
-        ),
-        several(
-            "--name",
-            metavar="HOST",
-            help="name by which browsers may call the server (several allowed)",
-        ),
-        flag("--peek", "show verdicts to the operator before the study has ended"),
-        flag("--only-write", "write the folder, and start no server"),
-    ],
-)
-
-_DATASET_FOLDER = option(
-    "folder", metavar="FOLDER", type=Path, help="of dataset patterns or dataset arena"
-)
-
-_DATASET_PATTERNS = [
-    option("images", metavar="IMAGES", type=Path, help="folder of images, also below it"),
-    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
-    option("--describer", metavar="SPEC", required=True, help="the model that names patterns"),
-    option("--writer", metavar="SPEC", help="the model that summarizes names; not with a file"),
-    option("--encoder", metavar="SPEC", help="reports near duplicates, which are kept"),
-    option(
-        "--patterns",
-        metavar="N|FILE",
-        default="13",
-        help=f"how many patterns a summary has at most, or a file of patterns; {_DEFAULT}",
-    ),
-    option(
-        "--per-pattern",
-        metavar="N",
-        default="100",
-        help=f"images of each pattern that are wanted; {_DEFAULT}",
-    ),
-    option(
-        "--sampling",
-        choices=("quota", "bernoulli"),
-        default="quota",
-        help="so many of each pattern, or each image of a pattern of M with the probability N / M, "
-        f"as the paper drew; {_DEFAULT}",
-    ),
-    option("--seed", metavar="N", default="0", help=f"of draws and of models; {_DEFAULT}"),
-    option(
-        "--prompts",
-        choices=("neutral", "paper"),
-        default="neutral",
-        help=f"the questions, plain or built as MMGenBench's; {_DEFAULT}",
-    ),
-    option(
-        "--examples",
-        choices=("none", "paper"),
-        default="none",
-        help=f"whether the first question names the paper's patterns, which primes; {_DEFAULT}",
-    ),
-    option(
-        "--until",
-        choices=("extract", "count", "summary", "annotate", "sample"),
-        help="stop after this stage; default: the last one",
-    ),
-    *_STORE,
-]
-
-_DATASET_FREEZE = [
-    _DATASET_FOLDER,
-    option("--name", metavar="NAME", help="of the data set; default: that of the folder"),
-    option("--to", metavar="DIR", type=Path, help="folder to write; default: FOLDER/frozen"),
-    flag("--copy", "copy the images into the table; without it paths and digests are written"),
-    flag("--unverified", "take the model's labels where nobody looked at an image"),
-    option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
-]
-
-_DATASET_VERIFY = [
-    _DATASET_FOLDER,
-    option(
-        "--annotators",
-        metavar="NAME,...",
-        help="who checks; not needed where the study is there already",
-    ),
-    option("--overlap", metavar="N", help="people who see each item; default: all of them"),
-    option("--seed", metavar="N", default="0", help=f"of the order of items; {_DEFAULT}"),
-    option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
-]
-
-_DATASET_PAIRS = [
-    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
-    option("--docci", metavar="DIR", type=Path, required=True, help="local copy of DOCCI"),
-    option("--nocaps", metavar="DIR", type=Path, required=True, help="local copy of NoCaps"),
-    option(
-        "--ids",
-        metavar="FILE",
-        type=Path,
-        help="list of ids (source, image_id), such as the paper's; default: they are chosen",
-    ),
-    option(
-        "--per-source",
-        metavar="N",
-        default="200",
-        help=f"pairs that are chosen of each source; {_DEFAULT}",
-    ),
-    option("--seed", metavar="N", default="0", help=f"of the choice; {_DEFAULT}"),
-    flag("--copy", "copy the images, in the layout of SDP's code"),
-]
-
-_DATASET_ARENA = [
-    option("templates", metavar="TEMPLATES.toml", type=Path, help="tasks and what fills them"),
-    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
-]
-
-_DATASET_ACTIONS = (
-    Command(
-        "patterns",
-        "find the patterns of your images, label them by a model, and choose images of each",
-        _UNMEASURED,
-        _DATASET_PATTERNS,
-    ),
-    Command(
-        "verify",
-        "let people check labels, or approve gold answers, on pages of this machine",
-        _UNWRITTEN,
-        [*_DATASET_VERIFY, _PAGES],
-    ),
-    Command(
-        "freeze",
-        "settle the labels by vote, and write the set with its card in the layout that suites load",
-        _UNWRITTEN,
-        _DATASET_FREEZE,
-    ),
-    Command(
-        "pairs",
-        "join images and captions of DOCCI and NoCaps into pairs for SDP",
-        _UNWRITTEN,
-        _DATASET_PAIRS,
-    ),
-    Command(
-        "arena",
-        "make questions of task templates, whose gold answers people approve",
-        _UNWRITTEN,
-        _DATASET_ARENA,
-    ),
-)
-
 _EXPORT = [
     _RESULTS,
     option(
@@ -959,25 +807,7 @@ _RATE: list[Option | OptionGroup] = [
         default="0.05",
         help=f"share of items that come again with sides swapped; {_DEFAULT}",
     ),
-    OptionGroup(
-        "the server",
-        [
-            option("--port", metavar="N", default="8766", help=f"{_DEFAULT}, 0: any free"),
-            option(
-                "--host",
-                metavar="ADDRESS",
-                default="127.0.0.1",
-                help=f"address of this machine to listen on; {_DEFAULT}, this machine alone",
-            ),
-            several(
-                "--name",
-                metavar="HOST",
-                help="name by which browsers may call the server (several allowed)",
-            ),
-            flag("--peek", "show verdicts to the operator before the study has ended"),
-            flag("--only-write", "write the folder, and start no server"),
-        ],
-    ),
+    PAGES,
     OptionGroup(
         "where a suite's outputs are",
         [
@@ -1107,12 +937,7 @@ _COMMANDS = (
     AGREEMENT,
     ALIGNMENT,
     RATINGS,
-    Command(
-        "dataset",
-        "make a data set of your own images or questions: labelled by models, checked by people",
-        None,
-        commands=_DATASET_ACTIONS,
-    ),
+    DATASET,
     Command(
         "store",
         "look at a store of results, make it smaller, copy it",

@@ -6,9 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from pytest_cepbench.cli.dataset_freeze import check_name
-from pytest_cepbench.cli.dataset_patterns import read_seed
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, complain, show
-from pytest_cepbench.cli.session import read_count
+from pytest_cepbench.cli.session import read_count, read_seed
 from pytest_cepbench.construction.caption_pairs import (
     RECORD,
     CaptionPairs,

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner, total
-from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.cli.session import measured, read_count, spent_line
+from pytest_cepbench.cli.dataset_verify import write_study
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.session import measured, read_count, read_seed, spent_line
 from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.folder import open_construction
 from pytest_cepbench.construction.near_duplicates import LIMIT
 from pytest_cepbench.construction.pattern_list import MOST_PATTERNS
 from pytest_cepbench.construction.pattern_stages import (
@@ -20,12 +22,15 @@ from pytest_cepbench.construction.pattern_stages import (
     ConstructionSettings,
     construct_patterns,
 )
-from pytest_cepbench.errors import SpecError, did_you_mean
+from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.model_options import assigned_role
+
+VERIFY = "verify"
+"""The stage behind the last one that needs no people: here the study is written, not served."""
 
 _MOST_SHOWN = 20
 
@@ -56,6 +61,13 @@ def run(arguments: Namespace) -> int:
     if isinstance(outcome, int):
         return outcome
     show(list(_page(outcome)), *(f"written: {path}" for path in dict.fromkeys(outcome.written)))
+    if arguments.until == VERIFY:
+        try:
+            write_study(arguments, open_construction(arguments.out), arguments.images)
+        except WriteError as error:
+            return complain(str(error), NOT_DONE)
+        except CepError as error:
+            return complain(str(error), MISTAKE)
     if outcome.chosen is not None:
         folder = arguments.out
         show(
@@ -84,8 +96,11 @@ def _read(arguments: Namespace) -> _Request:
         per_pattern=read_count("--per-pattern", arguments.per_pattern) or 1,
         sampling=arguments.sampling,
         seed=read_seed(arguments.seed),
-        until=STAGES[-1] if arguments.until is None else arguments.until,
+        until=STAGES[-1] if arguments.until in (None, VERIFY) else arguments.until,
     )
+    if arguments.until == VERIFY and arguments.annotators is None:
+        msg = "--until verify writes the study of the people who check: name them, --annotators"
+        raise SpecError(msg)
     names: tuple[RoleName, ...] = ("describer", "writer", "encoder")
     given = {role: getattr(arguments, role) for role in names}
     choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
@@ -109,14 +124,6 @@ def _patterns(text: str) -> tuple[int, Path | None]:
         )
         raise SpecError(msg)
     return MOST_PATTERNS, path
-
-
-def read_seed(text: str) -> int:
-    """A seed. Raises SpecError."""
-    if not (text.isascii() and text.isdecimal()):
-        msg = f"--seed {text!r}: a whole number from 0 on is expected"
-        raise SpecError(msg)
-    return int(text)
 
 
 def _prepare(request: _Request, pool: ModelPool) -> _Prepared:

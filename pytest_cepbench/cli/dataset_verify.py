@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from pytest_cepbench.cli.dataset_patterns import read_seed
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
-from pytest_cepbench.cli.session import read_count
+from pytest_cepbench.cli.session import read_count, read_seed
 from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
@@ -25,8 +24,7 @@ from pytest_cepbench.ratings.session import open_session
 def run(arguments: Namespace) -> int:
     """Write the study where it is new, and serve it; exit codes as in `main`."""
     try:
-        folder = open_construction(arguments.folder)
-        path = _write(arguments, folder)
+        path = write_study(arguments, open_construction(arguments.folder), arguments.images)
         if not arguments.only_write:
             from pytest_cepbench.cli.rating_server import serve_ratings
 
@@ -38,15 +36,19 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _write(arguments: Namespace, folder: ConstructionFolder) -> Path:
-    """The folder of the study, written where there is none."""
+def write_study(arguments: Namespace, folder: ConstructionFolder, images: Path | None) -> Path:
+    """The folder of the study, written where there is none.
+
+    arguments: annotators, overlap, seed. images: where the images lie, if they have moved.
+    Raises SpecError, DatasetError and WriteError.
+    """
     path = folder.path / files.RATINGS
     known = (path / STUDY).is_file()
     settings = _settings(arguments, new=not known)
     if folder.has(arena_set.QUESTIONS):
-        arena_set.write_approval_study(folder, settings)
+        arena_set.write_approval_study(folder, settings, images)
     else:
-        write_verification(folder, read_labelled(folder, arguments.images), settings)
+        write_verification(folder, read_labelled(folder, images), settings)
     if not known:
         study = read_ratings(path)
         write_texts(path, "verify")

@@ -208,6 +208,14 @@ def read_count(option: str, text: str | None) -> int | None:
         return None if text is None else at_least_one(text, option)
 
 
+def read_seed(text: str) -> int:
+    """The value of `--seed`. Raises SpecError."""
+    if not (text.isascii() and text.isdecimal()):
+        msg = f"--seed {text!r}: a whole number from 0 on is expected"
+        raise SpecError(msg)
+    return int(text)
+
+
 def _number(option: str, text: str | None, check: Callable[[float, str], None]) -> float | None:
     """A number that passes a check, which raises ValueError; None where the option is not given."""
     if text is None:

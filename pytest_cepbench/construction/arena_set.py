@@ -18,9 +18,15 @@ from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_templates import ArenaQuestion, GoldPart, read_templates
 from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
-from pytest_cepbench.construction.frozen_set import CARD, MANIFEST, png_bytes, refuse_other_files
+from pytest_cepbench.construction.frozen_set import (
+    CARD,
+    MANIFEST,
+    digest_lines,
+    png_bytes,
+    refuse_other_files,
+)
 from pytest_cepbench.construction.records import FORMAT
-from pytest_cepbench.construction.verification import VerificationSettings
+from pytest_cepbench.construction.verification import VerificationSettings, verification_study
 from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
 from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError, ImageError
@@ -28,7 +34,7 @@ from pytest_cepbench.escapes import escape_json, quote_toml
 from pytest_cepbench.ratings.consent import INSTRUCTIONS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.records import Part, Study
+from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
 
@@ -128,39 +134,32 @@ def read_questions(folder: ConstructionFolder) -> tuple[list[ArenaQuestion], Pat
     return folder.read_lines(QUESTIONS, ArenaQuestion), Path(record.templates).parent
 
 
-def write_approval_study(folder: ConstructionFolder, settings: VerificationSettings) -> Path:
+def write_approval_study(
+    folder: ConstructionFolder, settings: VerificationSettings, images: Path | None
+) -> Path:
     """Write the study of all candidates, where there is none; returns its folder.
 
-    Without practice and hidden checks, which are of other tasks. Raises DatasetError, WriteError.
+    images: where the images lie, if they have moved. Without practice and hidden checks, which are
+    of other tasks. Raises DatasetError, WriteError.
     """
     path = folder.path / files.RATINGS
     if (path / STUDY).is_file():
         return path
     questions, root = read_questions(folder)
-    images: dict[str, ImageArtifact] = {}
+    loaded: dict[str, ImageArtifact] = {}
     items = [
         make_item(
             "verify",
-            _shown(question, candidate, root, images),
+            _shown(question, candidate, images or root, loaded),
             [[Part(text=check)] for check in CHECKS],
         )
         for question in questions
         for candidate in question.candidates
     ]
-    people = len(settings.annotators)
-    study = Study(
-        kind="verify",
-        seed=settings.seed,
-        annotators=settings.annotators,
-        overlap=people if settings.overlap is None else settings.overlap,
-        share=1.0,
-        practice=0,
-        attention=0.0,
-        repeats=settings.repeats,
-        population=len(items),
-        names=CHECKS,
+    study = msgspec.structs.replace(
+        verification_study(settings, CHECKS, len(items)), practice=0, attention=0.0
     )
-    write_study(path, study, items, images)
+    write_study(path, study, items, loaded)
     replace_files(path, {path / INSTRUCTIONS: _INSTRUCTIONS.encode()})
     return path
 
@@ -214,20 +213,15 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     contents: dict[str, bytes] = {}
     lines = [escape_json(json.dumps(_record(arena.root, c, contents))) for c in arena.chosen]
     contents[_TABLE] = "".join(f"{line}\n" for line in lines).encode()
-    refuse_other_files(target, contents)
-    digests = [
-        f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}"
-        for file, data in sorted(contents.items())
-    ]
+    digests = {file: digest_bytes(data) for file, data in sorted(contents.items())}
+    refuse_other_files(target, digests)
     unverified = sum(choice.approval is None for choice in arena.chosen)
     manifest = [
         f"name = {quote_toml(name)}",
         f'kind = "{KIND}"',
         f"questions = {len(arena.chosen)}",
         f"unverified = {unverified}",
-        "",
-        "[files]",
-        *digests,
+        *digest_lines(digests),
     ]
     contents[MANIFEST] = ("\n".join(manifest) + "\n").encode()
     contents[CARD] = "\n".join(_card(arena, name, unverified)).encode()

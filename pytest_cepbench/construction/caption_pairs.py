@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_text, encode_image
+from pytest_cepbench.artifacts import digest_text, encode_image
 from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.folder import encode
-from pytest_cepbench.construction.frozen_set import CARD, MANIFEST
+from pytest_cepbench.construction.frozen_set import CARD, MANIFEST, digest_lines
 from pytest_cepbench.datasets.folder import unsafe
 from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, load_nd400
-from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample, load_seed_image
+from pytest_cepbench.datasets.sample import Dataset, FileImage, load_seed_image
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.replacement import replace_files
@@ -127,9 +127,14 @@ def write_pairs(pairs: CaptionPairs, out: Path, name: str, *, copy: bool) -> lis
     if copy:
         rows = [(_file_name(record.id), record.caption) for record in pairs.records]
         contents["text-first/gen-0.csv"] = _csv(("filename", "caption"), rows)
-        for sample in pairs.dataset.samples:
-            contents[f"image-first/gen-0/{_file_name(sample.id)}"] = _image(sample)
-    contents[MANIFEST] = _manifest(pairs, name, contents, copy=copy).encode()
+    digests = {file: digest_bytes(data) for file, data in contents.items()}
+    if copy:
+        for sample in pairs.dataset.samples:  # one by one: all of them may not fit into memory
+            file = f"image-first/gen-0/{_file_name(sample.id)}"
+            data = encode_image(load_seed_image(sample))
+            replace_files(out, {out / file: data})
+            digests[file] = digest_bytes(data)
+    contents[MANIFEST] = _manifest(pairs, name, digests, copy=copy).encode()
     contents[CARD] = _card(pairs, name, copy=copy).encode()
     replace_files(out, {out / file: data for file, data in contents.items()})
     return [out / file for file in (IDS, RECORD, MANIFEST, CARD)]
@@ -143,11 +148,6 @@ def _file_name(name: str) -> str:
     return f"{name}.webp"
 
 
-def _image(sample: Sample) -> bytes:
-    image: ImageArtifact = load_seed_image(sample)
-    return encode_image(image)
-
-
 def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -156,18 +156,14 @@ def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
     return stream.getvalue().encode()
 
 
-def _manifest(pairs: CaptionPairs, name: str, contents: Mapping[str, bytes], *, copy: bool) -> str:
+def _manifest(pairs: CaptionPairs, name: str, digests: Mapping[str, str], *, copy: bool) -> str:
     lines = [
         f"name = {quote_toml(name)}",
         f'kind = "{KIND}"',
         f"pairs = {len(pairs.records)}",
         f"images_copied = {str(copy).lower()}",
         *([] if pairs.listed else [f"per_source = {pairs.per_source}", f"seed = {pairs.seed}"]),
-        "",
-        "[files]",
-    ]
-    lines += [
-        f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}" for file, data in contents.items()
+        *digest_lines(digests),
     ]
     return "\n".join(lines) + "\n"
 

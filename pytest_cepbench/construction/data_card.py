@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from pytest_cepbench.construction.frozen_set import FrozenSet, label_index_name, shown_members
 from pytest_cepbench.construction.records import (
     ModelRecord,
@@ -11,6 +13,7 @@ from pytest_cepbench.construction.records import (
     PatternCounts,
 )
 from pytest_cepbench.escapes import quote_toml, visible
+from pytest_cepbench.metrics.rater_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.report.markdown import escaped
 
 
@@ -91,6 +94,10 @@ def _patterns(frozen: FrozenSet) -> Iterator[str]:
     yield "|---|---:|---:|---|"
     for name, images, changed in shown_members(frozen):
         yield f"| {escaped(name)} | {images} | {changed} | {escaped(sentences[name], 500)} |"
+    bare = sum(not label.patterns for label in frozen.labels.values())
+    if bare:
+        yield ""
+        yield f"{bare} images have no pattern that is left: they count in the whole alone."
     without = [name for name in sentences if name not in frozen.members]
     if without:
         yield ""
@@ -111,9 +118,31 @@ def _votes(frozen: FrozenSet) -> Iterator[str]:
     changed = sum(label.changed for label in labels)
     disputed = sum(bool(label.disputed) for label in labels)
     yield f"{changed} images have other labels than the model gave; on {disputed} not all agreed"
+    yield from _agreement(frozen)
     if frozen.people.outside:
         yield f"{frozen.people.outside} names that people added are not in the list, and dropped"
     yield from frozen.people.remarks
+
+
+def _agreement(frozen: FrozenSet) -> Iterator[str]:
+    """Krippendorff's alpha of labels, yes or no for each image and pattern, by image."""
+    names = frozen.labelled.names
+    people = sorted({name for labels in frozen.people.labels.values() for name in labels})
+    ratings = np.full((len(people) + 1, len(frozen.labels) * len(names)), np.nan)
+    for place, image in enumerate(frozen.labels):
+        own = slice(place * len(names), (place + 1) * len(names))
+        model = frozen.labelled.labels.get(image, ())
+        ratings[0, own] = [name in model for name in names]
+        for person, labels in frozen.people.labels.get(image, {}).items():
+            ratings[1 + people.index(person), own] = [name in labels for name in names]
+    owners = np.repeat(np.arange(len(frozen.labels)), len(names))
+    for who, rows in (("people", ratings[1:]), ("people and the model", ratings)):
+        alpha = alpha_estimate(RatedThings(rows, owners), "nominal")
+        if alpha.value is not None and alpha.low is not None and alpha.high is not None:
+            yield (
+                f"agreement of {who}: Krippendorff's alpha {alpha.value:.2f}, 95 % interval "
+                f"{alpha.low:.2f} to {alpha.high:.2f}, over {alpha.items} images"
+            )
 
 
 def _model(stage: str, model: ModelRecord) -> Sequence[str]:

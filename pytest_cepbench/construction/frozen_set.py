@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -21,7 +24,7 @@ from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.final_labels import FinalLabel, vote_labels
 from pytest_cepbench.construction.folder import encode
 from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml
 from pytest_cepbench.files import parse_toml, read_regular
 from pytest_cepbench.replacement import replace_files
@@ -126,13 +129,44 @@ def write_frozen(frozen: FrozenSet, folder: Path, card: str, *, copy: bool) -> l
         label_index_name(name): (escape_json(index) + "\n").encode(),
         f"{name}-images.jsonl": encode(list(frozen.images)),
     }
-    if copy:
-        contents[f"{name}.tsv"] = b"".join(_table(frozen))
-    manifest = _manifest(frozen, contents, copy=copy)
-    refuse_other_files(folder, contents)
-    contents |= {CARD: card.encode(), MANIFEST: manifest.encode()}
+    digests = {file: digest_bytes(data) for file, data in contents.items()}
+    table = folder / f"{name}.tsv"
+    with _written_table(frozen, table) if copy else nullcontext(None) as digest:
+        if digest is not None:
+            digests[table.name] = digest
+        refuse_other_files(folder, digests)
+    contents |= {
+        CARD: card.encode(),
+        MANIFEST: _manifest(frozen, digests, copy=copy).encode(),
+    }
     replace_files(folder, {folder / file: data for file, data in contents.items()})
-    return [folder / file for file in contents]
+    return [folder / file for file in (*digests, CARD, MANIFEST)]
+
+
+@contextmanager
+def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
+    """Write the table row by row, which may be larger than memory; gives its digest.
+
+    It has its name at the end, where nothing was raised meanwhile. Raises WriteError.
+    """
+    new = table.with_name(f".{table.name}.new")
+    hasher = sha256()
+    try:
+        table.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("wb") as stream:
+            for row in _table(frozen):
+                hasher.update(row)
+                stream.write(row)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield hasher.hexdigest()
+        new.replace(table)
+    except OSError as error:
+        msg = f"{table} could not be written: {error.strerror or error}; nothing was changed"
+        raise WriteError(msg) from error
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
 
 
 def _table(frozen: FrozenSet) -> Iterator[bytes]:
@@ -150,7 +184,7 @@ def png_bytes(image: ImageArtifact) -> bytes:
     return stream.getvalue()
 
 
-def _manifest(frozen: FrozenSet, contents: Mapping[str, bytes], *, copy: bool) -> str:
+def _manifest(frozen: FrozenSet, digests: Mapping[str, str], *, copy: bool) -> str:
     labelled, construction = frozen.labelled, frozen.labelled.construction
     chosen = labelled.chosen
     lines = [
@@ -169,12 +203,7 @@ def _manifest(frozen: FrozenSet, contents: Mapping[str, bytes], *, copy: bool) -
         "[prompts]",
         f"style = {quote_toml(construction.prompts)}",
         f"examples = {quote_toml(construction.examples)}",
-        "",
-        "[files]",
-        *(
-            f"{quote_toml(file)} = {quote_toml(digest_bytes(data))}"
-            for file, data in contents.items()
-        ),
+        *digest_lines(digests),
     ]
     for stage, model in construction.models.items():
         lines += [
@@ -190,21 +219,35 @@ def _manifest(frozen: FrozenSet, contents: Mapping[str, bytes], *, copy: bool) -
     return "\n".join(lines) + "\n"
 
 
-def refuse_other_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Raise DatasetError where a folder holds a frozen set whose files would change."""
+def digest_lines(digests: Mapping[str, str]) -> list[str]:
+    """The table of a manifest that names files and their digests."""
+    rows = (f"{quote_toml(file)} = {quote_toml(digest)}" for file, digest in digests.items())
+    return ["", "[files]", *rows]
+
+
+def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """Raise DatasetError where a folder holds other files, or a frozen set that would change.
+
+    digests: of the files that are to be written, by their paths in the folder.
+    """
     path = folder / MANIFEST
     if not path.is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            msg = f"{str(folder)!r} holds other files: name a new folder with --to"
+        own = {CARD, *(file.partition("/")[0] for file in digests)}  # a freeze was stopped
+        others = [
+            entry.name
+            for entry in (folder.iterdir() if folder.is_dir() else ())
+            if entry.name not in own and not entry.name.startswith(".")
+        ]
+        if others:
+            msg = f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
             raise DatasetError(msg)
         return
     try:
-        digests = parse_toml(read_regular(path, _LARGEST)).get("files", {})
+        frozen = parse_toml(read_regular(path, _LARGEST)).get("files", {})
     except (OSError, ValueError) as error:
         msg = f"{str(path)!r} cannot be read: {error}"
         raise DatasetError(msg) from error
-    now = {file: digest_bytes(data) for file, data in contents.items()}
-    changed = sorted(file for file, digest in digests.items() if now.get(file, digest) != digest)
+    changed = sorted(file for file, digest in frozen.items() if digests.get(file, digest) != digest)
     if changed:
         msg = (
             f"{str(folder)!r} holds a set that was frozen with other labels or images "

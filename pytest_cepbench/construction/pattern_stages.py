@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts import DECODER, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.annotation import ImageQuestion, annotate_images
@@ -44,7 +44,12 @@ from pytest_cepbench.construction.records import (
     PatternShare,
     record_model,
 )
-from pytest_cepbench.construction.source_images import Announce, SourceImages, find_images
+from pytest_cepbench.construction.source_images import (
+    Announce,
+    SourceImages,
+    find_images,
+    look_at,
+)
 from pytest_cepbench.errors import DatasetError, SpecError
 
 KIND = "patterns"
@@ -121,7 +126,13 @@ def construct_patterns(
     """
     folder = start_construction(settings.out, KIND)
     earlier = folder.read_lines(files.IMAGES, ImageRecord) if folder.has(files.IMAGES) else []
-    source = find_images(settings.images, earlier)
+    store = models.describer.store
+    source = find_images(
+        settings.images,
+        earlier,
+        # Decoded once as long as a file does not change: large folders are read at every run.
+        lambda path: store.file_digest(path, f"pixels and size {DECODER}", look_at),
+    )
     run = _Run(settings, models, announce, folder, source)
     run.begin()
     last = STAGES.index(settings.until)
@@ -277,12 +288,11 @@ class _Run:
         before = self._asked.get(stage)
         if before is not None and before.fingerprint != record.fingerprint:
             self.announce(
-                f"{stage}: the {record.role} is {record.spec} now and was {before.spec}: it is "
-                "asked about every image, so that all labels are of one model; answers of the "
-                "former stay in the store"
+                f"{stage}: the {record.role} is {record.spec} now and was {before.spec}: all is "
+                "asked anew, so that labels are of one model"
             )
         elif before is not None and before.prompt_digest != record.prompt_digest:
-            self.announce(f"{stage}: the prompt has changed: every image is asked about anew")
+            self.announce(f"{stage}: the prompt has changed: all is asked anew")
         self._asked[stage] = record
 
     def _write(self, contents: Mapping[str, object]) -> None:

@@ -36,7 +36,8 @@ def count_patterns(annotations: Sequence[Annotation], examples: Examples) -> Pat
     """
     spellings: dict[str, Counter[str]] = {}
     for annotation in annotations:
-        for name in {fold_name(name): name for name in annotation.patterns}.values():
+        first = {fold_name(name): name for name in reversed(annotation.patterns)}
+        for name in first.values():
             spellings.setdefault(fold_name(name), Counter())[" ".join(name.split())] += 1
     shown = {
         folded: min(names, key=lambda name: (-names[name], name))

@@ -41,10 +41,22 @@ class SourceImages:
         return image
 
 
-def find_images(folder: Path, earlier: Sequence[ImageRecord] = ()) -> SourceImages:
+def look_at(path: Path) -> str:
+    """Digest, width and height of the image in a file, as a text. Raises ImageError."""
+    image = read_image(path)
+    width, height = image.size
+    return f"{image.digest} {width} {height}"
+
+
+def find_images(
+    folder: Path,
+    earlier: Sequence[ImageRecord] = (),
+    look: Callable[[Path], str] = look_at,
+) -> SourceImages:
     """The images below a folder; hidden files and files of other kinds are passed over.
 
     earlier: those of the data set so far, which keep their numbers; others may have been added.
+    look: as `look_at`, which may remember what it saw.
     Files of the same pixels are one image, and files that hold no image are left out with the
     reason. Raises DatasetError for a folder without an image, and where one of `earlier` is gone.
     """
@@ -58,12 +70,15 @@ def find_images(folder: Path, earlier: Sequence[ImageRecord] = ()) -> SourceImag
     for path in sorted(walk_images(folder)):
         name = relative_name(folder, path)
         try:
-            image = read_image(path)
+            digest, width, height = look(path).split()
         except ImageError as error:
             unreadable[name] = str(error)
             continue
-        files.setdefault(image.digest, []).append(name)
-        sizes[image.digest] = image.size
+        except OSError as error:  # a link that leads nowhere
+            unreadable[name] = f"cannot be read: {error.strerror or error}"
+            continue
+        files.setdefault(digest, []).append(name)
+        sizes[digest] = int(width), int(height)
     if not files:
         why = f": {len(unreadable)} files hold none that can be read" if unreadable else ""
         msg = f"no images in {str(folder)!r}{why}"

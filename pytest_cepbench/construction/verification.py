@@ -108,19 +108,7 @@ def write_verification(
     if (path / STUDY).is_file():
         _refuse_other(path, labelled, settings)
         return path
-    people = len(settings.annotators)
-    study = Study(
-        kind="verify",
-        seed=settings.seed,
-        annotators=settings.annotators,
-        overlap=people if settings.overlap is None else settings.overlap,
-        share=1.0,
-        practice=settings.practice,
-        attention=settings.attention,
-        repeats=settings.repeats,
-        population=len(labelled.records),
-        names=labelled.names,
-    )
+    study = verification_study(settings, labelled.names, len(labelled.records))
     images = {record.image: labelled.source.load(record) for record in labelled.records}
     items = {
         record.image: make_item(
@@ -143,6 +131,25 @@ def write_verification(
     ]
     write_study(path, study, [*items.values(), *known], {**images, **known_images}, sources)
     return path
+
+
+def verification_study(
+    settings: VerificationSettings, names: Sequence[str], population: int
+) -> Study:
+    """A study of the kind `verify`, as it is before items are known. names: of the closed list."""
+    people = len(settings.annotators)
+    return Study(
+        kind="verify",
+        seed=settings.seed,
+        annotators=settings.annotators,
+        overlap=people if settings.overlap is None else settings.overlap,
+        share=1.0,
+        practice=settings.practice,
+        attention=settings.attention,
+        repeats=settings.repeats,
+        population=population,
+        names=tuple(names),
+    )
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
 from pytest_cepbench.models.registry import SCHEMES
-from pytest_cepbench.models.rule_based import JudgeKnobs
+from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.unified.drawing import UnifiedParams
@@ -99,6 +99,7 @@ _PARAMETERS = (
     LocalJudgeParams,
     endpoint.InterleaverParams,
     Degradation,
+    DescriberKnobs,
     AnswerDegradation,
     JudgeKnobs,
 )
@@ -121,6 +122,9 @@ _FOREIGN_OPTIONS = {
     "--ratings", "--score",  # of cepbench labels
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
+    "--annotators", "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
+    "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
+    "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
     "--annotators", "--share", "--practice", "--attention", "--sample", "--host", "--peek",

@@ -44,13 +44,14 @@ def served(folder: Path, *options: str, command: Sequence[str] = ()) -> Iterator
         [*command, *program, *port, *options], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            yield Server(process, dict(_addresses(process)))
+            yield Server(process, dict(read_addresses(process)))
         finally:
             process.terminate()
             process.communicate(timeout=30)
 
 
-def _addresses(process: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
+def read_addresses(process: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
+    """Name and address of each person, as a server prints them before it serves."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:

@@ -1,0 +1,527 @@
+"""`cepbench dataset`: patterns of one's own images, verified, frozen, and gated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench import gate_checkpoint
+from pytest_cepbench.construction.folder import RATINGS
+from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
+from pytest_cepbench.files import parse_toml
+from pytest_cepbench.ratings.folder import VoteFile, read_ratings
+from pytest_cepbench.ratings.records import Vote, option_name
+from tests.cli.conftest import Ended, Home
+from tests.construction.scenes import write_scenes
+from tests.models.api.fake_server import chat_answer, serving
+
+MODULE = "python:tests.cli.test_dataset"
+
+NAMES = ("Count", "Color", "Position", "Size", "Crowd", "Symmetry")
+
+
+class Talker:
+    """A describer that says what `reply` holds; `asked` counts the images."""
+
+    fingerprint = "talker/1"
+    reply = ""
+    asked = 0
+
+    def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[str]:
+        """The same of each image."""
+        type(self).asked += len(images)
+        return [type(self).reply for _ in images]
+
+
+class OtherTalker(Talker):
+    """Says the same, and is another model."""
+
+    fingerprint = "talker/2"
+
+
+@pytest.fixture
+def photos(home: Home) -> Home:
+    """A folder of 60 scenes, and the command where they lie."""
+    write_scenes(home.path / "photos")
+    return home
+
+
+def construct(home: Home, *argv: str, describer: str = "shapes:", images: str = "photos") -> Ended:
+    """`cepbench dataset patterns` with models of the world."""
+    words = [f"--describer={describer}", "--writer=shapes:", "--per-pattern=8", *argv]
+    return home.command("dataset", "patterns", images, "--out=bench", *words)
+
+
+def freeze(home: Home, *argv: str) -> Ended:
+    """`cepbench dataset freeze`."""
+    return home.command("dataset", "freeze", "bench", *argv)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def suite_of(folder: Path) -> Path:
+    """A suite like suites/mmgenbench over a frozen set, with models of the world."""
+    text = """
+name = "own"
+version = 1
+[data]
+loader = "mmgenbench"
+options = { file = "bench.tsv", labels = "bench-label-index.json" }
+[chain]
+start = "image"
+iterations = 1
+seed = 0
+[prompts]
+describe = "Describe the image."
+generate = "{description}"
+clean = true
+max_words = 70
+[roles]
+generator = "shapes:"
+encoder = "shapes:"
+[metrics.sim]
+[metrics.fid]
+pool = "samples"
+parts = "overall"
+tolerance = 0.02
+[metrics.failures]
+[gate]
+tolerance = 0.01
+primary = ["sim", "fid", "failures"]
+"""
+    folder.mkdir()
+    (folder / "suite.toml").write_text(text)
+    return folder
+
+
+def test_images_become_a_set_that_gates_a_model(photos: Home) -> None:
+    """From 60 scenes to a frozen set, its baselines, and a worse model that regresses."""
+    made = construct(photos, "--encoder=shapes:")
+    frozen = freeze(photos, "--unverified", "--copy")
+    suite = suite_of(photos.path / "own")
+    data = {"mmgenbench": photos.path / "bench" / "frozen"}
+    accepted = gate_checkpoint(
+        suite, model="shapes:", data=data, snapshot_update=True, baselines="baselines"
+    )
+    same = gate_checkpoint(suite, model="shapes:", data=data, baselines="baselines")
+    worse = gate_checkpoint(suite, model="shapes:?miss=0.4", data=data, baselines="baselines")
+
+    assert (made.code, frozen.code) == (0, 0), made.err + frozen.err
+    assert len(accepted.changed) == len(NAMES) + 3  # sim of each and of all, fid, failures
+    assert same.passed
+    assert not worse.passed
+
+
+def test_labels_are_the_truth_where_the_model_is_exact(photos: Home) -> None:
+    """Every file of every stage, and the loaded set, agree with the rules."""
+    truth = write_scenes(photos.path / "photos")
+    ended = construct(photos)
+    folder = photos.path / "bench"
+
+    assert ended.code == 0
+    for name in ("extract.jsonl", "annotate.jsonl"):
+        labels = {line["image"]: set(line.get("patterns", ())) for line in lines(folder / name)}
+        assert labels == {image: set(patterns) for image, patterns in truth.items()}
+    counts = json.loads((folder / "counts.json").read_text())["patterns"]
+    assert counts == {n: sum(n in own for own in truth.values()) for n in counts}
+    chosen = json.loads((folder / "chosen.json").read_text())
+    assert all(share["chosen"] >= min(8, share["images"]) for share in chosen["patterns"].values())
+    assert freeze(photos, "--unverified", "--copy").code == 0
+    dataset = load_mmgenbench(folder / "frozen", file="bench.tsv", labels="bench-label-index.json")
+    assert {s.image.load().digest for s in dataset.samples if s.image} == set(chosen["images"])
+    for sample in dataset.samples:
+        assert sample.image is not None
+        assert set(sample.categories) == set(truth[sample.image.load().digest])
+
+
+def test_a_second_run_asks_nothing_and_changes_nothing(photos: Home) -> None:
+    """Also when it goes on from a stage."""
+    stages = [construct(photos, f"--until={stage}") for stage in ("extract", "summary")]
+    first = construct(photos)
+    before = {p: p.read_bytes() for p in (photos.path / "bench").rglob("*") if p.is_file()}
+    again = construct(photos)
+
+    assert [ended.code for ended in (*stages, first, again)] == [0] * 4
+    assert "0 model loads, 0 model inputs" in again.err
+    assert {p: p.read_bytes() for p in before} == before
+
+
+def test_stages_stop_where_they_are_told(photos: Home) -> None:
+    """Each leaves the files of those before it."""
+    folder = photos.path / "bench"
+    construct(photos, "--until=extract")
+    assert (folder / "extract.jsonl").exists()
+    assert not (folder / "counts.json").exists()
+    construct(photos, "--until=count")
+    assert not (folder / "patterns.toml").exists()
+    construct(photos, "--until=summary")
+    assert not (folder / "annotate.jsonl").exists()
+    construct(photos, "--until=annotate")
+    assert not (folder / "chosen.json").exists()
+
+    refused = freeze(photos)
+    assert refused.code == 2
+    assert "has no chosen.json: finish cepbench dataset patterns first" in refused.err
+
+
+def test_people_edit_the_patterns(photos: Home) -> None:
+    """An edited list is not written again, and images are annotated with it."""
+    construct(photos, "--until=summary")
+    path = photos.path / "bench" / "patterns.toml"
+    edited = '[[pattern]]\nname = "size"\nsentence = "Small and large."\n'
+    path.write_text(edited)
+    ended = construct(photos)
+
+    labels = {
+        p for line in lines(photos.path / "bench/annotate.jsonl") for p in line.get("patterns", ())
+    }
+    assert (ended.code, labels) == (0, {"size"})
+    assert path.read_text() == edited
+    path.write_text(edited.replace("size", "Count"))
+    assert "was edited after images were annotated" in freeze(photos, "--unverified").err
+
+
+def test_a_badly_edited_list_is_one_line(photos: Home) -> None:
+    """Nothing is asked with it."""
+    construct(photos, "--until=summary")
+    (photos.path / "bench" / "patterns.toml").write_text("[[pattern]]\nname = 3\n")
+    ended = construct(photos)
+
+    assert ended.code in (1, 2)
+    assert ended.err.count("\n") == 1
+    assert "pattern 1: a name is expected, got 3" in ended.err
+
+
+def test_patterns_of_ones_own_need_no_writer(photos: Home) -> None:
+    """A file in the place of a summary: nothing is extracted."""
+    (photos.path / "names.toml").write_text('[[pattern]]\nname = "Crowd"\n')
+    words = ["--describer=shapes:", "--per-pattern=8", "--patterns=names.toml"]
+    ended = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+    (photos.path / "names.toml").write_text('[[pattern]]\nname = "Size"\n')
+    other = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+
+    assert ended.code == 0, ended.err
+    assert not (photos.path / "bench" / "extract.jsonl").exists()
+    assert "differ: drop the option" in other.err
+
+
+def test_larger_sets_contain_smaller_ones(photos: Home) -> None:
+    """And an image keeps its index."""
+    chosen, frozen = [], []
+    for number in (2, 5):
+        construct(photos, f"--per-pattern={number}")
+        path = photos.path / "bench" / "chosen.json"
+        chosen.append(set(json.loads(path.read_text())["images"]))
+        freeze(photos, "--unverified", f"--to=frozen-{number}", "--name=x")
+        rows = lines(photos.path / f"frozen-{number}" / "x-images.jsonl")
+        frozen.append({row["image"]: row["index"] for row in rows})
+
+    assert chosen[0] < chosen[1]
+    assert frozen[0].items() < frozen[1].items()
+
+
+def test_names_of_models_are_text(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markup, controls and long names harm no file, no terminal and no card."""
+    name = "<img src=x onerror=alert(1)>|`$(id)`\x1b[31m\u202e"
+    reply = {
+        "description": "\x1b]0;t\x07",
+        "image_pattern": [name],
+        "pattern_detail": {name: "\x1b"},
+    }
+    monkeypatch.setattr(Talker, "reply", json.dumps(reply))
+    ended = construct(photos, "--patterns=1", describer=f"{MODULE}:Talker")
+    assert ended.code == 0, ended.err
+    assert freeze(photos, "--unverified").code == 0
+    card = (photos.path / "bench" / "frozen" / "card.md").read_text("utf-8")
+
+    shown = "<img src=x onerror=alert(1)>|`$(id)`[31m"
+    assert list(json.loads((photos.path / "bench/counts.json").read_text())["patterns"]) == [shown]
+    rows = [line for line in card.splitlines() if line.startswith("| ")]
+    assert all("<img" not in row for row in rows)
+    for path in (photos.path / "bench").rglob("*"):
+        if path.is_file():
+            assert b"\x1b" not in path.read_bytes()
+    assert "\x1b" not in ended.out + ended.err
+
+
+def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that gives no JSON at all ends the stage, in one line."""
+    monkeypatch.setattr(Talker, "reply", "I see a circle.")
+    ended = construct(photos, describer=f"{MODULE}:Talker")
+
+    assert ended.code == 1
+    assert "annotated none of 60 images; the first: bad-json: Expecting value" in ended.err
+
+
+def test_another_model_is_told_and_asked_about_all(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set has the labels of one model."""
+    monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
+    construct(photos, describer=f"{MODULE}:Talker")
+    monkeypatch.setattr(Talker, "asked", 0)
+    ended = construct(photos, describer=f"{MODULE}:OtherTalker")
+
+    assert ended.code == 0
+    assert ended.err.count("the describer is") == 1  # the list is there: it annotates
+    assert f"{MODULE}:OtherTalker now and was {MODULE}:Talker" in ended.err
+    assert OtherTalker.asked == 60
+
+
+def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
+    """Of other images, of other files, of another kind, and a file."""
+    construct(photos)
+    write_scenes(photos.path / "few", 8)
+    Image.new("RGB", (9, 9), "red").save(photos.path / "few" / "own.png")
+    (photos.path / "notes").mkdir()
+    (photos.path / "notes" / "a.txt").write_text("mine")
+    (photos.path / "arena").mkdir()
+    (photos.path / "arena" / "construction.json").write_text('{"kind": "arena", "v": 1}')
+
+    def refusal(images: str, out: str) -> str:
+        words = ["--describer=shapes:", "--writer=shapes:"]
+        ended = photos.command("dataset", "patterns", images, f"--out={out}", *words)
+        assert ended.code in (1, 2)
+        assert ended.err.count("\n") == 1
+        return ended.err
+
+    assert "was begun with other images: 52 of its 60 are not in 'few'" in refusal("few", "bench")
+    assert "holds other files and no data set" in refusal("photos", "notes")
+    assert "is a file" in refusal("photos", "notes/a.txt")
+    assert "holds a data set of arena" in refusal("photos", "arena")
+    assert (photos.path / "notes" / "a.txt").read_text() == "mine"
+
+
+def test_unreadable_images_and_copies_are_told(photos: Home) -> None:
+    """They are left out and counted."""
+    folder = photos.path / "photos"
+    (folder / "broken.png").write_bytes(b"\x89PNG\r\n")
+    original = min(folder.glob("count*.png"))
+    shutil.copy(original, folder / "zz-copy.png")
+    ended = construct(photos)
+
+    assert "60 images of photos" in ended.out
+    assert "left out: 1" in ended.out
+    assert "hold no image that can be read: 1 (broken.png" in ended.out
+
+
+def test_near_duplicates_are_told_and_kept(photos: Home) -> None:
+    """Two drawings of one scene are near, and both stay."""
+    folder = photos.path / "photos"
+    original = min(folder.glob("count*.png"))
+    with Image.open(original) as image:
+        changed = image.convert("RGB")
+    changed.putpixel((0, 0), (27, 26, 26))
+    changed.save(folder / "zz-near.png")
+    ended = construct(photos, "--encoder=shapes:")
+    near = json.loads((photos.path / "bench" / "near-duplicates.json").read_text())
+
+    assert "61 images of photos" in ended.out
+    assert near["count"] == 1
+    assert near["pairs"][0]["cosine"] == 1.0
+
+
+def test_sets_without_copies_hold_no_image(photos: Home) -> None:
+    """Paths and digests stand for them; the table is made where the images are."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--to=shared").code == 0
+    shutil.move(photos.path / "photos", photos.path / "moved")
+    gone = freeze(photos, "--unverified", "--to=full", "--copy")
+    full = freeze(photos, "--unverified", "--to=full", "--copy", "--images=moved")
+
+    assert not list((photos.path / "shared").glob("*.tsv"))
+    assert gone.code == 2
+    assert "the data set is constructed from it: restore it" in gone.err
+    assert full.code == 0
+    manifests = [
+        parse_toml((photos.path / name / "dataset.toml").read_text()) for name in ("shared", "full")
+    ]
+    assert [m["images_copied"] for m in manifests] == [False, True]
+    shared = manifests[0]["files"]
+    assert shared.items() <= manifests[1]["files"].items()
+
+
+def test_what_is_frozen_stays(photos: Home) -> None:
+    """The same again is fine; other labels need another folder."""
+    construct(photos)
+    assert freeze(photos, "--unverified").code == 0
+    assert freeze(photos, "--unverified").code == 0
+    construct(photos, "--per-pattern=2")
+    refused = freeze(photos, "--unverified")
+
+    assert refused.code == 2
+    assert "what is frozen stays; name another folder with --to" in refused.err
+
+
+def test_a_freeze_that_was_killed_goes_on(photos: Home) -> None:
+    """The table has its name before the manifest has: what is half there is written again."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--copy").code == 0
+    folder = photos.path / "bench" / "frozen"
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    for name in ("dataset.toml", "card.md", "bench-label-index.json"):
+        (folder / name).unlink()
+    (folder / "bench.tsv").write_bytes(b"index\timage\n0\t")
+    (folder / ".bench.tsv.new").write_bytes(b"index")
+
+    assert freeze(photos, "--unverified", "--copy").code == 0
+    assert {path: path.read_bytes() for path in folder.iterdir()} == whole
+    (folder / "dataset.toml").unlink()
+    (folder / "notes.txt").write_text("mine")
+    assert "holds other files (notes.txt)" in freeze(photos, "--unverified", "--copy").err
+
+
+def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
+    """Let a person label every item by the truth, but for the names in `wrong`."""
+    truth = write_scenes(home.path / "photos")
+    ratings = read_ratings(home.path / "bench" / RATINGS)
+    file = VoteFile(ratings.vote_path(annotator))
+    number = 0
+    for item in ratings.items.values():
+        if item.kind != "item":
+            continue
+        image = next(part.image for part in item.question if part.image)
+        labels = set(truth[image]).symmetric_difference(wrong)
+        offered = [option_name(option) for option in item.options]
+        file.append(
+            Vote(
+                task="verify",
+                item=item.item,
+                annotator=annotator,
+                ticked=tuple(name for name in offered if name in labels),
+                unticked=tuple(name for name in offered if name not in labels),
+                added=tuple(sorted(labels - set(offered))),
+            )
+        )
+        number += 1
+    file.close()
+    return number
+
+
+def test_people_outvote_the_model(photos: Home) -> None:
+    """Two people and a model that mislabels: the truth wins; freeze waits until all are seen."""
+    construct(photos, describer="shapes:?mislabel=0.2")
+    unasked = photos.command("dataset", "verify", "bench", "--only-write")
+    asked = photos.command("dataset", "verify", "bench", "--annotators=ada,bo", "--only-write")
+    early = freeze(photos)
+    number = vote(photos, "ada")
+    vote(photos, "bo", wrong=["Crowd"])
+    frozen = freeze(photos, "--copy")
+
+    assert (unasked.code, asked.code, early.code, frozen.code) == (2, 0, 2, 0), frozen.err
+    assert "--annotators" in unasked.err
+    assert f"{number} of {number} images are not verified by anyone" in early.err
+    truth = write_scenes(photos.path / "photos")
+    rows = lines(photos.path / "bench/frozen/bench-images.jsonl")
+    assert len(rows) == number
+    for row in rows:
+        others = set(truth[row["image"]]) - {"Crowd"}
+        assert set(row["patterns"]) - {"Crowd"} == others
+        assert row["annotators"] == 2
+    card = (photos.path / "bench/frozen/card.md").read_text()
+    assert f"{number} of {number} images were checked, by 2 people" in card
+    # They differ on one of six names in every image.
+    assert "agreement of people: Krippendorff's alpha 0." in card
+    assert "agreement of people and the model: Krippendorff's alpha 0." in card
+    manifest = parse_toml((photos.path / "bench/frozen/dataset.toml").read_text())
+    assert manifest["unverified"] == 0
+    assert manifest["models"]["annotate"]["spec"] == "shapes:?mislabel=0.2"
+
+
+def test_a_study_of_other_images_is_told(photos: Home) -> None:
+    """Votes are of what was asked; a larger set asks for the rest in a study of its own."""
+    construct(photos, "--per-pattern=2")
+    photos.command("dataset", "verify", "bench", "--annotators=ada", "--only-write")
+    vote(photos, "ada")
+    construct(photos)
+    other = photos.command("dataset", "verify", "bench", "--only-write")
+    partly = freeze(photos)
+
+    assert other.code == 2
+    assert "asks about other images (0 that are not chosen any more" in other.err
+    assert "are not verified by anyone" in partly.err
+    assert freeze(photos, "--unverified").code == 0
+
+
+def test_the_study_is_written_in_one_go(photos: Home) -> None:
+    """With the names of people; without them nothing is asked."""
+    without = construct(photos, "--until=verify")
+    ended = construct(photos, "--until=verify", "--annotators=ada,bo", "--overlap=1")
+
+    assert (without.code, ended.code) == (2, 0), ended.err
+    assert "name them, --annotators" in without.err
+    study = read_ratings(photos.path / "bench" / RATINGS).study
+    assert (study.annotators, study.overlap) == (("ada", "bo"), 1)
+
+
+def test_a_served_model_is_held_to_the_schema_and_repaired(photos: Home) -> None:
+    """One reply is prose: it is asked about once more; the server stays unasked in a second run."""
+    pytest.importorskip("openai")
+    good = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
+    with serving() as server:
+        first = iter(["I see three circles."])
+        server.answer = lambda _: chat_answer(next(first, good))
+        (photos.path / "names.toml").write_text('[[pattern]]\nname = "Count"\n')
+        words = [f"--describer={server.spec('concurrency=1')}", "--patterns=names.toml"]
+        ended = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+        asked = len(server.seen)
+        again = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+
+        assert (ended.code, again.code) == (0, 0), ended.err
+        assert "annotated: 60 of 60 images; 0 names outside the list were dropped, 1 " in ended.out
+        assert asked == len(server.seen) == 61
+        schemas = [seen.body["response_format"]["json_schema"] for seen in server.seen]
+        assert all('"enum": ["Count"]' in json.dumps(schema) for schema in schemas)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--per-pattern=0"], "--per-pattern"),
+        (["--seed=-1"], "--seed '-1'"),
+        (["--patterns=0"], "1 to 32 patterns"),
+        (["--patterns=names.tml"], "a file of patterns"),
+        (["--describer=nothing:x"], "nothing"),
+        (["--store=photos/x.png/y"], "x.png"),
+    ],
+)
+def test_mistakes_are_one_line(photos: Home, words: list[str], complaint: str) -> None:
+    """Without a traceback, and nothing is written."""
+    (photos.path / "photos" / "x.png").write_text("no folder")
+    ended = construct(photos, *words)
+
+    assert ended.code == 2
+    assert complaint in ended.err
+    assert ended.err.count("\n") == 1
+    assert not (photos.path / "bench").exists()
+
+
+def test_a_summary_needs_a_writer(photos: Home) -> None:
+    """What was extracted is kept."""
+    words = ["--describer=shapes:", "--out=bench"]
+    ended = photos.command("dataset", "patterns", "photos", *words)
+
+    assert ended.code == 1
+    assert "give one with --writer SPEC, or the patterns themselves" in ended.err
+    assert (photos.path / "bench" / "counts.json").is_file()
+
+
+def test_the_papers_prompts_and_draws(photos: Home) -> None:
+    """Examples in the prompt are told, and independent draws have an expected size."""
+    ended = construct(photos, "--prompts=paper", "--examples=paper", "--sampling=bernoulli")
+    record = json.loads((photos.path / "bench/construction.json").read_text())
+    chosen = json.loads((photos.path / "bench/chosen.json").read_text())
+
+    assert ended.code == 0
+    assert "examples in the prompt: paper" in ended.out
+    assert "Structural and Physical" in record["models"]["extract"]["prompt"]
+    assert chosen["expected"] > 8

@@ -1,0 +1,192 @@
+"""Annotations: asked through the store, repaired once, counted where they fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.construction.annotation import ImageQuestion, annotate_images
+from pytest_cepbench.construction.prompts import pattern_schema
+from pytest_cepbench.construction.records import Annotation
+from pytest_cepbench.construction.source_images import SourceImages, find_images
+from pytest_cepbench.errors import DatasetError, MeasurementError
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.store import Store
+
+NAMES = ("Count", "Color")
+
+GOOD = json.dumps(
+    {"description": "d", "image_pattern": ["Count"], "pattern_detail": {"Count": "3"}}
+)
+
+
+class Scripted:
+    """Answers by the level of grey of an image; counts what it is asked."""
+
+    def __init__(self, answer: Callable[[int, str], str | Failure]) -> None:
+        self.answer = answer
+        self.prompts: list[str] = []
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure]:
+        """One answer for each image."""
+        self.prompts += [prompt] * len(images)
+        assert len(images) == len(seeds)
+        return [self.answer(image.getpixel((0, 0))[0], prompt) for image in images]  # type: ignore[index]
+
+
+def grey_images(folder: Path, number: int = 4) -> SourceImages:
+    """Images of the levels 0, 1, ..."""
+    folder.mkdir(exist_ok=True)
+    for level in range(number):
+        Image.new("RGB", (4, 4), (level,) * 3).save(folder / f"{level}.png")
+    return find_images(folder)
+
+
+def runner(store: Store, model: Any, fingerprint: str = "f") -> RoleRunner:
+    """The model as a describer."""
+    bound = BoundRole(
+        role="describer",
+        spec="scripted",
+        what="a script",
+        fingerprint=fingerprint,
+        adapter="scripted/1",
+        load=lambda: model,
+    )
+    return RoleRunner(bound, store)
+
+
+def annotate(
+    root: Path,
+    answer: Callable[[int, str], str | Failure],
+    names: Sequence[str] | None = NAMES,
+    number: int = 4,
+) -> tuple[list[Annotation], Scripted]:
+    """Annotate grey images with the store of a folder."""
+    model = Scripted(answer)
+    question = ImageQuestion("annotate", "which?", pattern_schema("neutral", names), names)
+    with Store(root / "store") as store:
+        source = grey_images(root / "images", number)
+        annotations = annotate_images(runner(store, model), source, question, 0, lambda _: None)
+    return annotations, model
+
+
+def test_images_are_asked_about_once(tmp_path: Path) -> None:
+    """A second run finds all answers in the store."""
+    first, asked = annotate(tmp_path, lambda *_: GOOD)
+    second, again = annotate(tmp_path, lambda *_: GOOD)
+
+    assert [(a.patterns, a.reasons, a.description) for a in first] == [
+        (("Count",), {"Count": "3"}, "d")
+    ] * 4
+    assert second == first
+    assert (len(asked.prompts), len(again.prompts)) == (4, 0)
+
+
+def test_a_reply_is_repaired_once(tmp_path: Path) -> None:
+    """The second question says what was wrong, and quotes the reply; only broken ones are asked."""
+
+    def answer(level: int, prompt: str) -> str:
+        return GOOD if level != 2 or "could not be read" in prompt else '{"image_pattern": ["Cou'
+
+    annotations, model = annotate(tmp_path, answer)
+    again, silent = annotate(tmp_path, answer)
+
+    assert [a.repaired for a in annotations] == [False, False, True, False]
+    assert {a.patterns for a in annotations} == {("Count",)}
+    assert len(model.prompts) == 5
+    assert model.prompts[-1].startswith("which?")
+    assert '["Cou' in model.prompts[-1]
+    assert (again, silent.prompts) == (annotations, [])
+
+
+def test_what_stays_broken_is_a_failure_with_its_text(tmp_path: Path) -> None:
+    """`bad-json`, counted and kept; the text is short and hides nothing."""
+    annotations, model = annotate(
+        tmp_path, lambda level, _: "\x1b[31mI cannot " + "x" * 9000 if level == 1 else GOOD
+    )
+    broken = annotations[1]
+
+    assert (broken.failure, broken.patterns) == ("bad-json", ())
+    assert "Expecting value" in broken.detail
+    assert broken.reply.startswith("[31mI cannot xx")
+    assert len(broken.reply) == 4000
+    assert len(model.prompts) == 5
+
+
+def test_a_failure_of_the_model_is_counted_by_its_kind(tmp_path: Path) -> None:
+    """A refusal is no JSON to repair."""
+    annotations, model = annotate(
+        tmp_path, lambda level, _: Failure("refused", "no\x1b") if level == 3 else GOOD
+    )
+
+    assert (annotations[3].failure, annotations[3].detail) == ("refused", "no")
+    assert len(model.prompts) == 4
+
+
+def test_without_any_annotation_the_stage_fails(tmp_path: Path) -> None:
+    """The error names the model and the first failure."""
+    with pytest.raises(MeasurementError, match=r"scripted annotated none of 4 images.*bad-json"):
+        annotate(tmp_path, lambda *_: "none")
+
+
+def test_names_outside_the_closed_list_are_dropped(tmp_path: Path) -> None:
+    """Case and spaces do not matter, nothing else is guessed; markup stays text."""
+    names = ["  count", "COLOR", "Colour", "Counts", "<b>Count</b>"]
+    annotations, _ = annotate(tmp_path, lambda *_: json.dumps({"image_pattern": names}))
+
+    assert annotations[0].patterns == ("Count", "Color")
+    assert annotations[0].dropped == ("Colour", "Counts", "<b>Count</b>")
+
+
+def test_any_name_counts_without_a_list(tmp_path: Path) -> None:
+    """In extraction."""
+    annotations, _ = annotate(
+        tmp_path, lambda *_: json.dumps({"image_pattern": ["x", "X", "y"]}), None
+    )
+
+    assert annotations[0].patterns == ("x", "y")
+    assert annotations[0].dropped == ()
+
+
+def test_the_schema_is_part_of_the_key(tmp_path: Path) -> None:
+    """An answer to another closed list is another answer."""
+    annotate(tmp_path, lambda *_: GOOD)
+    _, other = annotate(tmp_path, lambda *_: GOOD, ("Count", "Color", "Size"))
+
+    assert len(other.prompts) == 4
+
+
+def test_an_image_that_changes_meanwhile_stops_the_stage(tmp_path: Path) -> None:
+    """Its label would be of another image."""
+    source = grey_images(tmp_path / "images")
+    Image.new("RGB", (4, 4), "red").save(tmp_path / "images" / "2.png")
+    question = ImageQuestion("annotate", "which?", pattern_schema("paper", NAMES), NAMES)
+
+    with (
+        Store(tmp_path / "store") as store,
+        pytest.raises(DatasetError, match=r"2\.png' has changed since it was read first"),
+    ):
+        annotate_images(
+            runner(store, Scripted(lambda *_: GOOD)), source, question, 0, lambda _: None
+        )
+
+
+def test_the_model_is_part_of_the_key(tmp_path: Path) -> None:
+    """Another checkpoint is asked about every image."""
+    annotate(tmp_path, lambda *_: GOOD)
+    model = Scripted(lambda *_: GOOD)
+    question = ImageQuestion("annotate", "which?", pattern_schema("neutral", NAMES), NAMES)
+    with Store(tmp_path / "store") as store:
+        source = grey_images(tmp_path / "images")
+        annotate_images(runner(store, model, "other"), source, question, 0, lambda _: None)
+
+    assert len(model.prompts) == 4

@@ -1,0 +1,77 @@
+"""Images of the source: each once by its pixels, with a number that it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.construction.source_images import find_images
+from pytest_cepbench.errors import DatasetError
+
+
+def put(folder: Path, *names: str) -> Path:
+    """Images named by their levels of grey: `7-a.png` and `7-b.webp` have the same pixels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        level = int(path.name.partition("-")[0])
+        Image.new("RGB", (4, 4), (level,) * 3).save(path, lossless=True)
+    return folder
+
+
+def test_files_of_equal_pixels_are_one_image(tmp_path: Path) -> None:
+    """Whatever their format; the others are counted."""
+    source = find_images(put(tmp_path, "7-a.png", "7-b.webp", "sub/7-c.bmp", "8-a.png"))
+
+    assert [(r.path, r.same, r.number) for r in source.records] == [
+        ("7-a.png", ("7-b.webp", "sub/7-c.bmp"), 0),
+        ("8-a.png", (), 1),
+    ]
+
+
+def test_unreadable_files_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    """Cut off files, texts with the name of an image, and bombs stop nothing."""
+    put(tmp_path, "1-a.png")
+    (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "1-a.png").read_bytes()[:40])
+    source = find_images(tmp_path)
+
+    assert [record.path for record in source.records] == ["1-a.png"]
+    assert set(source.unreadable) == {"text.png", "cut.png"}
+    assert "not an image" in source.unreadable["text.png"]
+
+
+def test_numbers_stay_where_images_are_added(tmp_path: Path) -> None:
+    """New images get the next numbers, whatever their names."""
+    before = find_images(put(tmp_path, "5-a.png", "6-a.png")).records
+    after = find_images(put(tmp_path, "1-a.png", "5-0.png"), before).records
+
+    assert [(r.path, r.number) for r in after] == [("5-0.png", 0), ("6-a.png", 1), ("1-a.png", 2)]
+    assert [r.image for r in after[:2]] == [r.image for r in before]
+
+
+def test_images_that_are_gone_are_refused(tmp_path: Path) -> None:
+    """The data set would be another one."""
+    before = find_images(put(tmp_path / "a", "1-a.png", "2-a.png")).records
+
+    with pytest.raises(DatasetError, match="begun with other images: 1 of its 2"):
+        find_images(put(tmp_path / "b", "1-a.png", "3-a.png"), before)
+
+
+def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
+    """So are a file, nothing at all, and a folder of unreadable files."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "x.png").write_text("x")
+
+    with pytest.raises(DatasetError, match="no images in"):
+        find_images(tmp_path / "empty")
+    with pytest.raises(DatasetError, match="1 files hold none that can be read"):
+        find_images(tmp_path / "bad")
+    with pytest.raises(DatasetError, match="does not exist"):
+        find_images(tmp_path / "none")
+    with pytest.raises(DatasetError, match="is a file"):
+        find_images(tmp_path / "bad" / "x.png")

@@ -1,0 +1,102 @@
+"""`cepbench dataset verify` in a browser: labels of images and gold answers, ticked by keyboard."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.cli import main
+from pytest_cepbench.construction.arena_set import CHECKS
+from tests.construction.scenes import write_scenes
+from tests.ratings.serving import ROOT, read_addresses, records
+
+pytest.importorskip("starlette")
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = "<b onclick='window.hacked = 1'>Count</b><script>window.hacked = 2</script>"
+
+
+@contextmanager
+def verifying(folder: Path, *options: str) -> Iterator[dict[str, str]]:
+    """The addresses of `cepbench dataset verify`, while it serves."""
+    words = ["dataset", "verify", str(folder), "--port=0", *options]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest_cepbench.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as process:
+        try:
+            yield dict(read_addresses(process))
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def answer(page: Any, *keys: str) -> None:
+    """Press keys and wait until the answer is saved."""
+    with page.expect_response("**/vote") as sent:
+        for key in keys:
+            page.keyboard.press(key)
+    assert sent.value.status == 200
+
+
+def test_labels_are_ticked_and_counted(
+    tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Markup in a pattern's name is text; what is ticked is the label of the frozen set."""
+    monkeypatch.chdir(tmp_path)
+    write_scenes(tmp_path / "photos", 16)
+    (tmp_path / "names.toml").write_text(
+        f'[[pattern]]\nname = "{HOSTILE}"\nsentence = "{HOSTILE}"\n[[pattern]]\nname = "Count"\n'
+    )
+    words = ["--describer=shapes:", "--patterns=names.toml", "--per-pattern=2", "--out=bench"]
+    assert main(["dataset", "patterns", "photos", *words]) == 0
+    with verifying(tmp_path / "bench", "--annotators=ada") as addresses:
+        page = open_page(addresses["ada"])
+        while page.get_by_text("practice", exact=True).is_visible():
+            page.keyboard.press("Enter")
+            page.get_by_role("dialog").wait_for()
+            page.keyboard.press("Escape")
+            page.get_by_role("dialog").wait_for(state="hidden")
+        assert page.get_by_text(HOSTILE).first.is_visible()
+        page.get_by_text("Other names (1)").click()
+        page.locator("input.other").check()
+        answer(page, "1", "Enter")
+        assert page.evaluate("window.hacked") is None
+
+    (vote, *_) = [v for v in records(tmp_path / "bench/ratings", "ada") if v["kind"] == "item"]
+    assert (vote["ticked"], vote["added"]) == (["Count"], [HOSTILE])
+    assert main(["dataset", "freeze", "bench", "--unverified"]) == 0
+    frozen = (tmp_path / "bench/frozen/bench-images.jsonl").read_text()
+    assert frozen.count("hacked = 1") == 1
+
+
+def test_gold_answers_are_approved(
+    tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Question and answer are shown in order, with the three checks; ticking all approves."""
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "red.png")
+    (tmp_path / "t.toml").write_text(
+        '[[task]]\nid = "2001"\ntemplate = "How?"\n[[task.question]]\n[[task.question.gold]]\n'
+        'steps = [{ text = "<i>Mix.</i>", image = "red.png" }]\n'
+    )
+    assert main(["dataset", "arena", "t.toml", "--out=own"]) == 0
+    with verifying(tmp_path / "own", "--annotators=ada") as addresses:
+        page = open_page(addresses["ada"])
+        words = page.locator("main").inner_text()
+        assert words.index("Question: How?") < words.index("1. <i>Mix.</i>")
+        assert all(page.get_by_text(check).is_visible() for check in CHECKS)
+        answer(page, "1", "2", "3", "Enter")
+    assert main(["dataset", "freeze", "own", "--copy"]) == 0
+    assert "1 gold answers were approved" in (tmp_path / "own/frozen/card.md").read_text()
