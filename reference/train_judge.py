@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from queue import Full
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ from pytest_cepbench.datasets.shapes.arena import TASKS
 STEPS, BATCH = 6000, 8
 SIGHT_STEPS, SIGHT_BATCH = 2500, 32
 
-_PEAK, _DECAY = 1.2e-3, 0.02
+_SIGHT_PEAK, _PEAK, _DECAY = 1.2e-3, 8e-4, 0.02
 _EASY_UNTIL = 0.25  # of the steps, from where on differences of truth are drawn evenly
 _HELD_OUT = 200  # battles of each kind to measure quality with
 _SAVE_EVERY = 150.0  # seconds
@@ -125,7 +127,7 @@ class Trainer:
             if weights.helpers:
                 share = weights.helpers
                 losses["right"] = share * heads.right_loss(read, rows)
-                losses["step"] = share * 4.0 * heads.step_loss(read, rows)
+                losses["steps"] = share * 4.0 * heads.step_loss(read, rows)
                 losses["truth"] = share * 4.0 * heads.truth_loss(read, rows)
                 losses["cell"] = share * 0.1 * heads.cell_loss(read, rows)
         return losses
@@ -190,8 +192,19 @@ def _make_all(queue: Any, make: Any, steps: Sequence[int], arguments: Sequence[i
     seed, *others = arguments
     for step in steps:
         # As arrays: tensors would be handed over as open files, which run out.
-        queue.put([part.numpy() for part in make(builder, seed, step, *others)])
-    queue.put(None)
+        _put(queue, [part.numpy() for part in make(builder, seed, step, *others)])
+    _put(queue, None)
+
+
+def _put(queue: Any, rows: Any) -> None:
+    """Hand rows over, and end with the training, however that ends."""
+    parent = multiprocessing.parent_process()
+    while parent is None or parent.is_alive():
+        try:
+            return queue.put(rows, timeout=10.0)
+        except Full:
+            continue
+    sys.exit()
 
 
 def quality(trainer: Trainer, battles: Sequence[Battle]) -> dict[str, float]:
@@ -286,7 +299,7 @@ def _learn_to_see(
     trainer: Trainer, options: argparse.Namespace, log: Log, state: _State, done: int, known: Any
 ) -> None:
     steps = options.sight_steps
-    optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
+    optimizer = Optimizer((trainer.taught, _SIGHT_PEAK), steps=steps, decay=_DECAY, state=known)
     supply = Supply(sight_rows, range(done + 1, steps + 1), options.seed, options.sight_batch)
     for step, rows in enumerate(supply, done + 1):
         losses = trainer.sight_losses(rows)
