@@ -375,6 +375,7 @@ def test_suite_keys_are_documented() -> None:
             "sdp",
             "geneval",
             "opening",
+            "judged-battles",
         )
         for name in inspect.signature(LOADERS[loader]).parameters
         if name != "path"
