@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from lessons import Lesson, draw_lesson
 
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.shapes import Scene, parse_caption, parse_image, render
 from pytest_cepbench.datasets.shapes.arena import (
     TASKS,
@@ -26,7 +28,9 @@ from pytest_cepbench.datasets.shapes.arena import (
     score_answer,
     solve,
 )
+from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.models.rule_based.arena_models import MARGIN
+from pytest_cepbench.studies.training_battles import people_battles
 
 SEEN_FAULTS = ("miss", "recolor", "move", "no_text")
 """Kinds of faults that training shows."""
@@ -47,6 +51,9 @@ _REFERENCE_SHARE = 0.2
 _REFERENCE_PART = 4
 
 Source = Literal["arena", "reference", "people"]
+
+Question = tuple[str | ImageArtifact, ...]
+"""Images, then the sentence."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Battle:
     source: where the verdict comes from.
     """
 
-    question: tuple[str | ImageArtifact, ...]
+    question: Question
     first: Answered
     second: Answered
     place: int
@@ -104,15 +111,41 @@ def draw_battles(
     """
     battles: list[Battle] = []
     while len(battles) < number:
-        task = TASKS[int(rng.integers(len(TASKS)))]
-        lesson = draw_lesson(rng, task)
-        while not lesson.is_new:
-            lesson = draw_lesson(rng, task)
+        lesson = _new_lesson(rng)
         if rng.random() < reference_share:
             battles += _reference_pair(lesson, rng, faults)
         else:
             battles += _arena_pairs(lesson, rng, faults, ease)
     return battles[:number]
+
+
+def draw_answers(
+    rng: np.random.Generator, number: int, faults: Sequence[str] = SEEN_FAULTS
+) -> list[tuple[Question, Answered]]:
+    """That many answers with these kinds of faults, each to a new question."""
+    answers: list[tuple[Question, Answered]] = []
+    while len(answers) < number:
+        lesson = _new_lesson(rng)
+        answer = draw_answer(lesson, AnswerDegradation(**draw_knobs(rng, faults)), _seed(rng))
+        answers += [] if answer is None else [(question_of(lesson, _seed(rng)), answer)]
+    return answers
+
+
+def read_people(folder: Path) -> list[Battle]:
+    """The battles of a study of pairs that people have judged; their truth is not known.
+
+    Raises DatasetError for a folder that holds none.
+    """
+    return [
+        Battle(
+            tuple(map(_content, own.battle.question)),
+            Answered(_steps_of(own.battle.first)),
+            Answered(_steps_of(own.battle.second)),
+            WINNERS.index(own.verdict),
+            "people",
+        )
+        for own in people_battles(folder)
+    ]
 
 
 def draw_knobs(
@@ -140,7 +173,7 @@ def draw_answer(lesson: Lesson, knobs: AnswerDegradation, seed: int) -> Answered
     return Answered(steps, score_answer(solution, steps), told, shown, tuple(right))
 
 
-def question_of(lesson: Lesson, jitter: int) -> tuple[str | ImageArtifact, ...]:
+def question_of(lesson: Lesson, jitter: int) -> Question:
     """Images in one jitter, then the sentence, as the data set has them."""
     return (*(render(scene, jitter) for scene in lesson.question.scenes), lesson.text)
 
@@ -150,6 +183,15 @@ def verdict_place(lead: float) -> int:
     if abs(lead) > MARGIN:
         return 0 if lead > 0 else 3
     return 1 if lead > 0 else 2
+
+
+def _new_lesson(rng: np.random.Generator) -> Lesson:
+    """Of any category, all equally likely; those of which the suites have more are drawn again."""
+    task = TASKS[int(rng.integers(len(TASKS)))]
+    lesson = draw_lesson(rng, task)
+    while not lesson.is_new:
+        lesson = draw_lesson(rng, task)
+    return lesson
 
 
 def _arena_pairs(
@@ -200,6 +242,23 @@ def _candidates(
         answer = draw_answer(lesson, AnswerDegradation(**draw_knobs(rng, faults)), _seed(rng))
         answers += [] if answer is None else [answer]
     return answers
+
+
+def _content(piece: Piece) -> str | ImageArtifact:
+    return piece if isinstance(piece, str) else ImageArtifact.from_pil(piece)
+
+
+def _steps_of(pieces: Sequence[Piece]) -> tuple[ArenaStep, ...]:
+    """A step begins at each text, and at a second image."""
+    steps: list[ArenaStep] = []
+    for piece in map(_content, pieces):
+        if isinstance(piece, str):
+            steps.append((piece, None))
+        elif steps and steps[-1][1] is None:
+            steps[-1] = (steps[-1][0], piece)
+        else:
+            steps.append(("", piece))
+    return tuple(steps)
 
 
 def _total(answer: Answered) -> float:

@@ -62,9 +62,12 @@ class JudgeHeads(torch.nn.Module):
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
-        self._early, self._middle = max(1, layers // 3), max(1, 2 * layers // 3)
+        # What is needed to tell whether an object is right has to be known a layer before.
+        self._early, self._due = max(1, layers // 4), max(1, layers - 3)
+        self._middle = max(1, layers - 2)
         self.look = torch.nn.Linear(width, sum(CELL_KINDS[:3]))
         self.cell = torch.nn.Linear(width, sum(CELL_KINDS))
+        self.due = torch.nn.Linear(width, sum(CELL_KINDS[:3]))
         self.right = torch.nn.Linear(width, 1)
         self.step = torch.nn.Linear(width, STEP_FIGURES)
         self.score = torch.nn.Linear(width, 1)
@@ -81,23 +84,31 @@ class JudgeHeads(torch.nn.Module):
         """The same and the cell's own place, off an early layer of the language model."""
         taken = rows.slots >= 0
         labels = rows.looks.flatten(0, 1)[rows.slots[taken]]
-        return _kinds_loss(self.cell(read.layers[self._early][taken]), labels, CELL_KINDS)
+        return _kinds_loss(self.cell(_even(read.layers[self._early][taken])), labels, CELL_KINDS)
+
+    def due_loss(self, read: Read, rows: Rows) -> torch.Tensor:
+        """What should be in each cell that an answer tells of or shows, whatever it has there."""
+        known = rows.due[..., 0] != IGNORED
+        told = self.due(_even(read.layers[self._due][known]))
+        return _kinds_loss(told, rows.due[known], CELL_KINDS[:3])
 
     def right_loss(self, read: Read, rows: Rows) -> torch.Tensor:
         """Whether each object that is told or shown is right, off a later layer."""
         known = rows.right != IGNORED
-        told = self.right(read.layers[self._middle][known]).squeeze(-1).float()
+        told = self.right(_even(read.layers[self._middle][known])).squeeze(-1).float()
         return functional.binary_cross_entropy_with_logits(told, rows.right[known].float())
 
     def step_loss(self, read: Read, rows: Rows) -> torch.Tensor:
         """How far each step's text and image are right, and belong together."""
-        told = self.step(read.layers[-2][rows.steps[:, 0], rows.steps[:, 1]]).float()
+        told = self.step(_even(read.layers[-2][rows.steps[:, 0], rows.steps[:, 1]])).float()
         return functional.mse_loss(told, rows.figures)
 
     def truth_loss(self, read: Read, rows: Rows) -> torch.Tensor:
         """The truth of each answer and of its criteria, at its last token."""
         told = self.truth(_at_ends(read, rows)).float()
         known = ~rows.truths.isnan()
+        if not known.any():
+            return told.sum() * 0.0
         return functional.mse_loss(told[known], rows.truths[known])
 
     def scores(self, read: Read, rows: Rows) -> torch.Tensor:
@@ -140,6 +151,11 @@ def order_loss(log_odds: torch.Tensor) -> torch.Tensor:
     log_odds: (2 m,), both orders of a pair one after the other.
     """
     return (log_odds[0::2] + log_odds[1::2]).square().mean()
+
+
+def _even(hidden: torch.Tensor) -> torch.Tensor:
+    """Hidden states of one size: it grows from layer to layer, and heads would feel that."""
+    return functional.layer_norm(hidden, hidden.shape[-1:])
 
 
 def _at_ends(read: Read, rows: Rows) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from battles import Answered, Battle
+from battles import Answered, Battle, Question
 from lessons import Lesson
 from qwen import (
     IMAGE_PAD,
@@ -20,10 +20,10 @@ from qwen import (
     build_tokenizer,
     see_image,
 )
-from world import PROMPT, IntArray
+from world import LOOKS, PROMPT, IntArray
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import Scene, caption, parse_image, render
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, parse_image, render
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, GRID, SHAPES, SIZES, phrase
 
 IGNORED = -100
@@ -44,6 +44,8 @@ class Rows(NamedTuple):
     patches: (images, 36, 384) images as `see_image` has them.
     looks: (images, 9, 4) what each cell shows, in the columns of `CELL_KINDS`.
     words: (n, length) the token to be written at each place; `IGNORED` where any will do.
+    due: (n, length, 3) shape, color and size that should be in the cell of an object, told or shown,
+        and in each cell of an answer's image; 0 for nothing; `IGNORED` elsewhere.
     right: (n, length) 1 where an object, told or shown, is the right one, 0 where it is not.
     steps: (m, 2) row and place of the last token of each step whose truth is known.
     figures: (m, 3) of each; see `STEP_FIGURES`.
@@ -61,6 +63,7 @@ class Rows(NamedTuple):
     patches: torch.Tensor
     looks: torch.Tensor
     words: torch.Tensor
+    due: torch.Tensor
     right: torch.Tensor
     steps: torch.Tensor
     figures: torch.Tensor
@@ -79,6 +82,7 @@ class _Row:
     places: list[tuple[int, int, int]] = field(default_factory=list)
     slots: list[int] = field(default_factory=list)
     words: dict[int, int] = field(default_factory=dict)
+    due: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     right: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
     steps: list[tuple[int, tuple[float, float, float]]] = field(default_factory=list)
@@ -93,7 +97,10 @@ class RowBuilder:
         self.tokenizer = build_tokenizer()
         single = self.tokenizer.convert_tokens_to_ids
         self._start, self._pad, self._stop = single([START, IMAGE_PAD, STOP])
-        self._objects = dict(zip(single(list(OBJECTS)), OBJECTS, strict=True))
+        cells = [number // len(LOOKS) for number in range(len(OBJECTS))]
+        self._objects = dict(
+            zip(single(list(OBJECTS)), zip(OBJECTS, cells, strict=True), strict=True)
+        )
         self._verdicts: list[int] = single(list(VERDICTS))
         self._end = self.tokenizer.eos_token_id
         self._known: dict[str, list[int]] = {}
@@ -111,6 +118,20 @@ class RowBuilder:
                 verdicts.append(self._verdicts[3 - battle.place if mirrored else battle.place])
                 truths.append([_truth_row(side) for side, _ in ordered])
         return _pack(rows, album, verdicts, truths)
+
+    def of_answers(self, answers: Sequence[tuple[Question, Answered]]) -> Rows:
+        """Single answers to questions, as the first of a battle: to be marked, not compared."""
+        rows, truths = [], []
+        album = _Album()
+        for question, answer in answers:
+            shown = [album.add(piece) for piece in question]
+            row = self._asked(shown)
+            self._say(row, PROMPT_OF_JUDGE.headings[1])
+            self._answer(row, answer, album.add_steps(answer))
+            row.ends = [len(row.ids) - 1] * 2
+            rows.append(row)
+            truths.append([_truth_row(answer), _UNKNOWN])
+        return _pack(rows, album, [IGNORED] * len(rows), truths)
 
     def of_solutions(
         self, lessons: Sequence[Lesson], rng: np.random.Generator, single: Sequence[Scene]
@@ -139,11 +160,8 @@ class RowBuilder:
         question: Sequence[int | str],
         sides: Sequence[tuple[Answered, Sequence[int | None]]],
     ) -> _Row:
-        row = self._opened()
+        row = self._asked(question)
         headings = PROMPT_OF_JUDGE.headings
-        self._say(row, headings[0])
-        for piece in question:
-            self._add(row, piece)
         for heading, (answer, images) in zip(headings[1:], sides, strict=True):
             self._say(row, heading)
             self._answer(row, answer, images)
@@ -160,11 +178,8 @@ class RowBuilder:
         *,
         twice: bool,
     ) -> _Row:
-        row = self._opened()
+        row = self._asked(question)
         headings = PROMPT_OF_JUDGE.headings
-        self._say(row, headings[0])
-        for piece in question:
-            self._add(row, piece)
         for number, heading in enumerate(headings[1 : 3 if twice else 2]):
             # What follows the first answer tells that it has no further step.
             self._say(row, heading, written=number == 1)
@@ -186,6 +201,13 @@ class RowBuilder:
     def _opened(self) -> _Row:
         row = _Row()
         self._say(row, "<bos> user :")
+        return row
+
+    def _asked(self, question: Sequence[int | str]) -> _Row:
+        row = self._opened()
+        self._say(row, PROMPT_OF_JUDGE.headings[0])
+        for piece in question:
+            self._add(row, piece)
         return row
 
     def _add(self, row: _Row, piece: int | str) -> None:
@@ -248,17 +270,18 @@ class RowBuilder:
     def _mark_right(
         self, row: _Row, told: range, shown: range, right: Scene | None, seen: Scene | None
     ) -> None:
-        """Say of each object whether it is right, and of empty cells that should have one."""
-        due = set() if right is None else {*right.objects}
-        names = {phrase(what) for what in due}
+        """Say of each object whether it is right and what should be there, and so of cells."""
+        due = {} if right is None else {what.cell: what for what in right.objects}
+        names = {phrase(what) for what in due.values()}
         for place in told:
-            if (text := self._objects.get(row.ids[place])) is not None:
+            if row.ids[place] in self._objects:
+                text, cell = self._objects[row.ids[place]]
                 row.right[place] = int(text in names)
-        if seen is None:
-            return
-        by_cell = {what.cell: what for what in seen.objects}
+                row.due[place] = _look(due.get(cell))
+        by_cell = {} if seen is None else {what.cell: what for what in seen.objects}
         for cell, place in enumerate(shown):
-            wanted = next((what for what in due if what.cell == cell), None)
+            wanted = due.get(cell)
+            row.due[place] = _look(wanted)
             if cell in by_cell or wanted is not None:
                 row.right[place] = int(by_cell.get(cell) == wanted)
 
@@ -327,12 +350,19 @@ def _looks(album: _Album) -> IntArray:
     looks[..., -1] = np.arange(CELLS)
     for row, image, scene in zip(looks, album.images, album.scenes, strict=True):
         for what in (parse_image(image) if scene is None else scene).objects:
-            row[what.cell, :3] = (
-                1 + SHAPES.index(what.shape),
-                1 + COLORS.index(what.color),
-                1 + SIZES.index(what.size),
-            )
+            row[what.cell, :3] = _look(what)
     return looks
+
+
+def _look(what: SceneObject | None) -> tuple[int, int, int]:
+    """Shape, color and size from 1; 0 for nothing."""
+    if what is None:
+        return (0, 0, 0)
+    return (
+        1 + SHAPES.index(what.shape),
+        1 + COLORS.index(what.color),
+        1 + SIZES.index(what.size),
+    )
 
 
 def _pack(
@@ -346,6 +376,7 @@ def _pack(
     ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     slots, parts = np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
     words, right = np.full(shape, IGNORED, np.int64), np.full(shape, IGNORED, np.int64)
+    due = np.full((*shape, 3), IGNORED, np.int64)
     places = np.zeros((3, *shape), np.int64)
     for number, row in enumerate(rows):
         width = len(row.ids)
@@ -355,6 +386,8 @@ def _pack(
         for table, known in ((words, row.words), (right, row.right), (parts, row.parts)):
             for place, value in known.items():
                 table[number, place] = value
+        for place, look in row.due.items():
+            due[number, place] = look
     steps = [(number, place) for number, row in enumerate(rows) for place, _ in row.steps]
     figures = [figure for row in rows for _, figure in row.steps]
     drawn = [see_image(image.to_pil()) for image in album.images]
@@ -362,7 +395,7 @@ def _pack(
         *map(torch.from_numpy, (ids, mask, places, slots)),
         torch.from_numpy(np.stack(drawn) if drawn else np.zeros((0, 36, 384), np.float32)),
         torch.from_numpy(_looks(album)),
-        *map(torch.from_numpy, (words, right)),
+        *map(torch.from_numpy, (words, due, right)),
         torch.tensor(steps, dtype=torch.long).view(-1, 2),
         torch.tensor(figures, dtype=torch.float32).view(-1, STEP_FIGURES),
         torch.from_numpy(parts),

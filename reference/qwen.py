@@ -1,4 +1,4 @@
-"""The shape of the judge: a Qwen2-VL of 1.9 million parameters for the words of the arena.
+"""The shape of the judge: a Qwen2-VL of 2.5 million parameters for the words of the arena.
 
 A whole object ("small red circle top left"), the count before a list of objects and each verdict
 are one token, so that a battle of six images has some 120 tokens. Images come down to 48 x 48
@@ -33,7 +33,7 @@ from pytest_cepbench.datasets.shapes.arena import VOCABULARY
 from pytest_cepbench.datasets.shapes.scene import CELLS, GRID, SceneObject, phrase
 from pytest_cepbench.models.judges.judge_prompt import DEFAULT_PROMPT, JUDGE_PROMPTS
 
-WIDTH, LAYERS, DEPTH = 128, 6, 2
+WIDTH, LAYERS, DEPTH = 128, 8, 2
 """Of both parts, layers of the language model, and those of the vision tower."""
 
 SEEN_SIDE, SEEN_PATCH, MERGED = 48, 8, 2

@@ -4,7 +4,7 @@
     python reference/train_judge.py --out runs/judge --resume   # go on where it was stopped
 
 It learns to see and to write first: captions of scenes and right answers to questions of the arena.
-Then it judges battles, each in both orders, of answers with four kinds of faults; five other kinds
+Then it marks single answers: what should be where, what is wrong. At last it judges battles, each in both orders, of answers with four kinds of faults; five other kinds
 are held out, to measure it with. The state is saved every few minutes.
 """
 
@@ -12,31 +12,35 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from queue import Full
 from typing import Any
 
 import numpy as np
 import torch
-from battles import SEEN_FAULTS, UNSEEN_FAULTS, Battle, draw_battles
+from battles import SEEN_FAULTS, UNSEEN_FAULTS, Battle, draw_answers, draw_battles, read_people
 from judge_losses import JudgeHeads, LossWeights, Read, order_loss, ranking_loss
 from judge_rows import IGNORED, RowBuilder, Rows
 from lessons import draw_lesson
 from qwen import LAYERS, VERDICTS, WIDTH, build_model, build_processor, look
 from torch.nn import functional
-from training import CHECKPOINTS, Log, Optimizer, arguments, half_precision, save_half, settle
+from training import Log, Optimizer, arguments, half_precision, save_half, settle
 from world import draw_scenes
 
 from pytest_cepbench.datasets.shapes.arena import TASKS
 
 STEPS, BATCH = 6000, 8
-SIGHT_STEPS, SIGHT_BATCH = 2500, 32
+SIGHT_STEPS, SIGHT_BATCH = 1100, 24
+MARK_STEPS, MARK_BATCH = 1500, 32
 
-_PEAK, _DECAY = 1.2e-3, 0.02
+_SIGHT_PEAK, _PEAK, _DECAY = 1.2e-3, 8e-4, 0.02
 _EASY_UNTIL = 0.25  # of the steps, from where on differences of truth are drawn evenly
 _HELD_OUT = 200  # battles of each kind to measure quality with
+_PEOPLE_PART = 4  # of the battles of a step, where people have judged any
 _SAVE_EVERY = 150.0  # seconds
 _AHEAD = 6  # batches that wait for their step
 
@@ -71,6 +75,24 @@ class Trainer:
     def taught(self) -> list[torch.nn.Parameter]:
         """The parameters that training changes."""
         return [*self.model.parameters(), *self.heads.parameters()]
+
+    def start_from(self, state: Path) -> str:
+        """Take over weights from the state of another training; returns the part that follows.
+
+        Layers that it has not begin by passing on what they get, heads on inner layers anew.
+        """
+        known = torch.load(state, weights_only=True)
+        self.model.load_state_dict(known["model"], strict=False)
+        prefix = "model.language_model.layers."
+        for number, layer in enumerate(self.model.model.language_model.layers):
+            if f"{prefix}{number}.self_attn.o_proj.weight" not in known["model"]:
+                torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+                torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+        # Of the heads those that read the tower or the last layer, which are where they were.
+        kept = ("look.", "score.", "truth.")
+        heads = {name: own for name, own in known["heads"].items() if name.startswith(kept)}
+        self.heads.load_state_dict(heads, strict=False)
+        return "mark"
 
     def read(self, rows: Rows, *, tower: bool = True) -> Read:
         """What the model makes of rows. tower: whether the tower is taught, too."""
@@ -123,12 +145,24 @@ class Trainer:
             if weights.features:
                 losses["features"] = weights.features * heads.features_loss(read, rows)
             if weights.helpers:
-                share = weights.helpers
-                losses["right"] = share * heads.right_loss(read, rows)
-                losses["step"] = share * 4.0 * heads.step_loss(read, rows)
-                losses["truth"] = share * 4.0 * heads.truth_loss(read, rows)
-                losses["cell"] = share * 0.1 * heads.cell_loss(read, rows)
+                helped = self._helper_losses(read, rows)
+                losses |= {name: weights.helpers * loss for name, loss in helped.items()}
         return losses
+
+    def mark_losses(self, rows: Rows) -> dict[str, torch.Tensor]:
+        """Losses of helpers on single answers."""
+        with half_precision(self.device):
+            return self._helper_losses(self.read(rows), rows)
+
+    def _helper_losses(self, read: Read, rows: Rows) -> dict[str, torch.Tensor]:
+        heads = self.heads
+        return {
+            "due": 0.5 * heads.due_loss(read, rows),
+            "right": heads.right_loss(read, rows),
+            "steps": 4.0 * heads.step_loss(read, rows),
+            "truth": 4.0 * heads.truth_loss(read, rows),
+            "cell": 0.1 * heads.cell_loss(read, rows),
+        }
 
     @torch.no_grad()
     def log_probabilities(self, rows: Rows) -> torch.Tensor:
@@ -158,17 +192,34 @@ def sight_rows(builder: RowBuilder, seed: int, step: int, batch: int) -> Rows:
     return builder.of_solutions(lessons, rng, draw_scenes(rng, batch // 4))
 
 
-def judge_rows(builder: RowBuilder, seed: int, step: int, batch: int, steps: int) -> Rows:
-    """The rows of a step of the second part; the first of them have larger differences."""
+def mark_rows(builder: RowBuilder, seed: int, step: int, batch: int) -> Rows:
+    """The rows of a step of the second part: single answers, as many as battles have rows."""
+    return builder.of_answers(draw_answers(np.random.default_rng((seed, 5, step)), batch))
+
+
+def judge_rows(
+    builder: RowBuilder,
+    seed: int,
+    step: int,
+    batch: int,
+    steps: int,
+    people: Sequence[Battle] = (),
+) -> Rows:
+    """The rows of a step of the third part; the first of them have larger differences.
+
+    people: their battles, of which some are in every step.
+    """
     rng = np.random.default_rng((seed, 2, step))
     ease = max(0.0, 1.0 - step / max(1.0, _EASY_UNTIL * steps))
-    return builder.of_battles(draw_battles(rng, batch, ease=ease))
+    places = rng.integers(len(people), size=batch // _PEOPLE_PART) if people else ()
+    chosen = [people[int(place)] for place in places]
+    return builder.of_battles([*chosen, *draw_battles(rng, batch - len(chosen), ease=ease)])
 
 
 class Supply:
     """Rows for the steps of a part, made by a process beside this one, always in the same order."""
 
-    def __init__(self, make: Any, steps: Sequence[int], *arguments: int) -> None:
+    def __init__(self, make: Any, steps: Sequence[int], *arguments: Any) -> None:
         context = multiprocessing.get_context("fork")
         self._queue: Any = context.Queue(_AHEAD)
         self._process = context.Process(
@@ -185,13 +236,24 @@ class Supply:
             self._process.join()
 
 
-def _make_all(queue: Any, make: Any, steps: Sequence[int], arguments: Sequence[int]) -> None:
+def _make_all(queue: Any, make: Any, steps: Sequence[int], arguments: Sequence[Any]) -> None:
     builder = RowBuilder()
     seed, *others = arguments
     for step in steps:
         # As arrays: tensors would be handed over as open files, which run out.
-        queue.put([part.numpy() for part in make(builder, seed, step, *others)])
-    queue.put(None)
+        _put(queue, [part.numpy() for part in make(builder, seed, step, *others)])
+    _put(queue, None)
+
+
+def _put(queue: Any, rows: Any) -> None:
+    """Hand rows over, and end with the training, however that ends."""
+    parent = multiprocessing.parent_process()
+    while parent is None or parent.is_alive():
+        try:
+            return queue.put(rows, timeout=10.0)
+        except Full:
+            continue
+    sys.exit()
 
 
 def quality(trainer: Trainer, battles: Sequence[Battle]) -> dict[str, float]:
@@ -253,8 +315,12 @@ def options_of(about: str) -> argparse.Namespace:
     parser = arguments(about, steps=STEPS, batch=BATCH, save=())
     parser.add_argument("--sight-steps", type=int, default=SIGHT_STEPS, help="of the first part")
     parser.add_argument("--sight-batch", type=int, default=SIGHT_BATCH, help="rows of its steps")
+    parser.add_argument("--mark-steps", type=int, default=MARK_STEPS, help="of the second part")
+    parser.add_argument("--mark-batch", type=int, default=MARK_BATCH, help="answers of its steps")
+    parser.add_argument("--from", dest="start", type=Path, help="state to take weights from")
+    parser.add_argument("--people", type=Path, help="ratings/NAME, a study of pairs to learn from")
     parser.add_argument("--resume", action="store_true", help="go on from the state in --out")
-    parser.add_argument("--minutes", type=float, help="end the second part after so many in all")
+    parser.add_argument("--minutes", type=float, help="end the third part after so many")
     for field in fields(LossWeights):
         parser.add_argument(
             f"--{field.name}", type=float, default=field.default, help=f"weight of {field.name}"
@@ -273,10 +339,17 @@ def main() -> None:
     trainer = Trainer(weights, options.device)
     options.out.mkdir(parents=True, exist_ok=True)
     state = _State(options.out / "judge-state.pt", trainer)
-    part, done, remembered = state.load() if options.resume else ("sight", 0, None)
+    part, done, remembered = "sight", 0, None
+    if options.resume:
+        part, done, remembered = state.load()
+    elif options.start:
+        part = trainer.start_from(options.start)
     log = Log(options.out / "judge.jsonl", append=options.resume)
     if part == "sight":
         _learn_to_see(trainer, options, log, state, done, remembered)
+        part, done, remembered = "mark", 0, None
+    if part == "mark":
+        _learn_to_mark(trainer, options, log, state, done, remembered)
         done, remembered = 0, None
     _learn_to_judge(trainer, options, log, state, done, remembered)
     save_half(options.out / "judge", trainer.model, build_processor(trainer.builder.tokenizer))
@@ -286,7 +359,7 @@ def _learn_to_see(
     trainer: Trainer, options: argparse.Namespace, log: Log, state: _State, done: int, known: Any
 ) -> None:
     steps = options.sight_steps
-    optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
+    optimizer = Optimizer((trainer.taught, _SIGHT_PEAK), steps=steps, decay=_DECAY, state=known)
     supply = Supply(sight_rows, range(done + 1, steps + 1), options.seed, options.sight_batch)
     for step, rows in enumerate(supply, done + 1):
         losses = trainer.sight_losses(rows)
@@ -296,13 +369,30 @@ def _learn_to_see(
         state.save("sight", step, optimizer, now=step == steps)
 
 
+def _learn_to_mark(
+    trainer: Trainer, options: argparse.Namespace, log: Log, state: _State, done: int, known: Any
+) -> None:
+    steps = options.mark_steps
+    optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
+    supply = Supply(mark_rows, range(done + 1, steps + 1), options.seed, options.mark_batch)
+    for step, rows in enumerate(supply, done + 1):
+        losses = trainer.mark_losses(rows)
+        optimizer.step(step, torch.stack(list(losses.values())).sum())
+        if step % 50 == 0:
+            log("mark", step, **{name: loss.item() for name, loss in losses.items()})
+        state.save("mark", step, optimizer, now=step == steps)
+
+
 def _learn_to_judge(
     trainer: Trainer, options: argparse.Namespace, log: Log, state: _State, done: int, known: Any
 ) -> None:
     steps, begun = options.steps, time.monotonic()
     optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
     held_out = _unseen(options.seed)
-    supply = Supply(judge_rows, range(done + 1, steps + 1), options.seed, options.batch, steps)
+    people = read_people(options.people) if options.people else []
+    supply = Supply(
+        judge_rows, range(done + 1, steps + 1), options.seed, options.batch, steps, people
+    )
     for step, rows in enumerate(supply, done + 1):
         losses = trainer.judge_losses(rows)
         optimizer.step(step, torch.stack(list(losses.values())).sum())

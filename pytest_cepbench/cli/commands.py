@@ -17,8 +17,8 @@ from pytest_cepbench.cli.arguments import (
     several,
     shared,
 )
-from pytest_cepbench.cli.rating_commands import AGREEMENT, ALIGNMENT, RATINGS
 from pytest_cepbench.cli.dataset_commands import DATASET
+from pytest_cepbench.cli.rating_commands import AGREEMENT, ALIGNMENT, RATINGS
 from pytest_cepbench.cli.shared_options import DEFAULT as _DEFAULT
 from pytest_cepbench.cli.shared_options import EXIT_CODES as _EXIT_CODES
 from pytest_cepbench.cli.shared_options import PAGES

@@ -144,8 +144,8 @@ def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
 def _inside(place: str, name: str, root: Path) -> Path:
     """The file of an image. Raises DatasetError for one outside the folder, links followed."""
     path = root / name
-    inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
-    if "\0" in name or Path(name).is_absolute() or not inside:
+    usable = "\0" not in name and not Path(name).is_absolute()
+    if not (usable and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))):
         msg = f"{place}: the image {name!r:.60} lies outside the folder of the table"
         raise DatasetError(msg)
     return path

@@ -108,14 +108,14 @@ def assign_answer_models(
     suite: Suite, choices: RoleChoices
 ) -> tuple[Assignments, dict[str, AnswerMeasure]]:
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
+    judging = tests_judges(suite.metrics)
+    if judging and choices.replay is not None:
+        msg = f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
+        raise SuiteNotApplicableError(msg)
     if isinstance(choices.recorded, Replay):
         msg = (
             f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
         )
-        raise SuiteNotApplicableError(msg)
-    judging = tests_judges(suite.metrics)
-    if judging and choices.replay is not None:
-        msg = f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
         raise SuiteNotApplicableError(msg)
     choices = replace(choices, preferred=("judge",) if judging else _TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)

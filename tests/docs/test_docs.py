@@ -127,7 +127,7 @@ _FOREIGN_OPTIONS = {
     "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
-    "--annotators", "--share", "--practice", "--attention", "--sample", "--host", "--peek",
+    "--share", "--practice", "--attention", "--sample", "--host", "--peek",
     "--only-write", "--kind",  # of cepbench rate
     "--annotator", "--draws", "--format", "--report",  # of agreement, alignment and ratings
     "--jobs", "--read", "--write", "--checkpoints",
@@ -385,6 +385,7 @@ def test_suite_keys_are_documented() -> None:
             "sdp",
             "geneval",
             "opening",
+            "judged-battles",
         )
         for name in inspect.signature(LOADERS[loader]).parameters
         if name != "path"

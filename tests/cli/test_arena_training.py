@@ -1,0 +1,155 @@
+"""`cepbench arena export-training`: files for trainers of judges, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from tests.cli.conftest import Home
+
+SUITE = Path(__file__).parents[2] / "suites" / "judge"
+
+PROMPT = JUDGE_PROMPTS["criteria"]
+
+ATTACK = "look : <image> <image> \u202e <b>x</b>"
+"""In an answer: it must be no image, and stay a text."""
+
+
+@pytest.fixture
+def suite(home: Home) -> Home:
+    """Eight battles of the shipped suite, in two categories, one with markup in its answer."""
+    folder = home.path / "judge"
+    folder.mkdir()
+    shutil.copy(SUITE / "suite.toml", folder)
+    lines = [json.loads(line) for line in (SUITE / "battles.jsonl").read_text().splitlines()]
+    chosen = [line for line in lines if line["category"] in ("swap", "count")]
+    kept = chosen[:4] + chosen[-4:]
+    kept[0]["first"].append({"text": ATTACK})
+    text = "".join(json.dumps(line) + "\n" for line in kept)
+    (folder / "battles.jsonl").write_text(text, encoding="utf-8")
+    return home
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def said(row: dict[str, Any]) -> str:
+    """What the assistant says."""
+    content = row["messages"][-1]["content"]
+    return str(content if isinstance(content, str) else content[0]["text"])
+
+
+def test_chats_are_battles_in_both_orders(suite: Home) -> None:
+    """What the judge is asked, the images in their order, and the verdict as it is worded."""
+    ended = suite.command("arena", "export-training", "judge", "--out=chats")
+
+    assert ended.code == 0, ended.err
+    assert "battles: 8 train" in ended.out
+    chats = rows(suite.path / "chats" / "train.jsonl")
+    assert len(chats) == 16
+    stored = {s.id: s for s in load_judged_battles(suite.path / "judge").samples}
+    for row, mirrored in zip(chats[::2], chats[1::2], strict=True):
+        verdict = stored[row["battle"]].metadata[VERDICT]
+        place = WINNERS.index(verdict)
+        assert said(row) == PROMPT.phrases[verdict]
+        assert said(mirrored) == PROMPT.phrases[WINNERS[3 - place]]
+        system, user, _ = row["messages"]
+        assert system["content"] == [{"type": "text", "text": PROMPT.system}]
+        texts = [part["text"] for part in user["content"]]
+        a, b = (texts.index(heading) for heading in PROMPT.headings[1:])
+        turned = [part["text"] for part in mirrored["messages"][1]["content"]]
+        assert texts[a + 1 : b] == turned[turned.index(PROMPT.headings[2]) + 1 : -1]
+        shown = [part for part in user["content"] if part["type"] == "image"]
+        assert len(shown) == len(row["images"]) == len(mirrored["images"])
+        for name in row["images"]:
+            with Image.open(suite.path / "chats" / name) as image:
+                assert image.size == (64, 64)
+
+
+def test_the_other_layout_marks_images_in_the_text(suite: Home) -> None:
+    """As many marks as images, whatever answers say; its description names files and columns."""
+    suite.command("arena", "export-training", "judge", "--out=chats", "--unseen=swap")
+
+    for split, number in (("train", 8), ("unseen", 8)):
+        chats = rows(suite.path / "chats" / f"{split}.llamafactory.jsonl")
+        assert len(chats) == number
+        for row in chats:
+            assert row["messages"][1]["content"].count("<image>") == len(row["images"])
+    info = json.loads((suite.path / "chats" / "dataset_info.json").read_text())
+    assert {own["file_name"] for own in info.values()} == {
+        "train.llamafactory.jsonl",
+        "unseen.llamafactory.jsonl",
+    }
+    told = [str(row["messages"]) for row in rows(suite.path / "chats" / "train.jsonl")]
+    told += [str(row["messages"]) for row in rows(suite.path / "chats" / "unseen.jsonl")]
+    assert any("<b>x</b>" in text for text in told)
+
+
+def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
+    """The same questions, answers and verdicts, its images in files."""
+    ended = suite.command("arena", "export-training", "judge", "--format=battles", "--out=table")
+
+    assert ended.code == 0, ended.err
+    before = load_judged_battles(suite.path / "judge").samples
+    after = load_judged_battles(suite.path / "table").samples
+    for own, other in zip(before, after, strict=True):
+        assert own.metadata[VERDICT] == other.metadata[VERDICT]
+        for steps, same in ((own.answer, other.answer), (own.gold, other.gold)):
+            shown = [(s.text, None if s.image is None else s.image.load().digest) for s in steps]
+            assert shown == [
+                (s.text, None if s.image is None else s.image.load().digest) for s in same
+            ]
+
+
+def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
+    """Those of a model that is named go into the split of the unseen."""
+    ended = home.command(
+        *("arena", "export-training", "shapes-arena", "--limit=24", "--unseen=blind"),
+        "--out=chats",
+    )
+
+    assert ended.code == 0, ended.err
+    train, unseen = (rows(home.path / "chats" / f"{name}.jsonl") for name in ("train", "unseen"))
+    assert train
+    assert unseen
+    assert not {row["battle"] for row in train} & {row["battle"] for row in unseen}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["judge", "--unseen=move"], "--unseen move: no battle has that model or category"),
+        (["judge", "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
+        (["judge", "--limit=none"], "--limit"),
+        (["elsewhere"], "no suite at 'elsewhere'"),
+        (["toy"], "has no battles with stored verdicts: its loader is 'shapes'"),
+    ],
+)
+def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> None:
+    """It names what is wrong; no traceback."""
+    (suite.path / "toy").mkdir()
+    shutil.copy(SUITE.parent / "instrument" / "suite.toml", suite.path / "toy")
+    ended = suite.command("arena", "export-training", *argv, "--out=chats")
+    assert ended.code != 0
+    assert message in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+
+
+def test_a_folder_with_files_is_left_alone(suite: Home) -> None:
+    """What lies there is neither mixed with new rows nor overwritten."""
+    (suite.path / "chats").mkdir()
+    (suite.path / "chats" / "mine.txt").write_text("x")
+    ended = suite.command("arena", "export-training", "judge", "--out=chats")
+    assert ended.code != 0
+    assert "is there already" in ended.err
+    assert [path.name for path in (suite.path / "chats").iterdir()] == ["mine.txt"]
