@@ -146,7 +146,7 @@ def measure(ratings: Ratings, votes: int) -> dict[str, Any]:
 
 
 def probe_disk(path: Path, seconds: float) -> list[float]:
-    """Seconds of adding a line to a file and syncing it, five times a second: the machine's part."""
+    """Seconds of adding a line to a file and syncing it, five times a second."""
     taken = []
     with path.open("ab", buffering=0) as stream:
         for _ in range(int(seconds * 5)):
