@@ -221,7 +221,8 @@ class Person:
 def served(folder: Path) -> Iterator[dict[str, str]]:
     """Addresses of the people of a server process."""
     command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"PYTHONPATH": str(RESULTS.parents[1])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         addresses = {}
         for line in process.stderr:

@@ -1,4 +1,4 @@
-"""The scripts behind the figures on ratings: they run, and the documentation shows their figures."""
+"""The scripts behind the figures on ratings: they run, and the documentation has theirs."""
 
 from __future__ import annotations
 

@@ -10,18 +10,14 @@ import pytest
 
 from tests.ratings.serving import Server, served
 from tests.ratings.studies import make_study
-from tests.report.browser import chromium
+from tests.report.browser import driven_chromium
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright presses the keys")
-    program = chromium()
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with driven_chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture
