@@ -51,7 +51,7 @@ class Voter(threading.Thread):
 def test_confirmed_votes_survive_kills(tmp_path: Path) -> None:
     """Four kills at drawn times while three people vote; the last server lets them finish."""
     folder = tmp_path / "study"
-    make_study(folder, "pair", count=400, annotators=3, overlap=2, share=0.3)
+    make_study(folder, "pair", count=120, annotators=3, overlap=2, share=0.3)
     confirmed: dict[str, list[str]] = {}
     unsent: dict[str, dict[str, str] | None] = {}
     for attempt in range(5):
