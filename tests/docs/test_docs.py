@@ -122,8 +122,9 @@ _FOREIGN_OPTIONS = {
     "--by", "--unseen",  # of cepbench arena
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
-    "--annotator", "--draws", "--format", "--report",
-    "--kind", "--sample", "--annotators",  # of rate, agreement, alignment and ratings
+    "--annotators", "--share", "--practice", "--attention", "--sample", "--host", "--peek",
+    "--only-write", "--kind",  # of cepbench rate
+    "--annotator", "--draws", "--format", "--report",  # of agreement, alignment and ratings
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power", "--part", "--rows", "--loads",
