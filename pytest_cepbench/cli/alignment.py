@@ -116,7 +116,7 @@ def _inconsistency(name: str, table: CrossInconsistency) -> Section:
 
 
 def _over_samples(metrics: Sequence[MetricAlignment]) -> Table:
-    head = ("case", "outputs", "items", "within items", "95 % interval", "preferred", "interval")
+    head = ("case", "outputs", "items", "within items", "interval", "preferred", "interval")
     return Table(
         head,
         tuple(
