@@ -62,6 +62,7 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.cli.commands",
+        "pytest_cepbench.cli.rating_commands",
         "pytest_cepbench.errors",
     }
 
