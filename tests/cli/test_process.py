@@ -64,6 +64,7 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli.commands",
         "pytest_cepbench.cli.dataset_commands",
         "pytest_cepbench.cli.shared_options",
+        "pytest_cepbench.cli.rating_commands",
         "pytest_cepbench.errors",
     }
 

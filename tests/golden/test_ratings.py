@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.records import Part, Source, Study, Vote, record_line
+from pytest_cepbench.ratings.records import Item, Part, Source, Study, Vote, record_line
 from tests.golden.frozen import assert_frozen
 
 QUESTION = [Part(text="Draw a red cross."), Part(image="1" * 64)]
@@ -38,6 +38,7 @@ def test_lines_of_a_ratings_folder() -> None:
         Vote(task="pair", page="pair/1", undo=True, **vote),
     ]  # fmt: skip
     source = Source(item=item.item, option=item.options[0].option, model="m", sample="s")
-    lines = [json.loads(record_line(record)) for record in (item, source, *votes)]
+    records: list[Item | Source | Vote] = [item, source, *votes]
+    lines = [json.loads(record_line(record)) for record in records]
     fields = {name: str(kind) for name, kind in Study.__annotations__.items()}
     assert_frozen("rating_records.json", {"lines": lines, "study": fields})

@@ -10,7 +10,8 @@ import pytest
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import FORMAT
-from pytest_cepbench.ratings.folder import Ratings, read_votes
+from pytest_cepbench.metrics.rating_alignment import Grade
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Vote
 from pytest_cepbench.studies.rated_items import Output, RatedItems, RatedRun
 from pytest_cepbench.studies.rating_alignment import RatingAlignment, measure_alignment
@@ -65,14 +66,10 @@ def grade_all(ratings: Ratings) -> None:
     """Good, medium and poor by model; what the fair one draws is poor."""
     for item in ratings.items.values():
         drawn = item.question[0].text is not None
-        middle = "poor" if drawn else "medium"
-        vote = Vote(
-            task="grades",
-            item=item.item,
-            annotator="ada",
-            grades={"0": "good", "1": middle, "2": "poor"},
-            ranking=(0, 1, 2),
-        )
+        middle: Grade = "poor" if drawn else "medium"
+        grades: dict[str, Grade] = {"0": "good", "1": middle, "2": "poor"}
+        ranking = (0, 1, 2)
+        vote = Vote(task="grades", item=item.item, annotator="ada", grades=grades, ranking=ranking)
         cast(ratings, vote)
 
 
@@ -89,10 +86,11 @@ def test_people_of_each_model_and_both_sections(tmp_path: Path) -> None:
     result = measure_alignment(ratings, read_votes(ratings), {})
 
     people = {(own.section, own.model): own for own in result.people}
-    assert people["understanding", "fair"].grades == (0, 1, 0)
-    assert people["generation", "fair"].grades == (1, 0, 0)
+    assert list(people["understanding", "fair"].grades) == [0, 1, 0]
+    assert list(people["generation", "fair"].grades) == [1, 0, 0]
     assert people["generation", "good"].rank == 1
-    assert result.inconsistency["fair"].counts == ((0, 0, 0), (8, 0, 0), (0, 0, 0))
+    fair = [list(row) for row in result.inconsistency["fair"].counts]
+    assert fair == [[0, 0, 0], [8, 0, 0], [0, 0, 0]]
     assert result.inconsistency["all"].total == 24
     assert result.inconsistency["all"].inconsistent == pytest.approx(1 / 3)
     assert result.metrics == ()
@@ -141,6 +139,17 @@ def test_what_has_no_score_per_sample_is_left_out(tmp_path: Path) -> None:
         for name in MODELS
     }
     assert aligned(ratings, **runs).metrics == ()
+
+
+def test_a_constant_metric_is_named(tmp_path: Path) -> None:
+    """Nothing follows from one that gave all outputs the same score."""
+    ratings = graded(tmp_path / "study")
+    grade_all(ratings)
+    flat_scores = {"overall": dict.fromkeys(SAMPLES, 0.0)}
+    runs = {name: [record(name, "toy/overall/failures", scores=flat_scores)] for name in MODELS}
+    result = aligned(ratings, **runs)
+    assert result.metrics == ()
+    assert result.constant == ("toy/overall/failures",)
 
 
 def test_runs_are_matched_with_rated_models(tmp_path: Path) -> None:
@@ -192,11 +201,4 @@ def test_what_has_no_models(tmp_path: Path) -> None:
         aligned(ratings)
     (ratings.path / "sources.jsonl").unlink()
     with pytest.raises(DatasetError, match=r"has no sources\.jsonl"):
-        aligned(make_copy(ratings))
-
-
-def make_copy(ratings: Ratings) -> Ratings:
-    """The study as it is now on the disk."""
-    from pytest_cepbench.ratings.folder import read_ratings
-
-    return read_ratings(ratings.path)
+        aligned(read_ratings(ratings.path))
