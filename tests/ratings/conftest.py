@@ -1,4 +1,4 @@
-"""A browser for the pages, started once."""
+"""A browser for the pages, and studies that are served to it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from tests.ratings.studies import make_study
 from tests.report.browser import driven_chromium
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
+    """Chromium, driven by Playwright; its tests are skipped where one of them is missing.
+
+    Of a module, not of the session: while Playwright runs, no other test could use asyncio.
+    """
     with driven_chromium() as launched:
         yield launched
 
