@@ -15,7 +15,7 @@ from pytest_cepbench.cli.panel_files import (
     DATA,
     read_answer_folders,
     read_questions,
-    told_votes,
+    votes_with_remarks,
 )
 from pytest_cepbench.cli.session import measured, read_count, read_seed
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -151,7 +151,7 @@ def _people_panel(
     path = Path(arguments.on)
     if path.is_dir():
         ratings = read_ratings(path)
-        panel = ratings_panel(ratings, told_votes(ratings))
+        panel = ratings_panel(ratings, votes_with_remarks(ratings))
         for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
             names(model)  # so that --seen and --family may spell it otherwise
         return panel.limited(request.limit, request.seed)

@@ -32,11 +32,11 @@ def read_people(path: Path, names: ModelNames) -> list[JudgedBattle]:
     ratings = read_ratings(path)
     return [
         replace(battle, first=names(battle.first), second=names(battle.second))
-        for battle in people_battles(ratings, told_votes(ratings))
+        for battle in people_battles(ratings, votes_with_remarks(ratings))
     ]
 
 
-def told_votes(ratings: Ratings) -> Votes:
+def votes_with_remarks(ratings: Ratings) -> Votes:
     """The votes of a study; a line tells of each kind that does not count. Raises DatasetError."""
     votes = read_votes(ratings)
     for line in votes.remarks.lines:

@@ -194,9 +194,9 @@ def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = 
 def _codes(ratings: FloatArray) -> tuple[npt.NDArray[np.int64], int]:
     """Ratings as numbers from 0 in the order of their values, -1 for missing; and how many."""
     rated = np.isfinite(ratings)
-    values, found = np.unique(ratings[rated], return_inverse=True)
+    values, places = np.unique(ratings[rated], return_inverse=True)
     codes = np.full(ratings.shape, -1, np.int64)
-    codes[rated] = found
+    codes[rated] = places
     return codes, len(values)
 
 
