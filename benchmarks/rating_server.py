@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import subprocess
@@ -126,20 +127,35 @@ def measure(ratings: Ratings, votes: int) -> dict[str, Any]:
             person.begin()
         alone = [seconds for _ in range(votes) for seconds in people[0].vote(0.0)]
         operator = Person(addresses["operator"], "operator")
-        with ThreadPoolExecutor(len(people) + 1) as pool:
+        with ThreadPoolExecutor(len(people) + 2) as pool:
             watching = pool.submit(operator.watch, votes)
+            syncing = pool.submit(probe_disk, ratings.path / "probe", votes)
             together = [
                 seconds
                 for own in pool.map(lambda person: person.work(votes), people)
                 for seconds in own
             ]
-            watched = watching.result()
+            watched, synced = watching.result(), syncing.result()
     return {
         "seconds until it serves": round(started, 2),
         "one person": spread(alone),
         "all at once": spread(together),
         "operator's page": spread(watched),
+        "a bare fsync": spread(synced),
     }
+
+
+def probe_disk(path: Path, seconds: float) -> list[float]:
+    """Seconds of adding a line to a file and syncing it, five times a second."""
+    taken = []
+    with path.open("ab", buffering=0) as stream:
+        for _ in range(int(seconds * 5)):
+            time.sleep(0.2)
+            began = time.perf_counter()
+            stream.write(b"x" * 400)
+            os.fsync(stream.fileno())
+            taken.append(time.perf_counter() - began)
+    return taken
 
 
 class Person:
@@ -205,7 +221,8 @@ class Person:
 def served(folder: Path) -> Iterator[dict[str, str]]:
     """Addresses of the people of a server process."""
     command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"PYTHONPATH": str(RESULTS.parents[1])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         addresses = {}
         for line in process.stderr:
@@ -237,8 +254,9 @@ _PAGE = """\
 `benchmarks/rating_server.py` serves {items:,} items to {annotators} annotators, who all judge every
 item. Times are those of a vote until its reply, which comes when the vote is on the disk (fsync)
 and holds the items that follow. Goal: {goal:.0f} ms. "All at once" is {annotators} people with a
-second between answers; somebody watches the operator's page meanwhile, which is loaded anew every
-5 s.
+second between answers. Meanwhile somebody watches the operator's page, which is loaded anew every
+5 s, and a thread beside them adds a line of the same size to a file and syncs it: that is what the
+machine itself takes at that time.
 
 {machine}.
 
@@ -260,7 +278,7 @@ def page(figures: dict[str, Any]) -> str:
         )
         + " |"
         for when in ("at the start", "near the end")
-        for who in ("one person", "all at once", "operator's page")
+        for who in ("one person", "all at once", "operator's page", "a bare fsync")
     ]
     return _PAGE.format(
         items=figures["items"],

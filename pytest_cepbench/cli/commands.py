@@ -17,6 +17,7 @@ from pytest_cepbench.cli.arguments import (
     several,
     shared,
 )
+from pytest_cepbench.cli.rating_commands import AGREEMENT, ALIGNMENT, RATINGS
 
 _ROLES = ("describer", "generator", "encoder", "detector")
 """The roles of chains, to which these commands can give a model."""
@@ -894,6 +895,9 @@ _COMMANDS = (
         _UNWRITTEN,
         commands=_ARENA_ACTIONS,
     ),
+    AGREEMENT,
+    ALIGNMENT,
+    RATINGS,
     Command(
         "store",
         "look at a store of results, make it smaller, copy it",

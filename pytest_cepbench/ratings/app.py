@@ -7,8 +7,9 @@ who have a token. What is sent to them holds no name of a model, of a file or of
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,6 +37,9 @@ Decide = Callable[[Sequence[float]], str]
 
 REASONS = ("broken image", "offensive or disturbing", "cannot be decided", "other")
 """Why an item is skipped."""
+
+_RESTS = 20
+"""The operator's page is not computed anew before this many times its own duration."""
 
 MOST_BODY = 256 * 1024
 """Bytes of a request."""
@@ -207,6 +211,14 @@ class _People:
         return annotator
 
 
+@dataclass
+class _Results:
+    """What the operator was last shown, and until when it is shown again."""
+
+    content: dict[str, Any] = field(default_factory=dict)
+    until: float = 0.0
+
+
 @dataclass(frozen=True)
 class _Operator:
     """What is answered to the person who watches a study."""
@@ -214,6 +226,7 @@ class _Operator:
     live: LiveStudy
     decide: Decide | None
     peek: bool
+    latest: _Results = field(default_factory=_Results)
 
     async def page(self, request: Request) -> Response:
         """Progress, agreement, checks."""
@@ -236,9 +249,13 @@ class _Operator:
         live = self.live
         wanted = live.assignment.wanted.values()
         complete = sum(judged >= people for judged, people in wanted)
-        # Of copies, in another thread: people do not wait for this page.
-        own = await run_in_threadpool(self._results, live.votes, list(live.arrived), complete)
-        return own | {"leased": live.leased, "peek": self.peek}
+        now = time.monotonic()
+        if now >= self.latest.until:
+            # Of copies, in another thread: people do not wait for this page.
+            own = await run_in_threadpool(self._results, live.votes, list(live.arrived), complete)
+            taken = time.monotonic() - now
+            self.latest.content, self.latest.until = own, now + _RESTS * taken
+        return self.latest.content | {"leased": live.leased, "peek": self.peek}
 
     def _results(self, votes: Votes, arrived: Sequence[Vote], complete: int) -> dict[str, Any]:
         ratings = self.live.ratings

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.report.browser import chromium
+from tests.ratings.serving import Server, served
+from tests.ratings.studies import make_study
+from tests.report.browser import driven_chromium
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright presses the keys")
-    program = chromium()
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with driven_chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -45,3 +44,11 @@ def open_page(browser: Any) -> Iterator[Any]:
     for context in contexts:
         context.close()
     assert errors == []
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Path, Server]]:
+    """A study of pairs for two people, who judge every item, and its server."""
+    make_study(tmp_path / "study", "pair", overlap=2, share=1.0)
+    with served(tmp_path / "study") as server:
+        yield tmp_path / "study", server
