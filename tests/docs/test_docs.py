@@ -118,7 +118,7 @@ _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",
     "--speed", "--size", "--minutes",  # of scripts in benchmarks
-    "--ratings", "--annotators", "--score",  # of cepbench labels
+    "--ratings", "--score",  # of cepbench labels
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
