@@ -140,6 +140,7 @@ def test_votes_become_labels(drawn: Drawn) -> None:
     assert drawn.path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_seeds_of_a_question_are_drawn_together(home: Home) -> None:
     """Twenty questions with two seeds each make forty battles; a unit is a question."""
     home.path.joinpath("suite.toml").write_text(
