@@ -17,9 +17,12 @@ from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.files import parse_toml
 from pytest_cepbench.ratings.folder import VoteFile, read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
+from pytest_cepbench.suites import load_data, load_suite
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
 from tests.models.api.fake_server import chat_answer, serving
+
+ROOT = Path(__file__).parents[2]
 
 MODULE = "python:tests.cli.test_dataset"
 
@@ -119,6 +122,16 @@ def test_images_become_a_set_that_gates_a_model(photos: Home) -> None:
     assert len(accepted.changed) == len(NAMES) + 3  # sim of each and of all, fid, failures
     assert same.passed
     assert not worse.passed
+
+
+def test_the_shipped_suites_read_what_is_frozen(photos: Home) -> None:
+    """`suites/mmgenbench` as it is, under the name of its files."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--copy", "--name=MMGenBench-Test").code == 0
+    suite = load_suite(ROOT / "suites" / "mmgenbench" / "suite.toml")
+    dataset = load_data(suite, {"mmgenbench": photos.path / "bench" / "frozen"})
+
+    assert set(dataset.categories) == set(NAMES)
 
 
 def test_labels_are_the_truth_where_the_model_is_exact(photos: Home) -> None:
