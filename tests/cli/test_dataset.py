@@ -476,22 +476,24 @@ def test_the_study_is_written_in_one_go(photos: Home) -> None:
     assert (study.annotators, study.overlap) == (("ada", "bo"), 1)
 
 
+@pytest.mark.slow
 def test_a_served_model_is_held_to_the_schema_and_repaired(photos: Home) -> None:
     """One reply is prose: it is asked about once more; the server stays unasked in a second run."""
     pytest.importorskip("openai")
+    write_scenes(photos.path / "few", 8)
     good = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
     with serving() as server:
         first = iter(["I see three circles."])
         server.answer = lambda _: chat_answer(next(first, good))
         (photos.path / "names.toml").write_text('[[pattern]]\nname = "Count"\n')
         words = [f"--describer={server.spec('concurrency=1')}", "--patterns=names.toml"]
-        ended = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+        ended = photos.command("dataset", "patterns", "few", "--out=bench", *words)
         asked = len(server.seen)
-        again = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+        again = photos.command("dataset", "patterns", "few", "--out=bench", *words)
 
         assert (ended.code, again.code) == (0, 0), ended.err
-        assert "annotated: 60 of 60 images; 0 names outside the list were dropped, 1 " in ended.out
-        assert asked == len(server.seen) == 61
+        assert "annotated: 8 of 8 images; 0 names outside the list were dropped, 1 " in ended.out
+        assert asked == len(server.seen) == 9
         schemas = [seen.body["response_format"]["json_schema"] for seen in server.seen]
         assert all('"enum": ["Count"]' in json.dumps(schema) for schema in schemas)
 
