@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.baseline_files import battle_baselines
+from pytest_cepbench.cli.baseline_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.output import (
     MISTAKE,
     NOT_DONE,
@@ -18,6 +18,7 @@ from pytest_cepbench.cli.output import (
 from pytest_cepbench.cli.session import open_store, suite_file
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.evaluation.python_api import importable
+from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites import ModelPool, load_suite
@@ -30,8 +31,9 @@ from pytest_cepbench.suites.role_assignment import named_models
 def rejudge(arguments: Namespace) -> int:
     """Write the judge into the baselines of battles; exit codes as in `main`.
 
-    Accepted answers score one half against themselves whoever judges, so no battle is fought: the
-    next run asks the new judge about its own answers and the accepted ones.
+    Accepted answers score one half against themselves whoever judges, and need no verdict, so no
+    battle is fought and no verdict is missing: the next run asks the new judge about its own
+    answers and the accepted ones.
     """
     try:
         suite = load_suite(suite_file(arguments.suite))
@@ -47,13 +49,16 @@ def rejudge(arguments: Namespace) -> int:
         with open_store(arguments.store) as store, importable([suite.file]):
             judge = describe_fixed_role(ModelPool(store).runner(named[JUDGE]).bound)
         folder: Path = arguments.baselines / suite.name
+        judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
         changed = {
-            path: replace(
-                baseline,
-                identity=baseline.identity | {JUDGE: judge, "battles": str(suite.battle_rules)},
-            )
+            path: replace(baseline, identity=baseline.identity | judged)
             for path, baseline in battle_baselines(folder)
         }
+        if changed:
+            changed |= {
+                path: replace(_without_failures(baseline), identity=baseline.identity | judged)
+                for path, baseline in verdict_failure_baselines(folder)
+            }
     except CepError as error:
         return complain(str(error), MISTAKE)
     if not changed:
@@ -71,3 +76,9 @@ def rejudge(arguments: Namespace) -> int:
         return complain(str(error), NOT_DONE)
     show([Section(f"Rejudge {suite.name}", tuple(lines))])
     return 0
+
+
+def _without_failures(baseline: Baseline) -> Baseline:
+    """The share of missing verdicts of answers against themselves: none was needed."""
+    scores = {name: dict.fromkeys(part, 0.0) for name, part in baseline.scores.items()}
+    return replace(baseline, value=0.0, scores=scores)

@@ -11,7 +11,12 @@ from pathlib import Path
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.judge_card_page import card_page
 from pytest_cepbench.cli.output import NOT_DONE, complain, show, tell, write_and_show
-from pytest_cepbench.cli.panel_files import DATA, read_answer_folders, read_questions
+from pytest_cepbench.cli.panel_files import (
+    DATA,
+    read_answer_folders,
+    read_questions,
+    told_votes,
+)
 from pytest_cepbench.cli.session import measured, read_count, read_seed
 from pytest_cepbench.datasets.opening.verdict_files import (
     ModelNames,
@@ -21,6 +26,7 @@ from pytest_cepbench.datasets.opening.verdict_files import (
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
@@ -31,6 +37,7 @@ from pytest_cepbench.studies.judge_card import (
     require_models,
 )
 from pytest_cepbench.studies.judge_panels import BattlePanel, choose_battles, opening_panel
+from pytest_cepbench.studies.ratings_panel import ratings_panel
 from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL, shapes_panel
 from pytest_cepbench.studies.verdict_collection import (
     AskedOrder,
@@ -142,6 +149,12 @@ def _people_panel(
     arguments: Namespace, request: _Request, store: Store, names: ModelNames
 ) -> BattlePanel:
     path = Path(arguments.on)
+    if path.is_dir():
+        ratings = read_ratings(path)
+        panel = ratings_panel(ratings, told_votes(ratings))
+        for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
+            names(model)  # so that --seen and --family may spell it otherwise
+        return panel.limited(request.limit, request.seed)
     people = read_verdicts(path, names)
     answers = read_answer_folders(arguments.answers, names, people)
     questions = read_questions(arguments.data)

@@ -9,6 +9,7 @@ from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import ANCHORS, REMEDY, SUFFIX, read_baseline
+from pytest_cepbench.suites.measures.battle_measures import VERDICT_FAILURES
 
 
 def case_of_file(path: Path, suite: str) -> CaseKey | str:
@@ -41,6 +42,20 @@ def battle_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
 
     Raises BaselineError for a file that cannot be used.
     """
+    return ((path, own) for path, own in suite_baselines(folder) if own.answers)
+
+
+def verdict_failure_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
+    """The same of the share of verdicts that a judge did not give, of suites without scores."""
+    return (
+        (path, own)
+        for path, own in suite_baselines(folder)
+        if own.identity.get("metric") == VERDICT_FAILURES
+    )
+
+
+def suite_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
+    """All baselines and anchors in a suite's folder. Raises as `battle_baselines`."""
     for place in (folder, folder / ANCHORS):
         for path in sorted(place.glob(f"*{SUFFIX}")):
             key = case_of_file(path, folder.name)
@@ -48,5 +63,5 @@ def battle_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
                 msg = f"{path}: {key}; {REMEDY}"
                 raise BaselineError(msg)
             baseline = read_baseline(path, key)
-            if baseline is not None and baseline.answers:
+            if baseline is not None:
                 yield path, baseline

@@ -18,6 +18,7 @@ from pytest_cepbench.cli.arguments import (
     shared,
 )
 from pytest_cepbench.cli.dataset_commands import DATASET
+from pytest_cepbench.cli.rating_commands import AGREEMENT, ALIGNMENT, RATINGS
 from pytest_cepbench.cli.shared_options import DEFAULT as _DEFAULT
 from pytest_cepbench.cli.shared_options import EXIT_CODES as _EXIT_CODES
 from pytest_cepbench.cli.shared_options import PAGES
@@ -809,6 +810,9 @@ _COMMANDS = (
         commands=_ARENA_ACTIONS,
     ),
     DATASET,
+    AGREEMENT,
+    ALIGNMENT,
+    RATINGS,
     Command(
         "store",
         "look at a store of results, make it smaller, copy it",

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_cepbench.cli.asked_judge import ask_judge
 from pytest_cepbench.cli.judge_card_page import card_page
 from pytest_cepbench.cli.output import MISTAKE, complain, write_and_show
-from pytest_cepbench.cli.panel_files import read_answer_folders, read_questions
+from pytest_cepbench.cli.panel_files import read_answer_folders, read_people, read_questions
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.studies.judge_card import MeasuredJudge, measure_judge
@@ -65,8 +65,9 @@ def _refuse_files(arguments: Namespace) -> None:
             f"--on {SHAPES_PANEL}"
         )
         raise SpecError(msg)
-    if arguments.on == SHAPES_PANEL and (arguments.answers or arguments.data or arguments.partial):
-        msg = f"--on {SHAPES_PANEL} brings questions and answers: drop --answers, --data, --partial"
+    whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
+    if whole and (arguments.answers or arguments.data or arguments.partial):
+        msg = f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
         raise SpecError(msg)
 
 
@@ -83,7 +84,9 @@ def _measure_files(arguments: Namespace) -> MeasuredJudge:
             )
             raise SpecError(msg)
     names = ModelNames()
-    judge, people, *repeats = (read_verdicts(path, names) for path in paths)
+    judge = read_verdicts(arguments.verdicts, names)
+    people = read_people(arguments.people, names)
+    repeats = [read_verdicts(path, names) for path in repetitions]
     answers = read_answer_folders(arguments.answers, names, people)
     questions = read_questions(arguments.data)
     at_hand = answers or questions is not None

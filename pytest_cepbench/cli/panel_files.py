@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_cepbench.cli.output import tell
 from pytest_cepbench.cli.session import read_data
 from pytest_cepbench.datasets.opening.answer_files import read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.ratings.exports import people_battles
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 
 DATA = "opening"
 """Name of OpenING's questions, as its suite has it."""
+
+
+def read_people(path: Path, names: ModelNames) -> list[JudgedBattle]:
+    """Verdicts of people: of a file, or the majority's of a ratings folder.
+
+    What of the votes does not count is said. Raises DatasetError.
+    """
+    if not path.is_dir():
+        return read_verdicts(path, names)
+    ratings = read_ratings(path)
+    return [
+        replace(battle, first=names(battle.first), second=names(battle.second))
+        for battle in people_battles(ratings, told_votes(ratings))
+    ]
+
+
+def told_votes(ratings: Ratings) -> Votes:
+    """The votes of a study; a line tells of each kind that does not count. Raises DatasetError."""
+    votes = read_votes(ratings)
+    for line in votes.remarks.lines:
+        tell(line)
+    return votes
 
 
 def read_questions(texts: Sequence[str]) -> Dataset | None:

@@ -142,11 +142,12 @@ def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
     raters = counts.sum(axis=1)
     pairs = raters * (raters - 1) / 2
     equal = (counts * (counts - 1)).sum(axis=1) / 2
-    return rated.estimate(lambda weights: _ratio(weights @ equal, weights @ pairs), draws)
+    return rated.estimate(lambda weights: _ratio(weights, equal, pairs), draws)
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return float(part) / float(whole) if whole else None
+def _ratio(weights: FloatArray, right: FloatArray, total: FloatArray) -> float | None:
+    whole = float(weights @ total)
+    return float(weights @ right) / whole if whole else None
 
 
 def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> Estimate:
@@ -159,7 +160,9 @@ def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> 
     right, total = right[there], total[there]
 
     return estimate_by_items(
-        lambda weights: _ratio(weights @ right, weights @ total), len(there), draws=draws
+        lambda weights: _ratio(weights, right, total),
+        len(there),
+        draws=draws,
     )
 
 

@@ -35,6 +35,7 @@ from pytest_cepbench.ratings.battle_votes import (
     battle_votes,
     check_annotators,
     mirrored,
+    study_items,
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
@@ -82,19 +83,19 @@ class HumanJudge:
         self,
         battles: Sequence[Battle],
         seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; people have voted already
-    ) -> list[Winner | Failure | Reply]:
+    ) -> list[Winner | Reply]:
         """A verdict on each battle, in whichever order; a failure for one without a vote."""
         return [self._single(battle) for battle in battles]
 
-    def _single(self, battle: Battle) -> Winner | Failure | Reply:
+    def _single(self, battle: Battle) -> Winner | Reply:
         question, first, second = map(digest_of_pieces, _parts_of(battle))
         for key, turned in (((question, first, second), False), ((question, second, first), True)):
             votes = self.battles.get(key)
             if votes is not None:
                 return self._reply(votes, turned=turned)
             if key in self.asked:
-                return Failure("unanswered", f"nobody has judged this battle in {self.name} yet")
-        return Failure("unanswered", f"{self.name} does not have this battle")
+                return _unanswered(f"nobody has judged this battle in {self.name} yet")
+        return _unanswered(f"{self.name} does not have this battle")
 
     def _reply(self, votes: BattleVotes, *, turned: bool) -> Winner | Reply:
         winner = votes.verdict(self.rule)
@@ -121,11 +122,16 @@ class HumanDescriber:
         images: Sequence[Image.Image],
         prompt: str,  # noqa: ARG002 - people read the one of the study
         seeds: Sequence[int],  # noqa: ARG002 - the Protocol's
-    ) -> list[str | Failure]:
+    ) -> list[str | Reply]:
         """The description of each image; a failure for one that nobody described."""
         digests = [ImageArtifact.from_pil(image).digest for image in images]
-        missing = Failure("unanswered", f"{self.name} has no description of this image")
+        missing = _unanswered(f"{self.name} has no description of this image")
         return [self.texts.get(digest, missing) for digest in digests]
+
+
+def _unanswered(detail: str) -> Reply:
+    """A failure that is counted and not stored: the next run may find an answer."""
+    return Reply(Failure("unanswered", detail), passing=True)
 
 
 def digest_of_pieces(pieces: Sequence[Piece]) -> str:
@@ -217,7 +223,7 @@ def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes
         return option_digest(item.question), first.option, second.option
 
     battles = {key_of(digest): own for digest, own in judged.items()}
-    asked = frozenset(key_of(digest) for digest, item in ratings.items.items() if _asked(item.kind))
+    asked = frozenset(key_of(digest) for digest, _ in study_items(ratings))
     judge = HumanJudge(battles, asked, rule, spec.target)
     counted = {digest: dict(own.winners) for digest, own in judged.items()}
     people = len({name for own in judged.values() for name in own.winners})
@@ -229,10 +235,6 @@ def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes
         params={"votes": rule} | ({"annotator": params.annotator} if params.annotator else {}),
         remarks=(f"{len(judged)} battles judged by {people} people", *votes.remarks.lines),
     )
-
-
-def _asked(kind: str) -> bool:
-    return kind == "item"
 
 
 def _describer(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.model_spec import ModelSpec
     from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 
-PRESET, REPLAY = "preset", "replay"
+HUMAN, PRESET, REPLAY = "human", "preset", "replay"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ SCHEMES: Mapping[str, Scheme] = {
             f"{_HERE}.encoders.inception_encoder",
         ),
         Scheme(
-            "human",
+            HUMAN,
             "human:ratings/NAME",
             "people, whose votes or descriptions are in a ratings folder",
             ("judge", "describer"),

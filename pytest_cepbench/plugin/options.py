@@ -89,7 +89,7 @@ OPTIONS = (
         "models",
         "SPEC",
         "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, "
-        "python:, openai:, serve:, unicom:, cleanfid:, preset: or replay:",
+        "python:, openai:, serve:, unicom:, cleanfid:, human:, preset: or replay:",
         short=True,
     ),
     Option(

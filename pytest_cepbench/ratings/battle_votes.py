@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from pytest_cepbench.artifacts.digest import digest_json
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.ratings.folder import Ratings, Votes
@@ -58,8 +59,7 @@ class BattleVotes:
         """The verdict of all annotators together.
 
         A tie leans to the side that more votes lean to. Where they are as many, it leans to either,
-        as the digest of the item has it: to the same answer in both orders, and never always to the
-        first.
+        as the digest of both answers has it: to the same in both orders, not always to the first.
         """
         a, _, _, b = self.shares
         first = self._leans_first
@@ -77,9 +77,9 @@ class BattleVotes:
         first, second = leaning.count(True), leaning.count(False)
         if first != second:
             return first > second
-        low, _ = sorted(option.option for option in self.item.options)
-        preferred_low = int(self.item.item[:8], 16) % 2 == 0
-        return preferred_low == (self.item.options[0].option == low)
+        sides = sorted(option.option for option in self.item.options)
+        preferred = sides[int(digest_json(sides)[:8], 16) % 2]
+        return preferred == self.item.options[0].option
 
 
 def battle_votes(

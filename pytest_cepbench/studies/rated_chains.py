@@ -14,7 +14,11 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import Draw, Output, RatedItems, RatedRun, require_runs
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
+from pytest_cepbench.suites.roles import GROWERS
 from pytest_cepbench.suites.stored_chains import stored_chains
+
+_DECISIVE = ("suite", "samples", "chain", "describe prompt", "generate prompt", "descriptions")
+"""Fields of an identity that decide the artifacts of chains, beside the models."""
 
 _Outputs = dict[str, list[tuple[RatedRun, Chain]]]
 
@@ -119,7 +123,7 @@ def _refuse_changes(run: ChainRun, cases: Sequence[Case], rated: RatedRun) -> No
     changed = [
         name
         for name, value in identity.items()
-        if name not in ("data", "under test") and record.identity.get(name) != value
+        if name in (*_DECISIVE, *GROWERS) and record.identity.get(name) not in (None, value)
     ]
     if changed:
         msg = (

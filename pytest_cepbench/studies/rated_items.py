@@ -14,7 +14,6 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_answer,
     refer_to_question,
 )
-from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.gate import Baseline
@@ -40,14 +39,19 @@ class RatedRun:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model; empty where the outputs were made elsewhere."""
-        step = self.record.model.get("step", "")
-        return "+".join(bound.fingerprint for bound in recall(step)) if step else ""
+        """Of the model with its parameters; empty where the outputs were made elsewhere."""
+        return fingerprint_of(self.record)
 
     @property
     def sample_ids(self) -> list[str]:
         """The samples that it measured, sorted."""
         return sorted({name for part in self.record.scores.values() for name in part})
+
+
+def fingerprint_of(record: Baseline) -> str:
+    """Digest of all of a measured model that decides its outputs; empty where that is unknown."""
+    step = record.model.get("step", "")
+    return digest_text(step) if step else ""
 
 
 @dataclass(frozen=True)

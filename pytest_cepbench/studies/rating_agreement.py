@@ -181,8 +181,8 @@ def _of_annotators(
             total[number[item]] += 1
         return Coefficient(name, "votes", ratio_estimate(right, total, draws), note)
 
-    yield share("the same answer again", _repeated(ratings, votes), "of items that came twice")
-    yield share("attention checks passed", _checked(ratings, votes), "of hidden checks")
+    yield share("the same answer again", _repeated(ratings, votes), "items that came twice")
+    yield share("attention checks passed", _checked(ratings, votes), "hidden checks")
     seconds = median_estimate(
         [vote.seconds for vote in answers], [number[vote.item] for vote in answers], draws
     )

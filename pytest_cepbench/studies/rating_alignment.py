@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import Alignment, Choice, alignment, predicted_choice
-from pytest_cepbench.metrics.item_bootstrap import Estimate
+from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
 from pytest_cepbench.metrics.rating_alignment import (
     GRADES,
     CrossInconsistency,
@@ -23,6 +22,7 @@ from pytest_cepbench.metrics.rating_alignment import (
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.people_scores import PeopleScore, people_scores
+from pytest_cepbench.studies.rated_items import fingerprint_of
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman", "kendall")
 
@@ -50,8 +50,8 @@ class PeopleOfModel:
 class MetricAlignment:
     """One case of the runs beside people's ratings.
 
-    samples: correlation within items, of what the metric and people make of the outputs' differences
-        (Spearman), with its interval by item.
+    samples: correlation within items (Spearman), of the differences of outputs by the metric and
+        by people, with its interval by item.
     direction: how often the metric prefers the output that people prefer, of two.
     by_model: of each model over its samples (Spearman).
     models: over the models, by their means; one for each of `METHODS`, None where it is not
@@ -91,12 +91,16 @@ class RatingAlignment:
 
 
 def measure_alignment(
-    ratings: Ratings, votes: Votes, runs: Mapping[str, Sequence[Baseline]]
+    ratings: Ratings,
+    votes: Votes,
+    runs: Mapping[str, Sequence[Baseline]],
+    draws: int = DRAWS,
 ) -> RatingAlignment:
     """People's view of each model, and how each metric of the runs agrees with it.
 
     runs: name -> what it measured. A run is of the rated model with its fingerprint, else with its
         name; cases of other suites, of battles and of whole sets are left out.
+    draws: of the bootstrap behind each interval.
     Raises DatasetError as `people_scores`, where nobody has rated anything, and for runs none of
     which was rated.
     """
@@ -115,7 +119,7 @@ def measure_alignment(
         suite=ratings.study.suite,
         people=tuple(_people(scores)),
         inconsistency=_inconsistency(scores),
-        metrics=tuple(_metrics(ratings, scores, matched)),
+        metrics=tuple(_metrics(ratings, scores, matched, draws)),
         unmatched=tuple(unmatched),
         remarks=tuple(votes.remarks.lines),
     )
@@ -130,7 +134,7 @@ def _matched(
     matched: dict[str, Sequence[Baseline]] = {}
     unmatched = []
     for name, records in runs.items():
-        prints = {_fingerprint(record) for record in records}
+        prints = {fingerprint_of(record) for record in records}
         model = next((by_print[own] for own in prints if own in by_print), None)
         if model is None and name in names:
             model = name
@@ -142,11 +146,6 @@ def _matched(
         else:
             matched[model] = records
     return matched, unmatched
-
-
-def _fingerprint(record: Baseline) -> str:
-    step = record.model.get("step", "")
-    return "+".join(bound.fingerprint for bound in recall(step)) if step else ""
 
 
 # -- people alone ----------------------------------------------------------------------------------
@@ -213,7 +212,10 @@ class _Rated:
 
 
 def _metrics(
-    ratings: Ratings, scores: Sequence[PeopleScore], runs: Mapping[str, Sequence[Baseline]]
+    ratings: Ratings,
+    scores: Sequence[PeopleScore],
+    runs: Mapping[str, Sequence[Baseline]],
+    draws: int,
 ) -> Iterator[MetricAlignment]:
     if not runs:
         return
@@ -224,12 +226,12 @@ def _metrics(
             per_sample = not record.sizes and not record.answers
             if per_sample and (not suite or record.case.startswith(f"{suite}/")):
                 by_case[record.case][model] = record
-    for case, records in by_case.items():
+    for case, measured in by_case.items():
         for section in sorted({score.section for score in scores}):
             own = [score for score in scores if score.section == section]
-            rated = _rated(own, records)
+            rated = _rated(own, measured)
             if rated.people:
-                yield _aligned(case, section, rated, records, ratings, own)
+                yield _aligned(case, section, rated, measured, ratings, own, draws)
 
 
 def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Baseline]) -> _Rated:
@@ -256,6 +258,7 @@ def _aligned(
     records: Mapping[str, Baseline],
     ratings: Ratings,
     scores: Sequence[PeopleScore],
+    draws: int,
 ) -> MetricAlignment:
     first = next(iter(records.values()))
     items = rated.items
@@ -265,9 +268,9 @@ def _aligned(
         label=first.metric,
         section=section,
         items=len({item for item, _ in rated.people}),
-        samples=_within_items(rated, items),
-        direction=_direction(rated, items) if items and pairs else None,
-        by_model={model: _over_samples(rated, model) for model in sorted(records)},
+        samples=_within_items(rated, items, draws),
+        direction=_direction(rated, items, draws) if items and pairs else None,
+        by_model={model: _over_samples(rated, model, draws) for model in sorted(records)},
         models=_over_models(rated, sorted(records)),
         within_margin=(
             _within_margin(rated, items, scores) if ratings.study.kind == "caption" else None
@@ -275,7 +278,7 @@ def _aligned(
     )
 
 
-def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]]) -> Estimate:
+def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]], draws: int) -> Estimate:
     """Correlation of what is left when each item's own mean is taken away."""
     metric: list[float] = []
     people: list[float] = []
@@ -285,26 +288,26 @@ def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]]) -> Estimate
             own = [scores[item, model] for model in models]
             values += [value - _mean(own) for value in own]
         owners += [number] * len(models)
-    return sample_correlation(np.array(metric), np.array(people), owners)
+    return sample_correlation(np.array(metric), np.array(people), owners, draws)
 
 
-def _direction(rated: _Rated, items: Mapping[str, Sequence[str]]) -> Estimate:
+def _direction(rated: _Rated, items: Mapping[str, Sequence[str]], draws: int) -> Estimate:
     def differences(scores: Mapping[tuple[str, str], float]) -> list[float]:
         return [
             scores[item, first] - scores[item, second] for item, (first, second) in items.items()
         ]
 
     return same_direction(
-        np.round(differences(rated.metric), 9), np.round(differences(rated.people), 9)
+        np.round(differences(rated.metric), 9), np.round(differences(rated.people), 9), draws
     )
 
 
-def _over_samples(rated: _Rated, model: str) -> Estimate:
+def _over_samples(rated: _Rated, model: str, draws: int) -> Estimate:
     keys = [key for key in rated.people if key[1] == model]
     metric, people = (
         np.array([scores[key] for key in keys]) for scores in (rated.metric, rated.people)
     )
-    return sample_correlation(metric, people, list(range(len(keys))))
+    return sample_correlation(metric, people, list(range(len(keys))), draws)
 
 
 def _over_models(rated: _Rated, models: Sequence[str]) -> tuple[Correlation | None, ...]:

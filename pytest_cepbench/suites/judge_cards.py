@@ -114,6 +114,8 @@ def remark_on_judge(baselines: Path | None, bound: BoundRole) -> JudgeRemark:
 
     baselines: folder of accepted baselines; None where there is none.
     """
+    if bound.named_in_baselines:  # people, of whom the folder of their votes tells more
+        return JudgeRemark(f"{bound.named_in_baselines}: {'; '.join(bound.remarks)}")
     folder = None if baselines is None else baselines / JUDGE_CARDS
     paths = [] if folder is None or not folder.is_dir() else sorted(folder.glob("*.json"))
     own = identify_judge(bound)

@@ -182,15 +182,15 @@ def test_another_judge_takes_over(accepted: Home) -> None:
     after_dry = _judges(folder)
     ended = accepted.command("arena", "rejudge", ".", "--judge=shapes:?flip=0.1")
     with Store(accepted.path / ".cepbench/store") as store:
-        noisy = prepare(
-            accepted.path, store, model=WORSE, roles={"judge": "shapes:?flip=0.1"}
-        ).judge()
+        suite = prepare(accepted.path, store, model=WORSE, roles={"judge": "shapes:?flip=0.1"})
+        noisy, failures = suite.judge(), suite.judge("overall-judge_failures")
 
     assert (dry.code, ended.code) == (0, 0)
     assert "nothing written: --dry-run" in dry.out
     assert after_dry == before
     assert _judges(folder) != before
     assert noisy.verdict is not Verdict.INCOMPARABLE
+    assert failures.verdict is Verdict.HELD
     assert noisy.difference is not None
     assert noisy.difference < 0
 

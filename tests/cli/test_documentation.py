@@ -6,9 +6,11 @@ import dataclasses
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_cepbench.cli import main
+from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.studies import Grid, ModelSpread, Study, StudyCell, VariantAgreement, Weighting
 from pytest_cepbench.studies.doctor import Check, CheckTable, Diagnosis
 from pytest_cepbench.studies.study_data import STUDIES
@@ -19,6 +21,7 @@ STORE = PAGE.with_name("store.md")
 DOCTOR = PAGE.with_name("doctor.md")
 LEADERBOARDS = PAGE.with_name("leaderboards.md")
 JUDGES = PAGE.with_name("judges.md")
+PEOPLE = PAGE.with_name("people.md")
 FIRST_SUITE = PAGE.with_name("first-suite.md")
 
 
@@ -105,3 +108,17 @@ def test_fields_of_the_diagnosis_are_documented(kind: type) -> None:
     """The page names every field of the JSON file."""
     named = set(re.findall(r"`(\w+)`", DOCTOR.read_text()))
     assert {field.name for field in dataclasses.fields(kind)} <= named
+
+
+def test_every_option_of_a_rating_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table of its section has all of its options, and no other."""
+    section = PEOPLE.read_text(encoding="utf-8").partition("\n## `cepbench rate`\n")[2]
+    listed = re.findall(r"^\| `(--[a-z-]+)", section.partition("\n## ")[0], re.MULTILINE)
+    assert sorted(listed) == sorted(options(["rate"], capsys))
+
+
+def test_fields_of_ratings_are_documented() -> None:
+    """The page names every field of a vote."""
+    page = PEOPLE.read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page)) | set(re.findall(r'"(\w+)":', page))
+    assert {field.name for field in msgspec.structs.fields(Vote)} <= named

@@ -50,6 +50,7 @@ from pytest_cepbench.models.generators.diffusers_generator import GeneratorParam
 from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
+from pytest_cepbench.models.people import PeopleParams
 from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs
 from pytest_cepbench.models.serving.engines import ENGINES
@@ -76,6 +77,7 @@ API_MODELS = DOCS / "api-models.md"
 JUDGES = DOCS / "judges.md"
 
 _PARAMETERS = (
+    PeopleParams,
     DescriberParams,
     GeneratorParams,
     EditorParams,
@@ -124,6 +126,9 @@ _FOREIGN_OPTIONS = {
     "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
+    "--annotators", "--share", "--practice", "--attention", "--sample", "--host", "--peek",
+    "--only-write", "--kind",  # of cepbench rate
+    "--annotator", "--draws", "--format", "--report",  # of agreement, alignment and ratings
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power", "--part", "--rows", "--loads",

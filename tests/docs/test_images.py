@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
 from types import ModuleType
@@ -20,16 +21,33 @@ IMAGES = ROOT / "docs" / "images"
 _LINK = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^)\s]+)\)")
 
 
-@pytest.fixture(scope="module")
-def make() -> ModuleType:
-    """The script that draws them."""
-    spec = util.spec_from_file_location("make_images", IMAGES / "make.py")
+SCRIPTS = ("make", "make_rating")
+"""The scripts that draw them."""
+
+
+def load_script(name: str) -> ModuleType:
+    """A script as a module."""
+    spec = util.spec_from_file_location(f"{name}_images", IMAGES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[dict[str, ModuleType]]:
+    """Name -> script."""
+    path = list(sys.path)
+    yield {name: load_script(name) for name in SCRIPTS}
+    sys.path[:] = path  # one of them imports the other
+
+
+@pytest.fixture(scope="module")
+def make(scripts: dict[str, ModuleType]) -> ModuleType:
+    """The script of the terminal and of reports."""
+    return scripts["make"]
 
 
 def _used() -> dict[Path, str]:
@@ -41,14 +59,16 @@ def _used() -> dict[Path, str]:
     }
 
 
-def test_every_picture_is_drawn_and_used(make: ModuleType) -> None:
-    """By the one script, on a page, with a text for those who do not see it."""
-    drawn = {IMAGES / name for name in make.PICTURES}
+def test_every_picture_is_drawn_and_used(scripts: dict[str, ModuleType]) -> None:
+    """By one script, on a page, with a text for those who do not see it."""
+    drawn = {IMAGES / name for script in scripts.values() for name in script.PICTURES}
     assert drawn == {path for path in IMAGES.iterdir() if path.suffix in (".png", ".svg")}
     used = _used()
     assert drawn <= used.keys()
     assert all(len(used[path].split()) > 5 for path in drawn)
-    assert json.loads(make.DIGESTS.read_text(encoding="utf-8")).keys() == make.PICTURES.keys()
+    for script in scripts.values():
+        digests = json.loads(script.DIGESTS.read_text(encoding="utf-8"))
+        assert digests.keys() == script.PICTURES.keys()
 
 
 def test_pictures_are_small() -> None:
@@ -71,8 +91,9 @@ def test_a_digest_is_of_the_text(make: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_pictures_are_current() -> None:
-    """The runs that they were drawn of show the same today."""
-    command = [sys.executable, str(IMAGES / "make.py"), "--check"]
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_pictures_are_current(script: str) -> None:
+    """What they were drawn of shows the same today."""
+    command = [sys.executable, str(IMAGES / f"{script}.py"), "--check"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
     assert ended.returncode == 0, ended.stderr

@@ -14,6 +14,9 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, derive_seed
 from pytest_cepbench.chains.steps import battle_inputs, key_of
 from pytest_cepbench.models.protocols import Battle, BoundRole, RoleName
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import Part
+from pytest_cepbench.studies.rated_items import RatedItems
 from tests.golden.frozen import assert_frozen
 from tests.models.binding import bind_text
 from tests.models.files import (
@@ -23,6 +26,7 @@ from tests.models.files import (
     write_checkpoint,
     write_pipeline,
 )
+from tests.ratings.voted import cast, side_vote, write_rated
 
 PIXELS = ImageArtifact(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
 
@@ -105,6 +109,16 @@ def _write_checkpoints(folder: Path) -> None:
     (folder / "unicom.safetensors").write_bytes(safetensors_bytes())
     (folder / "inception-2015-12-05.pt").write_bytes(b"weights")
     (folder / "golden_models.py").write_text(USERS)
+    _write_ratings(folder / "votes")
+
+
+def _write_ratings(folder: Path) -> None:
+    """A study of one battle, which one person has judged."""
+    rated = RatedItems("pair", "toy")
+    answers = [[Part(text="a cat")], [Part(text="a dog")]]
+    rated.items.append(make_item("pair", [Part(text="what?")], answers))
+    ratings = write_rated(folder, rated, ("ada",))
+    cast(ratings, side_vote(rated.items[0], "ada", "Tie(B)"))
 
 
 SPECS: tuple[tuple[RoleName, str], ...] = (
@@ -169,6 +183,8 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("describer", "python:golden_models:Describer"),
     ("describer", "python:golden_models:Describer?mood=brisk"),
     ("judge", "python:golden_models:Judge"),
+    ("judge", "human:votes"),
+    ("judge", "human:votes?votes=shares&annotator=ada"),
 )  # fmt: skip
 
 

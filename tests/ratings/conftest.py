@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ratings.serving import Server, served
+from tests.ratings.studies import make_study
 from tests.report.browser import chromium
 
 
@@ -45,3 +48,11 @@ def open_page(browser: Any) -> Iterator[Any]:
     for context in contexts:
         context.close()
     assert errors == []
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Path, Server]]:
+    """A study of pairs for two people, who judge every item, and its server."""
+    make_study(tmp_path / "study", "pair", overlap=2, share=1.0)
+    with served(tmp_path / "study") as server:
+        yield tmp_path / "study", server

@@ -192,7 +192,7 @@ function showEnd() {
 }
 
 function tell(feedback) {
-  element("feedback-title").textContent = feedback.right ? "That is right." : "Most people would answer otherwise.";
+  element("feedback-title").textContent = feedback.right ? "That is right." : "Another answer was expected.";
   element("feedback-expected").textContent = feedback.expected;
   element("feedback-why").textContent = feedback.why;
   open("feedback-dialog");

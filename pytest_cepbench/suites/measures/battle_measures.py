@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
@@ -16,6 +16,7 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.answer_base import (
+    JUDGE,
     Against,
     CaseOpponents,
     by_part,
@@ -31,6 +32,9 @@ from pytest_cepbench.suites.measures.base import (
 )
 
 _NAMED = 3
+
+VERDICT_FAILURES = "judge_failures/1"
+"""Definition of the share of verdicts, and no scores, that a judge did not give."""
 
 
 class WinRateTable(MetricTable, frozen=True, kw_only=True):
@@ -112,11 +116,13 @@ class WinRateMeasure:
         if self.against == "gold":
             fought = data.gold_battles(samples)
             scores = {name: outcome.score for name, outcome in fought.items()}
+            votes = _missing_votes(fought, data)
             remarks = _remarks_on_judge(fought.values(), data.rules)
             return Measured(
                 by_part(parts, scores),
                 samples,
                 outcomes,
+                obstacles=votes,
                 notes=remarks.notes,
                 warnings=remarks.warnings,
                 verdicts=remarks.verdicts,
@@ -132,7 +138,7 @@ class WinRateMeasure:
             outcomes,
             answers={s.id: answers[s.id].digest for s in samples},
             anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
-            obstacles=(*obstacles, *more),
+            obstacles=(*obstacles, *more, *_missing_votes(fought | since, data)),
             notes=remarks.notes,
             warnings=remarks.warnings,
             verdicts=remarks.verdicts,
@@ -167,7 +173,7 @@ class JudgeFailuresMeasure:
     def identity(self) -> str:
         """The definition."""
         if not self.scored:
-            return "judge_failures/1"
+            return VERDICT_FAILURES
         return f"judge_failures/2 of {'verdicts and ' if self.judged else ''}scores"
 
     def read(
@@ -246,6 +252,22 @@ def _fight(
         )
         return {}, (obstacle,)
     return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
+
+
+def _missing_votes(fought: Mapping[str, PairOutcome], data: AnswerData) -> tuple[str, ...]:
+    """Why the battles of a gate by people are not decided: a vote is missing, and none is made up.
+
+    Nothing is said of models as judges, whose missing verdicts are ties that are counted.
+    """
+    missing = [name for name, outcome in fought.items() if outcome.failures]
+    if not missing or not data.runner(JUDGE).bound.named_in_baselines:
+        return ()
+    named = ", ".join(missing[:_NAMED])
+    obstacle = (
+        f"votes: {len(missing)} of {len(fought)} battles have no vote of people ({named}): let "
+        "people judge them (`cepbench rate`), or name another judge"
+    )
+    return (obstacle,)
 
 
 _MOST_FIRST = 0.95

@@ -1,0 +1,339 @@
+"""Draws the pictures of the pages for people, as `make.py` draws the others.
+
+    python docs/images/make_rating.py            draw all
+    python docs/images/make_rating.py --check    say which are out of date; needs no browser
+
+A picture is of a page of a small study, which a server of its own serves to Chromium. Its text is
+that of the page's parts, with the digests of its images in the place of their opaque names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+from make import digest  # noqa: E402 - the other script, beside this one
+
+from pytest_cepbench.artifacts import ImageArtifact  # noqa: E402
+from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
+    load_shapes_arena,
+    sample_scenes,
+)
+from pytest_cepbench.datasets.shapes.render import render as draw_scene  # noqa: E402
+from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
+from pytest_cepbench.ratings.consent import to_html, write_texts  # noqa: E402
+from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
+from pytest_cepbench.ratings.item_view import page_file, render, render_item  # noqa: E402
+from pytest_cepbench.ratings.items import make_item, write_study  # noqa: E402
+from pytest_cepbench.ratings.known_items import known_items  # noqa: E402
+from pytest_cepbench.ratings.live_study import Shown  # noqa: E402
+from pytest_cepbench.ratings.order import Order  # noqa: E402
+from pytest_cepbench.ratings.records import Item, Part, Study, Task, Vote, record_line  # noqa: E402
+from pytest_cepbench.ratings.summary import summarize  # noqa: E402
+
+DIGESTS = HERE / "digests_rating.json"
+
+NAMES = ("Color", "Count", "Position", "Size", "Symmetry")
+
+PEOPLE = ("ann", "ben", "cho", "dia", "eva")
+
+_WIDTH, _HEIGHT = 1180, 720
+
+_TIMES = 6  # pixels of a picture for each of a scene
+
+TASK_OF: Mapping[str, Task] = {
+    "rate-pair.png": "pair",
+    "rate-grades.png": "grades",
+    "rate-caption.png": "caption",
+    "rate-describe.png": "describe",
+    "rate-verify.png": "verify",
+    "rate-consent.png": "pair",
+    "rate-practice.png": "pair",
+    "rate-operator.png": "pair",
+}
+"""File -> task of the study that it shows."""
+
+Texts = Mapping[str, str]
+
+
+def main() -> None:
+    """Draw all pictures, or compare their texts."""
+    parser = argparse.ArgumentParser(description="Draws the pictures of the pages for people.")
+    parser.add_argument("--check", action="store_true", help="say which are out of date")
+    check = parser.parse_args().check
+    with tempfile.TemporaryDirectory() as name:
+        studies = {task: make_study(Path(name) / task, task) for task in set(TASK_OF.values())}
+        digests = {file: digest(text) for file, text in texts(studies).items()}
+        if check:
+            compare(digests)
+            return
+        draw(studies)
+    DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def compare(digests: Mapping[str, str]) -> None:
+    """End the script where a picture is missing, or of another text."""
+    kept = json.loads(DIGESTS.read_text(encoding="utf-8"))
+    stale = [name for name in PICTURES if kept.get(name) != digests[name]]
+    stale += [name for name in PICTURES if not (HERE / name).is_file()]
+    if stale:
+        names = ", ".join(sorted(set(stale)))
+        sys.exit(f"out of date in docs/images: {names}. Draw them: {' '.join(sys.argv[:1])}")
+
+
+# -- studies -------------------------------------------------------------------------------------
+
+
+def make_study(folder: Path, task: Task) -> Ratings:
+    """A study of the embedded world, half done by five people."""
+    images: dict[str, ImageArtifact] = {}
+    items = [
+        _item(task, sample.question, sample_scenes(sample), images)
+        for sample in load_shapes_arena(samples_per_category=12).samples
+        if sample.categories == ("build",)
+    ]
+    study = Study(
+        kind=task, suite="arena", annotators=PEOPLE, overlap=3, share=0.5, attention=0.2,
+        repeats=0.1, names=NAMES if task == "verify" else (),
+    )  # fmt: skip
+    known, known_images = known_items(study, items, images)
+    write_study(folder, study, [*items, *known], images | known_images)
+    write_texts(folder, task)
+    ratings = read_ratings(folder)
+    if task == "pair":
+        _give_votes(ratings)
+    return ratings
+
+
+def _item(
+    task: Task,
+    question: tuple[Any, ...],
+    scenes: tuple[Scene, ...],
+    images: dict[str, ImageArtifact],
+) -> Item:
+    def part(scene: Scene) -> Part:
+        pixels = draw_scene(scene, 1).pixels
+        image = ImageArtifact(pixels.repeat(_TIMES, axis=0).repeat(_TIMES, axis=1))
+        images[image.digest] = image
+        return Part(image=image.digest)
+
+    def steps(drawn: tuple[Scene, ...]) -> list[Part]:
+        pairs = zip(scenes, drawn, strict=True)
+        return [piece for said, shown in pairs for piece in (Part(text=words(said)), part(shown))]
+
+    asked = [Part(text=piece) for piece in question if isinstance(piece, str)]
+    last = scenes[-1]
+    wrong = recolored(last)
+    if task == "pair":
+        drawn = (*scenes[:-1], wrong)
+        return make_item(task, asked, [steps(scenes)[-4:], steps(drawn)[-4:]])
+    if task == "caption":
+        return make_item(task, [part(last)], [[Part(text=words(last))], [Part(text=words(wrong))]])
+    if task == "grades":
+        poor = Scene(last.objects[:1])
+        return make_item(task, asked, [[part(scene)] for scene in (last, wrong, poor)])
+    names = [[Part(text=name)] for name in NAMES[:3]] if task == "verify" else []
+    return make_item(task, [part(last)], names)
+
+
+def words(scene: Scene) -> str:
+    """A scene as people write it."""
+    return caption(scene).replace(" :", ":").replace(" ,", ",")
+
+
+def recolored(scene: Scene) -> Scene:
+    """A scene whose first object has another color."""
+    first, *others = scene.objects
+    color = "cyan" if first.color != "cyan" else "red"
+    return Scene((replace(first, color=color), *others))
+
+
+def _give_votes(ratings: Ratings) -> None:
+    """Votes for the operator's page: of the first items of each person, and of checks."""
+    order = Order(ratings.study, list(ratings.items.values()))
+    for place, name in enumerate(PEOPLE[:-1], 1):
+        lines = []
+        practice, items = order.of(name, "practice"), order.of(name, "item")[: 4 + place]
+        checks = order.of(name, "attention")[:2]
+        kinds = [("practice", practice), ("item", items), ("attention", checks)]
+        for kind, digests in kinds:
+            for number, item in enumerate(digests):
+                winner = ratings.items[item].known.get("winner", "first")
+                if number == place - 1:
+                    winner = "second" if winner == "first" else "first"
+                shown = order.shown(ratings.items[item], name, kind)
+                vote = Vote(
+                    task="pair", item=item, annotator=name, kind=kind, shown=shown, winner=winner,
+                    verdict="A" if shown[0] == winner else "B", tie=False, key=f"{name}-{item[:9]}",
+                    seconds=5.5 + place + number, at="2026-11-22T10:00:00.000Z", page="pair/1",
+                )  # fmt: skip
+                lines.append(record_line(vote))
+        ratings.vote_path(name).write_bytes(b"".join(lines))
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+def texts(studies: Mapping[Task, Ratings]) -> dict[str, str]:
+    """Picture -> the text of what it shows, with its style."""
+    return {
+        name: part(studies[TASK_OF[name]]) + page_file("rate.css") for name, part in PARTS.items()
+    }
+
+
+def _item_text(ratings: Ratings) -> str:
+    return _shown_text(ratings, "item")
+
+
+def _practice_text(ratings: Ratings) -> str:
+    return _shown_text(ratings, "practice") + _shell(ratings)
+
+
+def _shown_text(ratings: Ratings, kind: str) -> str:
+    order = Order(ratings.study, list(ratings.items.values()))
+    item = ratings.items[order.of(PEOPLE[-1], kind)[0]]
+    shown = Shown("slot", item, item.kind, order.shown(item, PEOPLE[-1], item.kind))
+    return render_item(shown, ratings.study, lambda image: image)
+
+
+def _shell(ratings: Ratings) -> str:
+    texts_of = {
+        name: to_html((ratings.path / f"{name}.md").read_text(encoding="utf-8"))
+        for name in ("consent", "instructions")
+    }
+    return render(
+        "rate.html.jinja", nonce="", task="pair", annotator=PEOPLE[-1], agreed=False, reasons=(),
+        shortcuts=(), **texts_of,
+    )  # fmt: skip
+
+
+def _operator_text(ratings: Ratings) -> str:
+    from pytest_cepbench.ratings.folder import read_votes
+
+    return repr(summarize(ratings, read_votes(ratings), 0)) + page_file("operator_part.html.jinja")
+
+
+PARTS: Mapping[str, Callable[[Ratings], str]] = {
+    **dict.fromkeys(TASK_OF, _item_text),
+    "rate-consent.png": _shell,
+    "rate-practice.png": _practice_text,
+    "rate-operator.png": _operator_text,
+}
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+def draw(studies: Mapping[Task, Ratings]) -> None:
+    """Photograph all pages in Chromium: PNGs of few colors."""
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for task, ratings in studies.items():
+            with served(ratings.path) as addresses:
+                names = [name for name, other in TASK_OF.items() if other == task]
+                for name in sorted(names, key=list(PICTURES).index):
+                    tab = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+                    PICTURES[name](tab, addresses)
+                    tab.screenshot(path=HERE / name)
+                    tab.close()
+                    image = Image.open(HERE / name).convert("RGB")
+                    image.quantize(256, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
+        browser.close()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, str]]:
+    """Addresses of the people of a server process."""
+    command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        addresses = {}
+        for line in process.stderr or ():
+            if line.startswith("serving "):
+                break
+            if match := re.match(r"(\S+): (http://\S+)$", line):
+                addresses[match[1]] = match[2]
+        try:
+            yield addresses
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _begin(tab: Any, addresses: Texts) -> None:
+    """The first item, as the last of the people sees it."""
+    tab.goto(addresses[PEOPLE[-1]])
+    if tab.locator("#agree").count():
+        tab.click("#agree")
+    tab.wait_for_selector("[data-slot]")
+    tab.wait_for_load_state("networkidle")
+
+
+def _work(tab: Any, addresses: Texts) -> None:
+    """The first item after practice."""
+    _begin(tab, addresses)
+    while tab.locator(".badge").count():
+        before = tab.locator("main").get_attribute("data-slot")
+        tab.get_by_role("button", name="Skip").click()
+        tab.keyboard.press("3")
+        tab.get_by_role("button", name="Go on").click()
+        tab.wait_for_selector(f"main[data-slot]:not([data-slot='{before}'])")
+    tab.wait_for_load_state("networkidle")
+
+
+def _pair(tab: Any, addresses: Texts) -> None:
+    tab.set_viewport_size({"width": _WIDTH, "height": 1000})
+    _work(tab, addresses)
+
+
+def _consent(tab: Any, addresses: Texts) -> None:
+    tab.set_viewport_size({"width": _WIDTH, "height": 800})
+    tab.goto(addresses[PEOPLE[-1]])
+    tab.wait_for_selector("#agree")
+
+
+def _practice(tab: Any, addresses: Texts) -> None:
+    _begin(tab, addresses)
+    tab.keyboard.press("4")
+    tab.wait_for_selector("#feedback-dialog[open]")
+
+
+def _operator(tab: Any, addresses: Texts) -> None:
+    tab.set_viewport_size({"width": _WIDTH, "height": 420})
+    tab.goto(addresses["operator"])
+
+
+PICTURES: Mapping[str, Callable[[Any, Texts], None]] = {
+    "rate-operator.png": _operator,
+    "rate-consent.png": _consent,
+    "rate-practice.png": _practice,
+    "rate-pair.png": _pair,
+    "rate-grades.png": _work,
+    "rate-caption.png": _work,
+    "rate-describe.png": _work,
+    "rate-verify.png": _work,
+}
+"""File -> how its page is brought to what is shown."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""`cepbench agreement`: how far the annotators of a ratings folder agree."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
+from pytest_cepbench.cli.session import read_count
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.metrics.item_bootstrap import Estimate
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.studies.rating_agreement import (
+    AnnotatorRecord,
+    ErrorModel,
+    RatingAgreement,
+    measure_agreement,
+)
+
+
+def run(arguments: Namespace) -> int:
+    """Measure, print and write a page; exit codes as in `main`."""
+    try:
+        draws = read_count("--draws", arguments.draws) or 0
+        ratings = read_ratings(arguments.ratings)
+        agreed = measure_agreement(ratings, read_votes(ratings), draws)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    command = arguments.command_line
+    name = f"agreement-{ratings.path.resolve().name}"[:120]
+    page = list(_page(agreed, command, draws))
+    return write_and_show({"agreement": agreed}, page, command, arguments.out, name, "agreement")
+
+
+def _page(agreed: RatingAgreement, command: str, draws: int) -> Iterator[Section]:
+    of = f" of {agreed.suite}" if agreed.suite else ""
+    title = (
+        f"agreement in {agreed.ratings}{of}: {len(agreed.annotators)} annotators, "
+        f"{agreed.judged:,} of {agreed.items:,} items judged, {agreed.shared:,} by several"
+    )
+    lines = [
+        f"command: {command}",
+        f"intervals: 95 %, {draws} draws of whole items; kind: {agreed.kind}",
+        *agreed.remarks,
+    ]
+    if not agreed.shared:
+        lines.append("no item was judged by several annotators: only repeats and checks tell")
+    rows = tuple(
+        (
+            each.name,
+            each.scale,
+            estimate_text(each.estimate),
+            interval_text(each.estimate),
+            str(each.estimate.items),
+            each.note,
+        )
+        for each in agreed.coefficients
+    )
+    table = Table(("coefficient", "of", "value", "95 % interval", "items", "note"), rows)
+    yield Section(title, (*lines, table))
+    yield Section("annotators", (_annotators(agreed.annotators),))
+    for errors in agreed.errors:
+        yield _errors(errors)
+
+
+def _annotators(annotators: tuple[AnnotatorRecord, ...]) -> Table:
+    head = ("annotator", "votes", "skipped", "seconds", "checks", "again", "accuracy")
+    return Table(
+        head,
+        tuple(
+            (
+                short(each.name),
+                str(each.votes),
+                str(each.skipped),
+                "-" if each.seconds is None else f"{each.seconds:.1f}",
+                _of(each.attention),
+                _of(each.repeats),
+                "-" if each.accuracy is None else f"{each.accuracy:.2f}",
+            )
+            for each in annotators
+        ),
+    )
+
+
+_ERRORS = (
+    "votes (columns) for each true value (rows), as the votes of all make it likely; a report, "
+    "which decides nothing"
+)
+
+_RARE = 0.005
+"""Of a true value that hardly occurs nothing is known."""
+
+
+def _errors(errors: ErrorModel) -> Section:
+    line = ", ".join(
+        f"{label} {share:.2f}" for label, share in zip(errors.labels, errors.shares, strict=True)
+    )
+    tables = tuple(
+        Table(
+            (f"{short(name)}: true", *errors.labels),
+            tuple(
+                (label, *(f"{share:.2f}" if true >= _RARE else "-" for share in row))
+                for label, true, row in zip(errors.labels, errors.shares, confusion, strict=True)
+            ),
+        )
+        for name, confusion in errors.confusions.items()
+    )
+    title = f"errors of each annotator by Dawid and Skene: {errors.scale}"
+    return Section(title, (_ERRORS, f"true values: {line}", *tables))
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """A number with three decimals, or a dash."""
+    return "-" if estimate.value is None else f"{estimate.value:.3f}"
+
+
+def interval_text(estimate: Estimate) -> str:
+    """Its interval, or a dash."""
+    if estimate.low is None or estimate.high is None:
+        return "-"
+    return f"[{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def _of(counted: tuple[int, int]) -> str:
+    right, total = counted
+    return f"{right}/{total}" if total else "-"

@@ -1,0 +1,187 @@
+"""`cepbench alignment`: people's view of each model, and how the metrics of runs agree with it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_cepbench.cli.agreement import estimate_text, interval_text
+from pytest_cepbench.cli.agreement_table import percent
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
+from pytest_cepbench.cli.results import read_report
+from pytest_cepbench.cli.session import read_count
+from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.gate import Baseline
+from pytest_cepbench.metrics.correlation import Correlation
+from pytest_cepbench.metrics.human_ratings import Alignment
+from pytest_cepbench.metrics.item_bootstrap import Estimate
+from pytest_cepbench.metrics.rating_alignment import GRADES, CrossInconsistency
+from pytest_cepbench.option_values import split_name
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.studies.rating_alignment import (
+    METHODS,
+    MetricAlignment,
+    RatingAlignment,
+    measure_alignment,
+)
+
+
+def run(arguments: Namespace) -> int:
+    """Measure, print and write a page; exit codes as in `main`."""
+    try:
+        ratings = read_ratings(arguments.ratings)
+        draws = read_count("--draws", arguments.draws) or 0
+        runs = _runs(arguments.report)
+        aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    command = arguments.command_line
+    name = f"alignment-{ratings.path.resolve().name}"[:120]
+    page = list(_page(aligned, command))
+    return write_and_show({"alignment": aligned}, page, command, arguments.out, name, "alignment")
+
+
+def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
+    """Name -> what the run measured; its name is the given one, else the model's spec."""
+    runs: dict[str, list[Baseline]] = {}
+    for text in reports:
+        given, path = split_name(text)
+        report = read_report(Path(path))
+        measured = [case.measured for case in report.cases if case.measured is not None]
+        if not measured:
+            msg = f"{path} has no measurement: the report of a run that measured is needed"
+            raise SpecError(msg)
+        name = given or measured[0].model.get("spec", path)
+        if name in runs:
+            msg = f"two runs are of {name!r}: name them, --report NAME={path}"
+            raise SpecError(msg)
+        runs[name] = measured
+    return runs
+
+
+def _page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
+    of = f" of {aligned.suite}" if aligned.suite else ""
+    lines = [f"command: {command}", *aligned.remarks]
+    lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]
+    yield Section(f"what people think in {aligned.ratings}{of}", (*lines, _people(aligned)))
+    for name, table in aligned.inconsistency.items():
+        yield _inconsistency(name, table)
+    if aligned.metrics:
+        yield Section("metrics over samples", (_SAMPLES, _over_samples(aligned.metrics)))
+    if any(metric.by_model for metric in aligned.metrics):
+        yield Section("metrics over the samples of each model", (_by_model(aligned.metrics),))
+    if any(metric.models for metric in aligned.metrics):
+        yield Section("metrics over models", (_MODELS, _over_models(aligned.metrics)))
+    if any(metric.within_margin for metric in aligned.metrics):
+        yield Section("choices between captions", (_MARGIN, _within_margin(aligned.metrics)))
+
+
+_SAMPLES = (
+    "within items: Spearman's correlation of the metric's and people's differences between the "
+    "outputs of an item; preferred: how often the metric prefers what people prefer"
+)
+
+_MODELS = "correlation of the models' means, with Fisher's 95 % intervals: wide over few models"
+
+_MARGIN = "a difference of at most .01 counts as comparable (MMGenBench, C.4)"
+
+
+def _people(aligned: RatingAlignment) -> Table:
+    head = ("model", "outputs", "votes", "score", "mean rank", *GRADES)
+    return Table(
+        head,
+        tuple(
+            (
+                short(own.model),
+                own.section,
+                str(own.votes),
+                f"{own.score:.3f}",
+                "-" if own.rank is None else f"{own.rank:.2f}",
+                *(map(percent, own.grades) if own.grades else "-" * len(GRADES)),
+            )
+            for own in aligned.people
+        ),
+    )
+
+
+def _inconsistency(name: str, table: CrossInconsistency) -> Section:
+    rows = tuple((grade, *map(str, row)) for grade, row in zip(GRADES, table.counts, strict=True))
+    whose = "all models" if name == "all" else name
+    line = f"{table.total} pairs of grades, {percent(table.inconsistent)} % differ"
+    head = ("understanding \\ generation", *GRADES)
+    return Section(f"grades of {whose} in both sections", (line, Table(head, rows)))
+
+
+def _over_samples(metrics: Sequence[MetricAlignment]) -> Table:
+    head = ("case", "outputs", "items", "within items", "95 % interval", "preferred", "interval")
+    return Table(
+        head,
+        tuple(
+            (
+                metric.case,
+                metric.section,
+                str(metric.items),
+                estimate_text(metric.samples),
+                interval_text(metric.samples),
+                *_both(metric.direction),
+            )
+            for metric in metrics
+        ),
+    )
+
+
+def _by_model(metrics: Sequence[MetricAlignment]) -> Table:
+    head = ("case", "outputs", "model", "Spearman", "95 % interval", "samples")
+    rows = (
+        (
+            metric.case,
+            metric.section,
+            short(model),
+            *_both(estimate),
+            str(estimate.items),
+        )
+        for metric in metrics
+        for model, estimate in metric.by_model.items()
+    )
+    return Table(head, tuple(rows))
+
+
+def _over_models(metrics: Sequence[MetricAlignment]) -> Table:
+    head = ("case", "outputs", *METHODS)
+    rows = (
+        (metric.case, metric.section, *map(_correlation, metric.models))
+        for metric in metrics
+        if metric.models
+    )
+    return Table(head, tuple(rows))
+
+
+def _within_margin(metrics: Sequence[MetricAlignment]) -> Table:
+    head = ("case", "items", "votes", "majorities", "without majority")
+    rows = (
+        (metric.case, *_alignment(metric.within_margin))
+        for metric in metrics
+        if metric.within_margin is not None
+    )
+    return Table(head, tuple(rows))
+
+
+def _alignment(counted: Alignment) -> tuple[str, str, str, str]:
+    votes, majorities = (
+        f"{percent(each.share)} ({each.right}/{each.total})"
+        for each in (counted.votes, counted.majorities)
+    )
+    return str(counted.items), votes, majorities, str(counted.without_majority)
+
+
+def _both(estimate: Estimate | None) -> tuple[str, str]:
+    return ("-", "-") if estimate is None else (estimate_text(estimate), interval_text(estimate))
+
+
+def _correlation(over: Correlation | None) -> str:
+    if over is None:
+        return "-"
+    if over.low is None or over.high is None:
+        return f"{over.value:.3f}"
+    return f"{over.value:.3f} [{over.low:.2f}, {over.high:.2f}]"

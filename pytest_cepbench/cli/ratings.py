@@ -1,0 +1,70 @@
+"""`cepbench ratings`: exchange of a ratings folder with other tools."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show, tell
+from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
+from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.ratings.exports import people_battles, write_replay
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.label_studio_answers import import_label_studio
+from pytest_cepbench.ratings.label_studio_tasks import write_label_studio
+
+
+def run(arguments: Namespace) -> int:
+    """Export or import; exit codes as in `main`."""
+    try:
+        ratings = read_ratings(arguments.ratings)
+        votes = read_votes(ratings)
+        for line in votes.remarks.lines:
+            tell(line)
+        if arguments.action == "import":
+            users = dict(map(_user, arguments.annotator))
+            imported = import_label_studio(ratings, votes, arguments.file, users)
+            show([], *imported.lines)
+            return 0
+        out = arguments.out or _default_out(ratings, arguments.format)
+        written = _export(ratings, votes, arguments.format, out, arguments.annotator)
+        keep_out_of_git(HOME, out)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    except OSError as error:
+        return complain(f"{arguments.out or HOME}: {error.strerror or error}", NOT_DONE)
+    show([], *(f"written: {path}" for path in written))
+    return 0
+
+
+def _default_out(ratings: Ratings, form: str) -> Path:
+    return HOME / "ratings" / f"{ratings.path.resolve().name}-{form}"
+
+
+def _export(
+    ratings: Ratings, votes: Votes, form: str, out: Path, annotator: str | None
+) -> list[Path]:
+    """Write the files; returns them. Raises DatasetError, WriteError."""
+    if form == "label-studio":
+        if annotator is not None:
+            msg = "--annotator is of votes: tasks for Label Studio have none"
+            raise SpecError(msg)
+        return write_label_studio(ratings, out)
+    if form == "replay":
+        return write_replay(ratings, votes, out, annotator)
+    battles = people_battles(ratings, votes, [] if annotator is None else [annotator])
+    out.mkdir(parents=True, exist_ok=True)
+    write_verdicts(out / "verdicts.json", battles)
+    return [out / "verdicts.json"]
+
+
+def _user(text: str) -> tuple[str, str]:
+    """User and annotator of `USER=NAME`. Raises SpecError."""
+    user, equals, name = text.rpartition("=")
+    if not (user and equals and name):
+        msg = f"--annotator {text!r}: USER=NAME is expected, such as 3=ada"
+        raise SpecError(msg)
+    return user, name

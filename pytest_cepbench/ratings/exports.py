@@ -1,0 +1,90 @@
+"""Ratings for other uses: descriptions as chains to replay, verdicts as battles of models."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.arena.battles import JudgedBattle
+from pytest_cepbench.ratings.battle_votes import (
+    battle_votes,
+    check_annotators,
+    require_kind,
+)
+from pytest_cepbench.ratings.folder import Ratings, Votes
+from pytest_cepbench.ratings.records import Item, Source
+from pytest_cepbench.replacement import replace_files
+
+REPLAYED = "image-first/gen-1.csv"
+"""Generation 1 of chains that begin with an image, in the layout `sdp` of `replay:`."""
+
+
+def write_replay(ratings: Ratings, votes: Votes, out: Path, annotator: str | None) -> list[Path]:
+    """Write people's descriptions as generation 1 of chains, which `replay:` reads.
+
+    annotator: whose; where None and several people described an image, the one who is first by
+        name, so that a folder has one description of each sample.
+    Raises DatasetError for a study of another kind, for an unknown annotator and where there is no
+    description; WriteError.
+    """
+    require_kind(ratings, "describe")
+    check_annotators(ratings, [] if annotator is None else [annotator])
+    texts: dict[str, str] = {}
+    for vote in sorted(votes.answers(), key=lambda vote: vote.annotator):
+        if annotator in (None, vote.annotator):
+            texts.setdefault(vote.item, vote.text or "")
+    rows = [
+        (source.sample, texts[source.item])
+        for source in ratings.sources
+        if source.item in texts and source.sample
+    ]
+    if not rows:
+        msg = f"{ratings.path}: there is no description of a sample to write"
+        raise DatasetError(msg)
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("filename", "caption"))
+    writer.writerows(sorted(rows))
+    path = out / REPLAYED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_files(out, {path: stream.getvalue().encode()})
+    return [path]
+
+
+def people_battles(
+    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
+) -> list[JudgedBattle]:
+    """People's verdicts as battles of models over the questions of a suite. See `named_battles`."""
+    return [battle for _, battle in named_battles(ratings, votes, annotators)]
+
+
+def named_battles(
+    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
+) -> list[tuple[Item, JudgedBattle]]:
+    """Each judged item, and it as a battle of models in its own order, by the majority of votes.
+
+    annotators: whose votes count; everybody's where empty.
+    Raises DatasetError as `battle_votes`, where nobody has judged a battle, and where the sources
+    do not say which models answered.
+    """
+    judged = battle_votes(ratings, votes, list(annotators))
+    if not judged:
+        why = "; ".join(votes.remarks.lines)
+        msg = f"{ratings.path}: nobody has judged a battle yet{f' ({why})' if why else ''}"
+        raise DatasetError(msg)
+    by_option: dict[tuple[str, str], Source] = {}
+    for source in ratings.sources:
+        by_option.setdefault((source.item, source.option), source)
+    battles: list[tuple[Item, JudgedBattle]] = []
+    for digest, own in judged.items():
+        first, second = (by_option.get((digest, option.option)) for option in own.item.options)
+        if first is None or second is None or first.model == second.model:
+            msg = f"{ratings.path}: its sources do not say which two models answered {digest[:16]}"
+            raise DatasetError(msg)
+        question = first.sample or digest
+        battle = JudgedBattle(question, first.model, second.model, own.verdict("majority"))
+        battles.append((own.item, battle))
+    return battles

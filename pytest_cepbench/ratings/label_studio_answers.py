@@ -1,0 +1,244 @@
+"""People's answers as Label Studio exports them (JSON), taken into the votes of a study.
+
+Nothing in such a file is trusted: which item it is and in which order its options were shown come
+back in `data`, every answer has to be one of its item, and the order of the file counts for
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.artifacts import canonical_json, digest_text
+from pytest_cepbench.datasets.text_files import read_json
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.ratings.folder import Ratings, VoteFile, Votes
+from pytest_cepbench.ratings.label_studio_tasks import ADDED, GRADE, RANK, TEXT, TICKED, VERDICT
+from pytest_cepbench.ratings.records import Item, Task, Vote, fault_of, option_name, un_swapped
+
+PAGE = "label-studio/1"
+
+MOST_CHARACTERS = 20_000
+"""Of a description."""
+
+_MOST_SECONDS = 86_400.0
+
+Fields = Mapping[str, Any]
+
+
+@dataclass
+class ImportedAnswers:
+    """What became of a file of answers.
+
+    votes: that were added, in the order of their times.
+    known: that were imported before. cancelled: that their annotator took back or skipped.
+    unknown: for items that the study does not have.
+    invalid: that are no answer to their item. first_fault: the first of these.
+    """
+
+    votes: list[Vote] = field(default_factory=list)
+    known: int = 0
+    cancelled: int = 0
+    unknown: int = 0
+    invalid: int = 0
+    first_fault: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """A sentence for each kind that there is, for people."""
+        counts = {
+            "votes are added": len(self.votes),
+            "were imported before": self.known,
+            "were cancelled in Label Studio and are left out": self.cancelled,
+            "are for items that the study does not have and are left out": self.unknown,
+            f"are no answer to their item and are left out ({self.first_fault})": self.invalid,
+        }
+        lines = [f"{count} answers {words}" for words, count in counts.items() if count]
+        return [line.replace("answers votes", "votes") for line in lines] or ["no answer is there"]
+
+
+def import_label_studio(
+    ratings: Ratings, votes: Votes, path: Path, annotators: Mapping[str, str]
+) -> ImportedAnswers:
+    """Add the answers of a JSON export of Label Studio to the votes of a study.
+
+    annotators: Label Studio's number or address of a user -> annotator of the study; users whose
+        own names are annotators need none.
+    Importing a file again adds nothing. Raises DatasetError for a file that is none and, before
+    anything is written, for users who are no annotators; WriteError.
+    """
+    document = read_json(path)
+    if not isinstance(document, list):
+        msg = f"{path}: the JSON export of Label Studio is a list of tasks"
+        raise DatasetError(msg)
+    done = {vote.key for own in votes.records.values() for vote in own}
+    imported = ImportedAnswers()
+    strangers: dict[str, None] = {}
+    for data, annotation in _annotations(document):
+        user = _user(annotation.get("completed_by"))
+        name = annotators.get(user, user)
+        item = _item(ratings, data)
+        if annotation.get("was_cancelled"):
+            imported.cancelled += 1
+        elif item is None:
+            imported.unknown += 1
+        elif name not in ratings.study.annotators:
+            strangers.setdefault(user)
+        else:
+            _take(imported, ratings, item, name, data, annotation, done)
+    if strangers:
+        users = [one_line(user, 60) for user in strangers]
+        msg = (
+            f"{path}: Label Studio's users {', '.join(users)} are none of the annotators"
+            f" {', '.join(ratings.study.annotators)}: say who is who with "
+            f"--annotator {users[0]}=NAME"
+        )
+        raise DatasetError(msg)
+    imported.votes.sort(key=lambda vote: vote.at)
+    for name in ratings.study.annotators:
+        own = [vote for vote in imported.votes if vote.annotator == name]
+        if own:
+            file = VoteFile(ratings.vote_path(name))
+            for vote in own:
+                file.append(vote)
+            file.close()
+    return imported
+
+
+def _annotations(document: Sequence[object]) -> Iterator[tuple[Fields, Fields]]:
+    for task in document:
+        data = task.get("data") if isinstance(task, dict) else None
+        given = task.get("annotations") if isinstance(task, dict) else None
+        for annotation in given if isinstance(given, list) else ():
+            if isinstance(annotation, dict):
+                yield data if isinstance(data, dict) else {}, annotation
+
+
+def _user(completed_by: object) -> str:
+    """The number or the address of a user, as exports write one or the other."""
+    if isinstance(completed_by, dict):
+        completed_by = completed_by.get("email") or completed_by.get("id")
+    return str(completed_by)
+
+
+def _item(ratings: Ratings, data: Fields) -> Item | None:
+    digest = data.get("item")
+    return ratings.items.get(digest) if isinstance(digest, str) else None
+
+
+def _take(
+    imported: ImportedAnswers,
+    ratings: Ratings,
+    item: Item,
+    name: str,
+    data: Fields,
+    annotation: Fields,
+    done: set[str],
+) -> None:
+    """Read one answer; it is added, or counted."""
+    kind = ratings.study.kind
+    result = annotation.get("result")
+    values = {
+        str(entry.get("from_name")): entry["value"]
+        for entry in (result if isinstance(result, list) else ())
+        if isinstance(entry, dict) and isinstance(entry.get("value"), dict)
+    }
+    try:
+        content = canonical_json([item.item, name, annotation.get("id"), data.get("shown"), values])
+        vote = Vote(
+            task=kind,
+            item=item.item,
+            annotator=name,
+            key=digest_text(f"label studio {content}")[:32],
+            kind=item.kind if item.kind != "practice" else "item",
+            page=PAGE,
+            seconds=_seconds(annotation.get("lead_time")),
+            at=_time(annotation.get("updated_at") or annotation.get("created_at")),
+            shown=_shown(data.get("shown")),
+            **_answer(kind, item, values, _shown(data.get("shown"))),
+        )
+        fault = fault_of(vote, ratings.study, item)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        fault = f"its fields are not those of the task {kind}: {one_line(str(error), 80)}"
+    if fault:
+        imported.invalid += 1
+        imported.first_fault = imported.first_fault or fault
+    elif vote.key in done:
+        imported.known += 1
+    else:
+        done.add(vote.key)
+        imported.votes.append(vote)
+
+
+def _answer(
+    kind: Task, item: Item, values: Mapping[str, Fields], shown: tuple[str | int, ...]
+) -> dict[str, Any]:
+    """The fields of a vote. Raises ValueError, TypeError, KeyError and IndexError for nonsense."""
+    if kind in ("pair", "caption"):
+        verdict = _text(values[VERDICT]["choices"][0])
+        winner, tie = un_swapped(kind, verdict, shown) or ("", None)
+        return {"verdict": verdict, "winner": winner, "tie": tie}
+    if kind == "grades":
+        places = [int(place) for place in shown]
+        grades = {
+            str(place): _text(values[f"{GRADE}{number}"]["choices"][0]).lower()
+            for number, place in enumerate(places)
+        }
+        by_rank: dict[int, list[int]] = {}
+        for number, place in enumerate(places):
+            by_rank.setdefault(int(values[f"{RANK}{number}"]["number"]), []).append(place)
+        ranking = tuple(
+            own[0] if len(own) == 1 else tuple(own) for _, own in sorted(by_rank.items())
+        )
+        return {"grades": grades, "ranking": ranking}
+    if kind == "describe":
+        given = values[TEXT]["text"]
+        text = _text(given[0] if isinstance(given, list) else given)[:MOST_CHARACTERS]
+        return {"text": text, "words": len(text.split())}
+    offered = [option_name(option) for option in item.options]
+    ticked = [_text(name) for name in values.get(TICKED, {}).get("choices", [])]
+    added = [_text(name) for name in values.get(ADDED, {}).get("choices", [])]
+    if set(ticked) - set(offered):
+        msg = "a ticked name was not offered"
+        raise ValueError(msg)
+    return {
+        "ticked": tuple(name for name in offered if name in ticked),
+        "unticked": tuple(name for name in offered if name not in ticked),
+        "added": tuple(added),
+    }
+
+
+def _shown(value: object) -> tuple[str | int, ...]:
+    if not isinstance(value, list) or not all(type(entry) in (str, int) for entry in value):
+        msg = "data.shown is no list of options"
+        raise ValueError(msg)
+    return tuple(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        msg = f"a text is expected, got {type(value).__name__}"
+        raise TypeError(msg)
+    return value
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0.0
+    return min(max(float(value), 0.0), _MOST_SECONDS)
+
+
+def _time(value: object) -> str:
+    """A time in ISO 8601 of UTC; now where the file has none."""
+    try:
+        time = datetime.fromisoformat(str(value))
+    except ValueError:
+        time = datetime.now(UTC)
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")

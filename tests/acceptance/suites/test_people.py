@@ -1,0 +1,101 @@
+"""People as the judge of a gate, from the report of a run to the verdict, by real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.ratings.folder import Ratings, read_ratings
+from tests.plugin.project import INI, TEST_MODULE
+from tests.ratings.voted import cast, side_vote
+from tests.suites.answers import ANSWERS
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+
+CASES = ("-k", "overall")
+
+WORSE = "--model=shapes:?miss=0.4"
+
+
+def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """A command in a folder, with this package."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "160"}
+    return subprocess.run(
+        [sys.executable, "-m", *argv],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def verdicts(folder: Path, report: str) -> dict[str, str]:
+    """Case -> verdict of a run."""
+    cases = json.loads((folder / report).read_text())["cases"]
+    return {f"{case['part']}/{case['metric']}": case["verdict"] for case in cases}
+
+
+def prefer(ratings: Ratings, model: str, annotator: str, leave_out: int = 0) -> None:
+    """An annotator prefers the answers of one model, and does not judge some battles."""
+    items = [item for item in ratings.items.values() if item.kind == "item"]
+    for item in items[leave_out:]:
+        option = next(
+            source.option
+            for source in ratings.sources
+            if (source.item, source.model) == (item.item, model)
+        )
+        verdict = "A" if item.options[0].option == option else "B"
+        cast(ratings, side_vote(item, annotator, verdict))
+
+
+@pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n", "2")], ids=["one", "two"])
+def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """Accept, run a candidate, rate it, gate it: regressed, and failed while votes are missing."""
+    for name, text in {
+        "pytest.ini": INI,
+        "suite.toml": ANSWERS,
+        "test_arena.py": TEST_MODULE,
+    }.items():
+        (tmp_path / name).write_text(text)
+    gate = ("pytest", *workers, *CASES)
+    assert run(tmp_path, *gate, "--snapshot-update").returncode == 0
+    assert run(tmp_path, *gate, WORSE, "--cep-report=worse.json").returncode == 1
+    rated = run(
+        tmp_path,
+        *("pytest_cepbench.cli", "rate", "suite.toml", "--kind=pair", "--from=worse.json"),
+        *("--out=ratings/may", "--annotators=ada,bob", "--only-write"),
+    )
+    assert rated.returncode == 0, rated.stderr
+    ratings = read_ratings(tmp_path / "ratings/may", "arena")
+    people = "--judge=human:ratings/may"
+    changed = run(tmp_path, "pytest_cepbench.cli", "arena", "rejudge", "suite.toml", people)
+    assert changed.returncode == 0, changed.stderr
+    assert "people's votes human/1 people" in changed.stdout
+
+    prefer(ratings, "accepted", "ada", leave_out=4)
+    partly = run(tmp_path, *gate, WORSE, people, "--cep-report=partly.json")
+    assert partly.returncode == 1
+    judged = verdicts(tmp_path, "partly.json")
+    assert judged["overall/judge_failures"] == "regressed"
+    assert judged["overall/win_rate"] == "incomparable"
+    assert "unanswered" in partly.stdout
+
+    prefer(ratings, "accepted", "bob")
+    whole = run(tmp_path, *gate, WORSE, people, "--cep-report=whole.json")
+    judged = verdicts(tmp_path, "whole.json")
+    assert whole.returncode == 1
+    assert judged["overall/win_rate"] == "regressed"
+    assert judged["overall/judge_failures"] == "held"
+
+    same = run(tmp_path, *gate, people, "--cep-report=same.json")
+    assert same.returncode == 0, same.stdout
+    assert verdicts(tmp_path, "same.json")["overall/win_rate"] == "held"

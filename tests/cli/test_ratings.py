@@ -1,0 +1,184 @@
+"""`cepbench agreement` and `cepbench ratings`, and judge's cards from a ratings folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_verdicts
+from pytest_cepbench.datasets.replay import open_replay
+from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.ratings.folder import Ratings, read_votes
+from pytest_cepbench.ratings.records import Vote
+from tests.cli.conftest import Home
+from tests.ratings.studies import BLUE, RED, make_study
+from tests.ratings.voted import cast, side_vote
+
+MODULE = "python:tests.cli.test_ratings"
+
+
+class Redder:
+    """Prefers the answer with the redder image."""
+
+    fingerprint, seeded = "redder/1", False
+
+    def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
+        """A verdict each."""
+        return ["A" if self._red(b.first) > self._red(b.second) else "B" for b in battles]
+
+    def _red(self, answer: list) -> float:  # type: ignore[type-arg]
+        image = next(piece for piece in answer if not isinstance(piece, str))
+        return float(image.resize((1, 1)).getpixel((0, 0))[0])
+
+
+@pytest.fixture
+def rated(home: Home) -> Ratings:
+    """Twelve battles: people prefer red in all, but for two in which both prefer blue."""
+    ratings = make_study(home.path / "ratings/may", "pair", 12)
+    for number, item in enumerate(ratings.items.values()):
+        for name in ("a1", "a2"):
+            verdict = "B" if number < 2 else "Tie(A)" if name == "a2" and number < 4 else "A"
+            cast(ratings, side_vote(item, name, verdict, seconds=3.0 + number))
+    return ratings
+
+
+def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
+    """Each coefficient with its interval, a row for each annotator, and the same as JSON."""
+    ended = home.command("agreement", "ratings/may", "--draws=100")
+    out = " ".join(ended.out.split())
+
+    assert (ended.code, ended.err) == (0, "")
+    assert "2 annotators, 12 of 12 items judged, 12 by several" in out
+    assert "equal votes, ties forced verdicts 1.000 [1.000, 1.000] 12" in out
+    assert "errors of each annotator by Dawid and Skene" in out
+    content = json.loads(Path(".cepbench/agreement/agreement-may.json").read_text())["agreement"]
+    assert content["coefficients"][0]["name"] == "Krippendorff's alpha, ordinal"
+    assert content["annotators"][0]["votes"] == 12
+
+
+def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
+    """No folder, nothing to compare, two files of one annotator, a wrong option."""
+    make_study(home.path / "ratings/words", "describe", 2)
+    cases = {
+        ("agreement", "ratings"): "is no ratings folder",
+        ("agreement", "ratings/words"): "nobody has judged an item yet",
+        ("agreement", "ratings/may", "--draws=0"): "--draws",
+        ("alignment", "ratings/words"): "in which no models are compared",
+        ("ratings", "export", "ratings/may", "--format=replay"): "'describe' is expected here",
+        ("ratings", "export", "ratings/words", "--format=replay"): "there is no description",
+        ("ratings", "export", "ratings/words", "--format=opening"): "'pair' is expected here",
+        ("ratings", "import", "ratings/may", "none.json"): "none.json",
+        ("ratings", "import", "ratings/may", "x", "--annotator=3"): "USER=NAME is expected",
+    }
+    for argv, message in cases.items():
+        ended = home.command(*argv)
+        assert ended.code == 2, (argv, ended)
+        assert message in ended.err, (argv, ended)
+        assert len(ended.err.splitlines()) == 1
+    path = rated.vote_path("a1")
+    path.with_name("copy.jsonl").write_bytes(path.read_bytes())
+    ended = home.command("agreement", "ratings/may")
+    assert ended.code == 2
+    assert "both have votes of 'a1'" in ended.err
+
+
+def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
+    """A line that was cut off is left out and counted; the rest is exported."""
+    with rated.vote_path("a1").open("ab") as file:
+        file.write(b'{"v":1,"task":"pair","it')
+    ended = home.command("ratings", "export", "ratings/may", "--format=opening", "--out=out")
+    verdicts = read_verdicts(home.path / "out/verdicts.json")
+
+    assert ended.code == 0
+    assert "1 records of votes that cannot be read are left out" in ended.err
+    assert len(verdicts) == 12
+    assert {(b.first, b.second) for b in verdicts} == {(RED, BLUE)}
+    assert sum(battle.winner == "B" for battle in verdicts) == 2
+
+
+def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
+    """Tasks and form are written; answers come back into the votes of their annotator."""
+    ended = home.command("ratings", "export", "ratings/may", "--format=label-studio")
+    folder = home.path / ".cepbench/ratings/may-label-studio"
+    tasks = json.loads((folder / "tasks.json").read_text())
+    assert ended.code == 0
+    assert (folder / "config.xml").is_file()
+    result = [{"from_name": "verdict", "value": {"choices": ["B"]}}]
+    answered = [
+        task | {"annotations": [{"id": n, "completed_by": 7, "result": result}]}
+        for n, task in enumerate(tasks)
+    ]
+    (home.path / "back.json").write_text(json.dumps(answered))
+    ended = home.command("ratings", "import", "ratings/may", "back.json", "--annotator=7=a2")
+    assert (ended.code, ended.out) == (0, "12 votes are added\n")
+    assert len(read_votes(rated).records["a2"]) == 24
+
+
+def test_descriptions_of_no_samples_are_no_chains(home: Home) -> None:
+    """Items of one's own are of no data set."""
+    ratings = make_study(home.path / "ratings/words", "describe", 3)
+    for number, item in enumerate(ratings.items):
+        vote = Vote(task="describe", item=item, annotator="a1", text=f'a "{number}",\nred')
+        cast(ratings, vote)
+    assert not ratings.sources  # items of one's own have no samples
+    ended = home.command("ratings", "export", "ratings/words", "--format=replay", "--out=chains")
+    assert ended.code == 2
+    assert "there is no description of a sample" in ended.err
+
+
+def test_a_card_from_people(home: Home, rated: Ratings) -> None:
+    """Verdicts of a judge in a file beside the majority of people's votes."""
+    battles = [
+        JudgedBattle(f"SECRET-SAMPLE-{number}", RED.lower(), BLUE.lower(), "A" if number else "B")
+        for number in range(12)
+    ]
+    write_verdicts(home.path / "judge.json", battles)
+    ended = home.command("judge-card", "judge.json", "--people=ratings/may")
+    card = json.loads(Path(".cepbench/judge-cards/judge-card-judge.json").read_text())["card"]
+
+    assert ended.code == 0, ended.err
+    assert card["people"] == "may"
+    assert card["accuracy"] == pytest.approx(11 / 12)
+
+
+def test_a_judge_is_asked_on_a_ratings_folder(home: Home, rated: Ratings) -> None:
+    """It brings questions and answers; the card is kept, and a second time costs no call."""
+    argv = ("judge-card", f"--judge={MODULE}:Redder", "--on=ratings/may")
+    ended = home.command(*argv)
+    again = home.command(*argv)
+    (kept,) = (home.path / "baselines/judges").iterdir()
+    card = json.loads(kept.read_text())["card"]
+
+    assert ended.code == 0, ended.err
+    assert "24 verdicts by the judge, 0 from the store" in ended.err
+    assert "0 verdicts by the judge, 24 from the store" in again.err
+    assert card["accuracy"] == pytest.approx(10 / 12)
+    assert card["people"] == "may"
+    refused = home.command(*argv, "--data=opening=x")
+    assert refused.code == 2
+    assert "--on ratings/may brings questions and answers" in refused.err
+
+
+def test_chains_of_descriptions_are_read(home: Home) -> None:
+    """What `ratings export` writes is what `replay:` opens: a text for each sample."""
+    from pytest_cepbench.datasets.shapes import load_shapes
+    from pytest_cepbench.studies.rated_items import Draw, described_images
+    from tests.ratings.voted import write_rated
+
+    dataset = load_shapes(samples_per_category=1)
+    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, Draw(4)))
+    texts = {}
+    for number, source in enumerate(ratings.sources):
+        texts[source.sample] = f'a "{number}",\nred'
+        for name in ("bob", "ada"):
+            text = texts[source.sample] if name == "ada" else "by bob"
+            cast(ratings, Vote(task="describe", item=source.item, annotator=name, text=text))
+    ended = home.command("ratings", "export", "ratings/d", "--format=replay", "--out=chains")
+    replay = open_replay("chains", None, {})
+
+    assert ended.code == 0, ended.err
+    assert replay.records("image", 1)
+    for sample in dataset.samples:
+        assert replay.artifact(sample, "image", 1) == texts.get(sample.id)

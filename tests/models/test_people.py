@@ -1,0 +1,220 @@
+"""People in the place of models: their votes as verdicts, their descriptions as texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.people import HumanDescriber, HumanJudge
+from pytest_cepbench.models.protocols import (
+    Battle,
+    BindContext,
+    BoundRole,
+    Piece,
+    Reply,
+    RoleName,
+)
+from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.ratings.folder import Ratings
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.records import Item, Part, Vote
+from pytest_cepbench.studies.rated_items import RatedItems
+from pytest_cepbench.suites.judge_cards import remark_on_judge
+from tests.ratings.voted import cast, flat, side_vote, write_rated
+
+
+def bound(spec: str, role: RoleName = "judge") -> BoundRole:
+    """People in a role."""
+    return bind(parse_spec(spec), role, BindContext(hash_file=str))
+
+
+def pair_study(folder: Path, count: int = 3) -> Ratings:
+    """Questions with two answers each, a picture and a text, for three people."""
+    rated = RatedItems("pair", "toy")
+    for number in range(count):
+        red, blue = flat(number, 0), flat(number, 2)
+        rated.images |= {image.digest: image for image in (red, blue)}
+        question = [Part(text=f"question {number}")]
+        options = [
+            [Part(text=name), Part(image=image.digest)]
+            for name, image in (("red", red), ("blue", blue))
+        ]
+        rated.items.append(make_item("pair", question, options))
+    return write_rated(folder, rated, ("ada", "bob", "cyd"))
+
+
+def battle(number: int, *, swapped: bool = False) -> Battle:
+    """The battle of a question, as a suite shows it to a judge."""
+    answers: list[list[Piece]] = [
+        ["red", flat(number, 0).to_pil()],
+        ["blue", flat(number, 2).to_pil()],
+    ]
+    first, second = answers[::-1] if swapped else answers
+    return Battle([f"question {number}"], first, second)
+
+
+def items_of(ratings: Ratings) -> list[Item]:
+    """The items in the order of their questions."""
+    return sorted(ratings.items.values(), key=lambda item: str(item.question[0].text))
+
+
+@pytest.mark.parametrize(
+    ("votes", "verdict", "turned"),
+    [
+        (("A", "A", "Tie(B)"), "A", "B"),
+        (("B", "Tie(A)", "B"), "B", "A"),
+        (("A", "B", "Tie(B)"), "Tie(B)", "Tie(A)"),
+        (("Tie(A)", "Tie(A)", "B"), "Tie(A)", "Tie(B)"),
+    ],
+)
+def test_the_majority_is_the_verdict_in_both_orders(
+    tmp_path: Path, votes: tuple[str, ...], verdict: str, turned: str
+) -> None:
+    """More than half of the votes make a winner; all else is a tie that leans as more do."""
+    ratings = pair_study(tmp_path / "study")
+    for name, pressed in zip(("ada", "bob", "cyd"), votes, strict=True):
+        cast(ratings, side_vote(items_of(ratings)[0], name, pressed))
+    judge = bound(f"human:{ratings.path}").load()
+
+    assert isinstance(judge, HumanJudge)
+    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == [verdict, turned]
+
+
+def test_swapped_pages_are_turned_back(tmp_path: Path) -> None:
+    """A person who saw the second answer on the left and pressed A meant the second."""
+    ratings = pair_study(tmp_path / "study")
+    cast(ratings, side_vote(items_of(ratings)[0], "ada", "A", swapped=True))
+    judge = bound(f"human:{ratings.path}").load()
+
+    assert isinstance(judge, HumanJudge)
+    assert judge.judge([battle(0)], [0]) == ["B"]
+
+
+def test_missing_votes_are_failures(tmp_path: Path) -> None:
+    """A battle that nobody judged, one that the study does not have, one that was skipped."""
+    ratings = pair_study(tmp_path / "study")
+    first, second, _ = items_of(ratings)
+    cast(ratings, side_vote(first, "ada", "A"))
+    cast(ratings, Vote(task="pair", item=second.item, annotator="ada", skip="cannot tell"))
+    judge = bound(f"human:{ratings.path}").load()
+
+    assert isinstance(judge, HumanJudge)
+    given = judge.judge([battle(0), battle(1), battle(2), battle(7)], [0] * 4)
+    assert given[0] == "A"
+    replies = [verdict for verdict in given if isinstance(verdict, Reply)]
+    failures = [reply.value for reply in replies if isinstance(reply.value, Failure)]
+    assert all(reply.passing for reply in replies)
+    assert [failure.kind for failure in failures] == ["unanswered"] * 3
+    assert "nobody has judged this battle" in failures[1].detail
+    assert "does not have this battle" in failures[2].detail
+
+
+def test_shares_of_votes_are_probabilities(tmp_path: Path) -> None:
+    """With votes=shares the most frequent verdict comes with the share of each."""
+    ratings = pair_study(tmp_path / "study")
+    item = items_of(ratings)[0]
+    for name, verdict in {"ada": "B", "bob": "B", "cyd": "A"}.items():
+        cast(ratings, side_vote(item, name, verdict))
+    role = bound(f"human:{ratings.path}?votes=shares")
+    judge = role.load()
+
+    assert role.probabilities
+    assert isinstance(judge, HumanJudge)
+    (reply,) = judge.judge([battle(0, swapped=True)], [0])
+    assert isinstance(reply, Reply)
+    assert reply.value == "A"
+    assert reply.provenance["probabilities"] == "0.666667 0.000000 0.000000 0.333333"
+
+
+def test_the_fingerprint_follows_the_votes_that_count(tmp_path: Path) -> None:
+    """Another vote is another judge; a cut line and a vote that changes nothing are not."""
+    ratings = pair_study(tmp_path / "study")
+    first, second, _ = items_of(ratings)
+    cast(ratings, side_vote(first, "ada", "A"))
+    spec = f"human:{ratings.path}"
+    before = bound(spec)
+    with ratings.vote_path("ada").open("ab") as file:
+        file.write(b'{"v":1,"task":"pair","item":"' + first.item.encode())
+    cut = bound(spec)
+    cast(ratings, side_vote(second, "bob", "B"))
+    after = bound(spec)
+
+    assert cut.fingerprint == before.fingerprint != after.fingerprint
+    assert any("cannot be read" in remark for remark in cut.remarks)
+    assert before.named_in_baselines == after.named_in_baselines == "people"
+
+
+def test_one_annotator_alone(tmp_path: Path) -> None:
+    """With annotator=NAME the votes of others do not count; an unknown one is a mistake."""
+    ratings = pair_study(tmp_path / "study")
+    item = items_of(ratings)[0]
+    cast(ratings, side_vote(item, "ada", "A"), side_vote(item, "bob", "B"))
+    judge = bound(f"human:{ratings.path}?annotator=bob").load()
+
+    assert isinstance(judge, HumanJudge)
+    assert judge.judge([battle(0)], [0]) == ["B"]
+    with pytest.raises(CheckpointError, match="annotator 'bbo'"):
+        bound(f"human:{ratings.path}?annotator=bbo")
+
+
+def test_descriptions_are_found_by_image(tmp_path: Path) -> None:
+    """A describer says of an image what a person wrote of it, and nothing of others."""
+    rated = RatedItems("describe", "toy")
+    for number in range(3):
+        image = flat(number)
+        rated.images[image.digest] = image
+        rated.add(f"sample-{number}", [Part(image=image.digest)], [])
+    ratings = write_rated(tmp_path / "study", rated)
+    for number, name in ((0, "ada"), (1, "ada"), (1, "bob")):
+        item = next(i for i in ratings.items if rated.items[number].item == i)
+        text = f"{name} saw {number}"
+        cast(ratings, Vote(task="describe", item=item, annotator=name, text=text, words=3))
+    describer = bound(f"human:{ratings.path}", "describer").load()
+
+    assert isinstance(describer, HumanDescriber)
+    images = [flat(number).to_pil() for number in range(3)]
+    first, second, third = describer.describe(images, "describe", [0] * 3)
+    assert first == "ada saw 0"
+    assert second in ("ada saw 1", "bob saw 1")
+    assert isinstance(third, Reply)
+    assert third.value == Failure("unanswered", f"{ratings.path} has no description of this image")
+    assert detect(parse_spec(f"human:{ratings.path}")).roles == ("describer",)
+
+
+def test_ratings_that_cannot_play_a_role(tmp_path: Path) -> None:
+    """Of another kind, in no folder, with another rule."""
+    ratings = pair_study(tmp_path / "study")
+    spec = f"human:{ratings.path}"
+    with pytest.raises(RoleError, match=r"cannot play describer: .* of the kind 'pair'"):
+        bound(spec, "describer")
+    with pytest.raises(CheckpointError, match=r"is no ratings folder: it has no study\.json"):
+        bound(f"human:{tmp_path}")
+    with pytest.raises(SpecError, match=r"rule of votes 'majorty'.*majority"):
+        bound(f"{spec}?votes=majorty")
+    with pytest.raises(SpecError, match="name a ratings folder"):
+        bound("human:")
+
+
+def test_two_files_of_one_annotator_are_refused(tmp_path: Path) -> None:
+    """Which of them is whole nobody can know."""
+    ratings = pair_study(tmp_path / "study")
+    item = items_of(ratings)[0]
+    cast(ratings, side_vote(item, "ada", "A"))
+    path = ratings.vote_path("ada")
+    path.with_name("ada-copy.jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(CheckpointError, match="both have votes of 'ada'"):
+        bound(f"human:{ratings.path}")
+
+
+def test_the_report_says_who_judged(tmp_path: Path) -> None:
+    """No card is asked for where people judged: it would be one of people against people."""
+    ratings = pair_study(tmp_path / "study")
+    for name in ("ada", "bob"):
+        cast(ratings, side_vote(items_of(ratings)[0], name, "A"))
+    remark = remark_on_judge(None, bound(f"human:{ratings.path}"))
+    assert remark.line == "people: 1 battles judged by 2 people"
+    assert not remark.warning

@@ -1,0 +1,121 @@
+"""Items for people, made of what runs have left in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import DatasetError, StoreError
+from pytest_cepbench.gate import record_of
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline
+from pytest_cepbench.ratings.records import Part
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.rated_items import (
+    Draw,
+    RatedRun,
+    answer_grades,
+    answer_pairs,
+    described_images,
+)
+from tests.suites.answers import WORSE, MeasuredSuite, prepare
+
+
+def run_of(measured: MeasuredSuite, name: str) -> RatedRun:
+    """The run of a measured suite."""
+    return RatedRun(name, record_of(measured.measure()))
+
+
+def test_pairs_are_the_answers_of_both_runs(tmp_path: Path) -> None:
+    """Each item has the question, both answers with their images, and who made which."""
+    with Store(tmp_path / "store") as store:
+        good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
+        runs = run_of(good, "good"), run_of(worse, "worse")
+        dataset = good.run.dataset
+        rated = answer_pairs("arena", dataset, runs, store, Draw())
+
+        equal = sum(runs[0].record.answers[n] == runs[1].record.answers[n] for n in good.answers())
+        assert rated.population == len(rated.items) == len(dataset.samples) - equal
+        assert rated.probability == 1.0
+        assert rated.remarks == [f"{equal} samples have equal answers and are left out"]
+        assert {source.model for source in rated.sources} == {"good", "worse"}
+        assert len({source.fingerprint for source in rated.sources}) == 2
+        named = {part.image for i in rated.items for o in i.options for part in o.parts}
+        assert named - {None} <= rated.images.keys()
+        assert all(image.digest == digest for digest, image in rated.images.items())
+
+
+def test_a_draw_does_not_follow_the_verdicts(tmp_path: Path) -> None:
+    """It is of the seed and the ids alone, says its probability, and fewer are among more."""
+    with Store(tmp_path / "store") as store:
+        good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
+        runs = run_of(good, "good"), run_of(worse, "worse")
+
+        def drawn(most: int, seed: int = 0) -> set[str]:
+            made = answer_pairs("arena", good.run.dataset, runs, store, Draw(most, seed))
+            assert made.probability == most / made.population
+            assert {item.probability for item in made.items} == {made.probability}
+            return {item.item for item in made.items}
+
+        assert len(drawn(6)) == 6
+        assert drawn(3) < drawn(6)
+        assert drawn(6, seed=1) != drawn(6)
+
+
+def test_answers_of_several_runs_are_graded_together(tmp_path: Path) -> None:
+    """Equal answers of two models are one option with two sources."""
+    with Store(tmp_path / "store") as store:
+        models = {"good": None, "worse": WORSE, "again": "shapes:?recolor=0.2"}
+        suites = {name: prepare(tmp_path, store, model=model) for name, model in models.items()}
+        runs = [run_of(measured, name) for name, measured in suites.items()]
+        rated = answer_grades("arena", suites["good"].run.dataset, runs, store, Draw())
+
+        assert {len(item.options) for item in rated.items} == {2, 3}
+        assert len(rated.sources) == 3 * len(rated.items)
+
+
+def test_what_cannot_be_rated_is_refused(tmp_path: Path) -> None:
+    """Equal runs, a run of other samples, one name twice, and answers that a store lacks."""
+    with Store(tmp_path / "store") as store, Store(tmp_path / "other") as other:
+        good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
+        first, second = run_of(good, "good"), run_of(worse, "worse")
+        dataset = good.run.dataset
+        with pytest.raises(DatasetError, match="nothing to rate: 20 samples have equal answers"):
+            answer_pairs("arena", dataset, (first, RatedRun("b", first.record)), store, Draw())
+        with pytest.raises(DatasetError, match="two runs are of 'good'"):
+            answer_pairs("arena", dataset, (first, first), store, Draw())
+        with pytest.raises(DatasetError, match="2 runs are compared here, got 1"):
+            answer_pairs("arena", dataset, (first,), store, Draw())
+        with pytest.raises(StoreError, match="answers of the runs are not in the store"):
+            answer_pairs("arena", dataset, (first, second), other, Draw())
+        less = dataset.limited(1)
+        with pytest.raises(DatasetError, match="are not those that the run of 'good' measured"):
+            answer_pairs("arena", less, (first, second), store, Draw())
+
+
+def test_accepted_answers_are_a_run(tmp_path: Path) -> None:
+    """A baseline of battles names its answers, as a run's record does."""
+    with Store(tmp_path / "store") as store:
+        good = prepare(tmp_path, store)
+        good.accept()
+        key = good.cases["overall-win_rate"].key
+        baseline = read_baseline(baseline_path(good.baselines, key), key)
+        assert baseline is not None
+        worse = prepare(tmp_path, store, model=WORSE)
+        runs = run_of(worse, "worse"), RatedRun("accepted", baseline)
+        assert answer_pairs("arena", good.run.dataset, runs, store, Draw()).items
+
+
+def test_images_to_describe(tmp_path: Path) -> None:
+    """Each different image of a data set once, with the sample that it is of."""
+    from pytest_cepbench.datasets.shapes import load_shapes
+
+    dataset = load_shapes(samples_per_category=1)
+    rated = described_images("toy", dataset, Draw(3))
+
+    assert len(rated.items) == len(rated.sources) == 3
+    for item, source in zip(rated.items, rated.sources, strict=True):
+        sample = next(sample for sample in dataset.samples if sample.id == source.sample)
+        assert sample.image is not None
+        assert item.question == (Part(image=sample.image.load().digest),)
+        assert (item.options, source.model, source.option) == ((), "", "")
