@@ -121,7 +121,7 @@ _FOREIGN_OPTIONS = {
     "--speed", "--size", "--minutes",  # of scripts in benchmarks
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
-    "--annotators", "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
+    "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
     "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
     "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
