@@ -273,6 +273,9 @@ def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.M
 
     assert ended.code == 1
     assert "annotated none of 60 images; the first: bad-json: Expecting value" in ended.err
+    assert "I see a circle." in ended.err
+    kept = lines(photos.path / "bench" / "extract.jsonl")
+    assert {(row["failure"], row["reply"]) for row in kept} == {("bad-json", "I see a circle.")}
 
 
 def test_another_model_is_told_and_asked_about_all(
