@@ -934,10 +934,10 @@ _COMMANDS = (
         _UNWRITTEN,
         commands=_ARENA_ACTIONS,
     ),
+    DATASET,
     AGREEMENT,
     ALIGNMENT,
     RATINGS,
-    DATASET,
     Command(
         "store",
         "look at a store of results, make it smaller, copy it",

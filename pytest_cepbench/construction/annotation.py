@@ -53,7 +53,7 @@ def annotate_images(
     """One annotation for each image, in the order of the source.
 
     What is in the store is not asked again. A reply that cannot be read is asked about once more;
-    then it is a failure `bad-json`. Raises MeasurementError where no image has an annotation.
+    then it is a failure `bad-json`.
     """
     annotations: list[Annotation] = []
     total = len(source.records)
@@ -62,14 +62,20 @@ def annotate_images(
         annotations += _annotate(describer, source, question, seed, chunk)
         if begin + _CHUNK < total:
             announce(f"{question.stage}: {begin + len(chunk):,} of {total:,} images")
-    if all(annotation.failure for annotation in annotations):
-        first = annotations[0]
-        msg = (
-            f"{question.stage}: the describer {describer.bound.spec} annotated none of {total} "
-            f"images; the first: {first.failure}: {first.detail}"
-        )
-        raise MeasurementError(msg)
     return annotations
+
+
+def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str) -> None:
+    """Raise MeasurementError where no image has an annotation. spec: of the describer."""
+    if not all(annotation.failure for annotation in annotations):
+        return
+    first = annotations[0]
+    reply = f" (its reply: {first.reply[:80]!r})" if first.reply else ""
+    msg = (
+        f"{stage}: the describer {spec} annotated none of {len(annotations)} images; the first: "
+        f"{first.failure}: {first.detail}{reply}"
+    )
+    raise MeasurementError(msg)
 
 
 def _annotate(

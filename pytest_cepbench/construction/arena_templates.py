@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.artifacts.answer import MOST_STEPS
+from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.datasets.folder import unsafe
 from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
 from pytest_cepbench.datasets.opening.task_names import TASKS
@@ -75,6 +76,7 @@ class ArenaQuestion(msgspec.Struct, frozen=True, kw_only=True):
     candidates: for the gold answer.
     """
 
+    v: int = FORMAT
     uid: str
     prompt: str
     text: str

@@ -18,6 +18,7 @@ from pytest_cepbench.artifacts import digest_text, encode_image
 from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.folder import encode
 from pytest_cepbench.construction.frozen_set import CARD, MANIFEST, digest_lines
+from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.datasets.folder import unsafe
 from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, load_nd400
 from pytest_cepbench.datasets.sample import Dataset, FileImage, load_seed_image
@@ -36,6 +37,7 @@ RECORD = "pairs.jsonl"
 class PairRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A pair. id, source: as listed. image: digest of its pixels; path: of its file."""
 
+    v: int = FORMAT
     id: str
     source: str
     caption: str

@@ -79,10 +79,10 @@ def _facts(
             f"extraction: {len(counts.patterns)} names in {counts.annotations} annotations of "
             f"{counts.images} images; failures: {failed or 'none'}"
         )
+        held = "held all of them" if counts.examples == "paper" else "held none of them"
         yield (
-            f"{100 * counts.example_share:.1f} % of the annotations are examples of the paper's "
-            "prompt, which "
-            + ("held them" if counts.examples == "paper" else "was not used: no name was given")
+            f"{100 * counts.example_share:.1f} % of the annotations are example names of the "
+            f"paper; the prompt {held}"
         )
     copies = "are in the table" if copy else "are not in it: paths and digests stand for them"
     yield f"the images {copies}; their licences are those of their source"
@@ -153,7 +153,8 @@ def _model(stage: str, model: ModelRecord) -> Sequence[str]:
         f"- adapter {escaped(model.adapter)}, fingerprint {model.fingerprint}",
     ]
     if model.prompt:
-        lines += [f"- prompt, digest {model.prompt_digest}:", ""]
+        what = "prompt, with the frequencies of counts.json," if stage == "summary" else "prompt,"
+        lines += [f"- {what} digest {model.prompt_digest}:", ""]
         lines += [f"      {visible(line)}" for line in model.prompt.splitlines()]
     return [*lines, ""]
 

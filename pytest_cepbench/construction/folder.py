@@ -82,12 +82,12 @@ def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder
             "begin with cepbench dataset patterns IMAGES --out FOLDER"
         )
         raise DatasetError(msg)
-    found_kind = folder.read(CONSTRUCTION, _Kind)
-    if found_kind.v != FORMAT:
+    header = folder.read(CONSTRUCTION, _Kind)
+    if header.v != FORMAT:
         msg = f"{str(path)!r} was written by another version of the package: update it"
         raise DatasetError(msg)
-    if kind is not None and found_kind.kind != kind:
-        msg = f"{str(path)!r} holds a data set of {found_kind.kind}: {kind} are expected"
+    if kind is not None and header.kind != kind:
+        msg = f"{str(path)!r} holds a data set of {header.kind}: {kind} are expected"
         raise DatasetError(msg)
     return folder
 

@@ -23,6 +23,7 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.final_labels import FinalLabel, vote_labels
 from pytest_cepbench.construction.folder import encode
+from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml
@@ -39,6 +40,7 @@ _LARGEST = 2**20  # bytes of a manifest
 class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
     """An image of a frozen set. index: its number. image: digest of its pixels."""
 
+    v: int = FORMAT
     index: int
     image: str
     path: str

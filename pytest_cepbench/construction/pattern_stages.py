@@ -14,7 +14,11 @@ from typing import Literal, get_args
 from pytest_cepbench.artifacts import DECODER, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.annotation import ImageQuestion, annotate_images
+from pytest_cepbench.construction.annotation import (
+    ImageQuestion,
+    annotate_images,
+    require_annotations,
+)
 from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
 from pytest_cepbench.construction.near_duplicates import find_near_duplicates
 from pytest_cepbench.construction.pattern_list import Pattern, read_patterns, write_patterns
@@ -279,7 +283,8 @@ class _Run:
         annotations = annotate_images(
             describer, self.source, question, self.settings.seed, self.announce
         )
-        self._write({file: annotations})
+        self._write({file: annotations})  # also where all failed: it has their replies
+        require_annotations(annotations, question.stage, describer.bound.spec)
         return annotations
 
     def _note(self, stage: str, runner: RoleRunner, prompt: str) -> None:

@@ -13,7 +13,7 @@ FORMAT = 1
 """Version of all records; raised when a field changes its meaning."""
 
 
-class ImageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An image of the source.
 
     number: of the image in this data set, for ever: the `index` of the frozen table.
@@ -31,7 +31,7 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     same: tuple[str, ...] = ()
 
 
-class Annotation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     """What a model said of an image.
 
     patterns: their names; of the closed list where there is one.

@@ -17,9 +17,12 @@ from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.files import parse_toml
 from pytest_cepbench.ratings.folder import VoteFile, read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
+from pytest_cepbench.suites import load_data, load_suite
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
 from tests.models.api.fake_server import chat_answer, serving
+
+ROOT = Path(__file__).parents[2]
 
 MODULE = "python:tests.cli.test_dataset"
 
@@ -119,6 +122,16 @@ def test_images_become_a_set_that_gates_a_model(photos: Home) -> None:
     assert len(accepted.changed) == len(NAMES) + 3  # sim of each and of all, fid, failures
     assert same.passed
     assert not worse.passed
+
+
+def test_the_shipped_suites_read_what_is_frozen(photos: Home) -> None:
+    """`suites/mmgenbench` as it is, under the name of its files."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--copy", "--name=MMGenBench-Test").code == 0
+    suite = load_suite(ROOT / "suites" / "mmgenbench" / "suite.toml")
+    dataset = load_data(suite, {"mmgenbench": photos.path / "bench" / "frozen"})
+
+    assert set(dataset.categories) == set(NAMES)
 
 
 def test_labels_are_the_truth_where_the_model_is_exact(photos: Home) -> None:
@@ -260,6 +273,9 @@ def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.M
 
     assert ended.code == 1
     assert "annotated none of 60 images; the first: bad-json: Expecting value" in ended.err
+    assert "I see a circle." in ended.err
+    kept = lines(photos.path / "bench" / "extract.jsonl")
+    assert {(row["failure"], row["reply"]) for row in kept} == {("bad-json", "I see a circle.")}
 
 
 def test_another_model_is_told_and_asked_about_all(
@@ -463,22 +479,24 @@ def test_the_study_is_written_in_one_go(photos: Home) -> None:
     assert (study.annotators, study.overlap) == (("ada", "bo"), 1)
 
 
+@pytest.mark.slow
 def test_a_served_model_is_held_to_the_schema_and_repaired(photos: Home) -> None:
     """One reply is prose: it is asked about once more; the server stays unasked in a second run."""
     pytest.importorskip("openai")
+    write_scenes(photos.path / "few", 8)
     good = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
     with serving() as server:
         first = iter(["I see three circles."])
         server.answer = lambda _: chat_answer(next(first, good))
         (photos.path / "names.toml").write_text('[[pattern]]\nname = "Count"\n')
         words = [f"--describer={server.spec('concurrency=1')}", "--patterns=names.toml"]
-        ended = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+        ended = photos.command("dataset", "patterns", "few", "--out=bench", *words)
         asked = len(server.seen)
-        again = photos.command("dataset", "patterns", "photos", "--out=bench", *words)
+        again = photos.command("dataset", "patterns", "few", "--out=bench", *words)
 
         assert (ended.code, again.code) == (0, 0), ended.err
-        assert "annotated: 60 of 60 images; 0 names outside the list were dropped, 1 " in ended.out
-        assert asked == len(server.seen) == 61
+        assert "annotated: 8 of 8 images; 0 names outside the list were dropped, 1 " in ended.out
+        assert asked == len(server.seen) == 9
         schemas = [seen.body["response_format"]["json_schema"] for seen in server.seen]
         assert all('"enum": ["Count"]' in json.dumps(schema) for schema in schemas)
 

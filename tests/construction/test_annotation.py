@@ -12,7 +12,11 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.construction.annotation import ImageQuestion, annotate_images
+from pytest_cepbench.construction.annotation import (
+    ImageQuestion,
+    annotate_images,
+    require_annotations,
+)
 from pytest_cepbench.construction.prompts import pattern_schema
 from pytest_cepbench.construction.records import Annotation
 from pytest_cepbench.construction.source_images import SourceImages, find_images
@@ -133,9 +137,13 @@ def test_a_failure_of_the_model_is_counted_by_its_kind(tmp_path: Path) -> None:
 
 
 def test_without_any_annotation_the_stage_fails(tmp_path: Path) -> None:
-    """The error names the model and the first failure."""
-    with pytest.raises(MeasurementError, match=r"scripted annotated none of 4 images.*bad-json"):
-        annotate(tmp_path, lambda *_: "none")
+    """The error names the model, the first failure and what it replied."""
+    annotations, _ = annotate(tmp_path, lambda *_: "none")
+    one_good, _ = annotate(tmp_path / "b", lambda level, _: GOOD if level == 2 else "none")
+
+    require_annotations(one_good, "extract", "scripted")
+    with pytest.raises(MeasurementError, match=r"scripted annotated none of 4 .*reply: 'none'"):
+        require_annotations(annotations, "extract", "scripted")
 
 
 def test_names_outside_the_closed_list_are_dropped(tmp_path: Path) -> None:

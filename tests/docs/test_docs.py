@@ -122,7 +122,7 @@ _FOREIGN_OPTIONS = {
     "--ratings", "--score",  # of cepbench labels
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
-    "--annotators", "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
+    "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
     "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
     "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",

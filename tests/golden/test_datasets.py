@@ -1,0 +1,84 @@
+"""Data sets of one's own: keys of JSON steps, the words of prompts, and the files of a folder.
+
+A data set is kept for years, and its card names what it was made with.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.artifacts import digest_json, digest_text
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.cli import main
+from pytest_cepbench.construction.arena_set import CHECKS
+from pytest_cepbench.construction.pattern_list import Pattern
+from pytest_cepbench.construction.prompts import (
+    EXAMPLE_CHOICES,
+    STYLES,
+    annotation_prompt,
+    extraction_prompt,
+    pattern_schema,
+    repair_prompt,
+    summary_question,
+    summary_schema,
+)
+from pytest_cepbench.store import Store
+from tests.construction.scenes import write_scenes
+from tests.golden.frozen import assert_frozen
+from tests.models.binding import bind_text
+
+PATTERNS = [Pattern("Count", "How many."), Pattern("Color")]
+
+NAMES = ["Count", "Color"]
+
+
+def test_prompts_and_keys(tmp_path: Path) -> None:
+    """Whatever is sent to a model, and the key under which its answer is stored."""
+    texts = {
+        f"extract {style} {examples}": extraction_prompt(style, examples)
+        for style in STYLES
+        for examples in EXAMPLE_CHOICES
+    }
+    schemas = {}
+    for style in STYLES:
+        texts[f"annotate {style}"] = annotation_prompt(style, PATTERNS)
+        texts[f"summary {style}"] = summary_question(style, {"a": 2, "b": 1}, 13)
+        schemas[f"extract {style}"] = pattern_schema(style)
+        schemas[f"annotate {style}"] = pattern_schema(style, NAMES)
+        schemas[f"summary {style}"] = summary_schema(style)
+    texts["repair"] = repair_prompt("Which?", "it is no JSON", "none")
+    with Store(tmp_path / "store") as store:
+        describer = RoleRunner(bind_text("shapes:?mislabel=0.1", "describer"), store)
+        key = describer.json_key("Which?", pattern_schema("neutral"), 7, [["image", "1" * 64]])
+    frozen = {
+        "prompts": {name: digest_text(text) for name, text in texts.items()},
+        "schemas": {name: digest_json(schema) for name, schema in schemas.items()},
+        "key": key,
+        "checks": list(CHECKS),
+    }
+    assert_frozen("dataset_prompts.json", frozen)
+
+
+def test_files_of_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each stage and of the frozen set, but for the table, whose PNG depends on zlib."""
+    monkeypatch.chdir(tmp_path)
+    write_scenes(tmp_path / "photos", 16)
+    words = ["--describer=shapes:?mislabel=0.1", "--writer=shapes:", "--encoder=shapes:"]
+    out = "--out=bench"
+    assert main(["dataset", "patterns", "photos", out, "--per-pattern=1", *words]) == 0
+    assert main(["dataset", "freeze", "bench", "--unverified"]) == 0
+    folder = tmp_path / "bench"
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix == ".jsonl":
+            first = path.read_text("utf-8").splitlines()[0]
+            files[name] = [json.loads(first)]
+        elif path.suffix == ".json":
+            files[name] = json.loads(path.read_text("utf-8"))
+        elif path.is_file():
+            files[name] = path.read_text("utf-8").splitlines()
+    assert_frozen("dataset_files.json", files)
