@@ -153,9 +153,7 @@ def read_people(folder: Path) -> list[Battle]:
     ]
 
 
-def draw_knobs(
-    rng: np.random.Generator, faults: Sequence[str] = SEEN_FAULTS
-) -> dict[str, float]:
+def draw_knobs(rng: np.random.Generator, faults: Sequence[str] = SEEN_FAULTS) -> dict[str, float]:
     """Levels of one or two of these faults, evenly from [0, 0.7]."""
     number = 1 + int(rng.integers(2))
     kinds = [faults[int(place)] for place in rng.permutation(len(faults))[:number]]
@@ -239,9 +237,7 @@ def _reference_pair(
         yield Battle(question, plain, twin, 3, "reference")
 
 
-def _candidates(
-    lesson: Lesson, rng: np.random.Generator, faults: Sequence[str]
-) -> list[Answered]:
+def _candidates(lesson: Lesson, rng: np.random.Generator, faults: Sequence[str]) -> list[Answered]:
     answers = []
     for _ in range(_CANDIDATES):
         answer = draw_answer(lesson, AnswerDegradation(**draw_knobs(rng, faults)), _seed(rng))

@@ -132,7 +132,9 @@ class JudgeHeads(torch.nn.Module):
         """What the tower saw, told from the language model's state at the image's tokens."""
         taken = rows.slots >= 0
         told = self.features(read.last[taken]).float()
-        return functional.mse_loss(told, read.seen.flatten(0, 1)[rows.slots[taken]].detach().float())
+        return functional.mse_loss(
+            told, read.seen.flatten(0, 1)[rows.slots[taken]].detach().float()
+        )
 
 
 def ranking_loss(scores: torch.Tensor, lead: torch.Tensor) -> torch.Tensor:
@@ -164,9 +166,7 @@ def _at_ends(read: Read, rows: Rows) -> torch.Tensor:
     return read.last.gather(1, rows.ends[..., None].expand(-1, -1, width))
 
 
-def _kinds_loss(
-    told: torch.Tensor, labels: torch.Tensor, kinds: tuple[int, ...]
-) -> torch.Tensor:
+def _kinds_loss(told: torch.Tensor, labels: torch.Tensor, kinds: tuple[int, ...]) -> torch.Tensor:
     parts = told.float().split(kinds, dim=-1)
     losses = [
         functional.cross_entropy(part.flatten(0, -2), labels[..., column].flatten())

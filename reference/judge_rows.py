@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     patches: (images, 36, 384) images as `see_image` has them.
     looks: (images, 9, 4) what each cell shows, in the columns of `CELL_KINDS`.
     words: (n, length) the token to be written at each place; `IGNORED` where any will do.
-    due: (n, length, 3) shape, color and size that should be in the cell of an object, told or shown,
+    due: (n, length, 3) shape, color and size that should be in the cell of an object that is told,
         and in each cell of an answer's image; 0 for nothing; `IGNORED` elsewhere.
     right: (n, length) 1 where an object, told or shown, is the right one, 0 where it is not.
     steps: (m, 2) row and place of the last token of each step whose truth is known.

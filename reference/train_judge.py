@@ -4,8 +4,9 @@
     python reference/train_judge.py --out runs/judge --resume   # go on where it was stopped
 
 It learns to see and to write first: captions of scenes and right answers to questions of the arena.
-Then it marks single answers: what should be where, what is wrong. At last it judges battles, each in both orders, of answers with four kinds of faults; five other kinds
-are held out, to measure it with. The state is saved every few minutes.
+Then it marks single answers: what should be where, and what is wrong. At last it judges battles,
+each in both orders, of answers with four kinds of faults; five other kinds are held out, to measure
+it with. The state is saved every few minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from judge_rows import IGNORED, RowBuilder, Rows
 from lessons import draw_lesson
 from qwen import LAYERS, VERDICTS, WIDTH, build_model, build_processor, look
 from torch.nn import functional
-from training import CHECKPOINTS, Log, Optimizer, arguments, half_precision, save_half, settle
+from training import Log, Optimizer, arguments, half_precision, save_half, settle
 from world import draw_scenes
 
 from pytest_cepbench.datasets.shapes.arena import TASKS
@@ -118,12 +119,11 @@ class Trainer:
             read = self.read(rows)
             known = rows.words != IGNORED
             words = self.model.lm_head(read.last[known])
-            losses = {
+            return {
                 "words": functional.cross_entropy(words.float(), rows.words[known]),
                 "look": self.heads.look_loss(read, rows) * 0.3,
                 "cell": self.heads.cell_loss(read, rows) * 0.3,
             }
-        return losses
 
     def judge_losses(self, rows: Rows) -> dict[str, torch.Tensor]:
         """Weighted losses of battles, by name."""
@@ -335,7 +335,9 @@ def main() -> None:
     """Train, and save what comes out as `judge`."""
     options = options_of(__doc__.splitlines()[0])
     settle(options.seed)
-    weights = LossWeights(**{field.name: getattr(options, field.name) for field in fields(LossWeights)})
+    weights = LossWeights(
+        **{field.name: getattr(options, field.name) for field in fields(LossWeights)}
+    )
     trainer = Trainer(weights, options.device)
     options.out.mkdir(parents=True, exist_ok=True)
     state = _State(options.out / "judge-state.pt", trainer)

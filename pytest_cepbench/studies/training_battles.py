@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
-from pytest_cepbench.datasets.sample import GoldStep, Sample, SeedImage
+from pytest_cepbench.datasets.sample import GoldStep, SeedImage
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.ratings.battle_votes import BattleVotes, battle_votes
@@ -70,8 +70,8 @@ def stored_battles(path: Path) -> Iterator[TrainingBattle]:
             frozenset(sample.categories),
             Battle(
                 [_piece(piece) for piece in sample.question],
-                _pieces(sample, sample.answer),
-                _pieces(sample, sample.gold),
+                _pieces(sample.answer),
+                _pieces(sample.gold),
             ),
             sample.metadata[VERDICT],
         )
@@ -126,7 +126,7 @@ def _piece(piece: str | SeedImage) -> Piece:
     return piece if isinstance(piece, str) else _image(piece)
 
 
-def _pieces(sample: Sample, steps: Sequence[GoldStep]) -> list[Piece]:
+def _pieces(steps: Sequence[GoldStep]) -> list[Piece]:
     pieces: list[Piece] = []
     for step in steps:
         pieces += [step.text] if step.text else []

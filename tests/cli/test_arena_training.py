@@ -100,9 +100,7 @@ def test_the_other_layout_marks_images_in_the_text(suite: Home) -> None:
 
 def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
     """The same questions, answers and verdicts, its images in files."""
-    ended = suite.command(
-        "arena", "export-training", "judge", "--format=battles", "--out=table"
-    )
+    ended = suite.command("arena", "export-training", "judge", "--format=battles", "--out=table")
 
     assert ended.code == 0, ended.err
     before = load_judged_battles(suite.path / "judge").samples
@@ -190,9 +188,7 @@ def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
     assert RED not in everything
     assert BLUE not in everything
     assert {row["battle"] for row in chats} <= ratings.items.keys()
-    ended = home.command(
-        "arena", "export-training", "ratings", f"--unseen={BLUE}", "--out=others"
-    )
+    ended = home.command("arena", "export-training", "ratings", f"--unseen={BLUE}", "--out=others")
     assert ended.code == 0, ended.err
     assert not (home.path / "others" / "train.jsonl").exists()
 

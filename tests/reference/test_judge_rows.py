@@ -90,7 +90,7 @@ def test_a_twin_with_a_quarter_of_the_faults_wins_by_assumption() -> None:
 
 
 def test_only_the_faults_that_are_named_occur() -> None:
-    """Of unseen kinds none is among the seen ones; answers of `no_text` have all of their images."""
+    """Of unseen kinds none is among the seen; answers of `no_text` have all of their images."""
     from battles import SEEN_FAULTS, UNSEEN_FAULTS, draw_knobs
 
     assert not {*SEEN_FAULTS} & {*UNSEEN_FAULTS}
@@ -257,4 +257,4 @@ def test_battles_of_the_suite_are_those_of_its_script() -> None:
     samples = load_shapes_arena(24, seed=0).samples[:6]
     lines = (SUITE / "battles.jsonl").read_text("utf-8").splitlines()
     for number, (sample, line) in enumerate(zip(samples, lines, strict=False)):
-        assert judge_battles.battle_line(sample, rng, number % 2 == 0) == json.loads(line)
+        assert judge_battles.battle_line(sample, rng, seen=number % 2 == 0) == json.loads(line)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
-from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.models.protocols import (
     Battle,
     Describer,

@@ -9,7 +9,12 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import Winner
-from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError, SuiteNotApplicableError
+from pytest_cepbench.errors import (
+    DatasetError,
+    MeasurementError,
+    SuiteError,
+    SuiteNotApplicableError,
+)
 from pytest_cepbench.models.protocols import Battle
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, load_suite
@@ -132,7 +137,7 @@ def test_one_order_alone_is_right_for_a_judge_of_places(tmp_path: Path) -> None:
 def test_a_verdict_that_is_not_given_agrees_with_none(tmp_path: Path) -> None:
     """A judge that says something else is a worse one; one that nobody answers for is an error."""
     assert set(measure(tmp_path, "mute").values()) == {0.0}
-    with pytest.raises(MeasurementError, match="failed at the judge .*unanswered: 503"):
+    with pytest.raises(MeasurementError, match=r"failed at the judge .*unanswered: 503"):
         measure(tmp_path, "absent")
 
 
