@@ -121,7 +121,7 @@ def main() -> None:
         for fault in (*drawn.SEEN_FAULTS, *drawn.UNSEEN_FAULTS)
     }
     known = judge_all(judge, _known_battles(rng, options.questions))
-    figures = {
+    figures: dict[str, Any] = {
         "groups": {name: agreement_figures(own) for name, own in groups.items()},
         "faults": {name: agreement_figures(own) for name, own in kinds.items()},
         "psychometric": psychometric(groups["unseen"]),

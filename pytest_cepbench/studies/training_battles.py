@@ -14,7 +14,7 @@ from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.datasets.sample import GoldStep, SeedImage
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.ratings.battle_votes import BattleVotes, battle_votes
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
@@ -119,7 +119,11 @@ def _part(part: Part, ratings: Ratings) -> Piece:
 
 def _loaded(refs: PieceRefs | None, store: Store) -> Sequence[Piece]:
     assert refs is not None  # a panel has no battle of which an answer is missing
-    return refs.load(store)
+    loaded = refs.load(store)
+    if loaded is None:
+        msg = f"{refs.name}: an image in the store {store.root} is damaged: run the command again"
+        raise StoreError(msg)
+    return loaded
 
 
 def _piece(piece: str | SeedImage) -> Piece:
