@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -121,7 +121,7 @@ def main() -> None:
         for fault in (*drawn.SEEN_FAULTS, *drawn.UNSEEN_FAULTS)
     }
     known = judge_all(judge, _known_battles(rng, options.questions))
-    figures = {
+    figures: dict[str, Any] = {
         "groups": {name: agreement_figures(own) for name, own in groups.items()},
         "faults": {name: agreement_figures(own) for name, own in kinds.items()},
         "psychometric": psychometric(groups["unseen"]),
@@ -187,7 +187,7 @@ def agreement_figures(judged: Sequence[Judged]) -> dict[str, Any]:
 def psychometric(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     """Agreement, ties forced, by the difference of truth."""
     rows = []
-    for low, high in zip(_EDGES, _EDGES[1:], strict=False):
+    for low, high in pairwise(_EDGES):
         own = [one for one in judged if low < abs(one.battle.apart) <= high]
         right = [
             (odds > 0) == (one.first_wins != mirrored)
@@ -231,7 +231,7 @@ def label_figures(judged: Sequence[Judged], rng: np.random.Generator) -> dict[st
     6), for the model `exact` against all others; beside it labels alone.
     """
     own = [one for one in judged if "exact" in one.models]
-    truth = np.array([_score(one.battle.place, one.models[0] == "exact") for one in own])
+    truth = np.array([_score(one.battle.place, own_first=one.models[0] == "exact") for one in own])
     told = np.array(
         [
             fmean((_soft(one.given[0]), 1 - _soft(one.given[1])))
@@ -267,7 +267,8 @@ def powered_mean(
 ) -> tuple[float, float]:
     """Prediction-powered mean and its standard error, with the weight that makes it smallest.
 
-    labels, told: true scores and the judge's on the same battles. unlabelled: the judge's on others.
+    labels, told: true scores and the judge's on the same battles.
+    unlabelled: the judge's on others.
     """
     n, others = len(labels), len(unlabelled)
     spread = np.var(np.concatenate([told, unlabelled]), ddof=1)
@@ -297,7 +298,7 @@ def to_page(figures: dict[str, Any]) -> str:
     lines += [
         "",
         f"Harmonic mean of seen and unseen, ties forced: {figures['harmonic_mean']:.3f}. The bars",
-        f"for shipping are {ENOUGH_AGREEMENT:.0%} on unseen faults and an order effect below "
+        f"for shipping are {ENOUGH_AGREEMENT:.0%} on unseen faults and an order effect below",
         f"{MOST_ORDER} logits: {shipped}.",
         "",
         "## By kind of fault",
@@ -330,7 +331,7 @@ def to_page(figures: dict[str, Any]) -> str:
         "## Eight known models",
         "",
         f"Win rates, ties one half, over {figures['models']['battles']} battles. Slope of the",
-        f"judge's on the true ones {figures['models']['slope']:.2f}, bias (root mean square) "
+        f"judge's on the true ones {figures['models']['slope']:.2f}, bias (root mean square)",
         f"{figures['models']['bias_rms']:.3f}.",
         "",
         "| model | truth | judge |",
@@ -345,9 +346,9 @@ def to_page(figures: dict[str, Any]) -> str:
         "",
         "## With a few labels",
         "",
-        f"Prediction-powered 95 % intervals of the win rate of `exact` from {labels['labels']} true",
-        f"labels and {labels['battles']} verdicts: they cover it in {labels['coverage']:.1%} of",
-        f"{_TRIALS:,} draws (labels alone: {labels['coverage_of_labels_alone']:.1%}), at "
+        f"Prediction-powered 95 % intervals of the win rate of `exact`, from {labels['labels']}",
+        f"true labels and {labels['battles']} verdicts, cover it in {labels['coverage']:.1%} of",
+        f"{_TRIALS:,} draws (labels alone: {labels['coverage_of_labels_alone']:.1%}), at",
         f"{labels['width_share']:.2f} of the width of labels alone.",
         "",
     ]
@@ -385,14 +386,12 @@ def _known_battles(
     """All pairs of the eight models on so many questions, but those of equal truth."""
     for number in range(questions):
         task = TASKS[number % len(TASKS)]
-        lesson = next(
-            lesson for lesson in iter(lambda: draw_lesson(rng, task), None) if lesson.is_new
-        )
+        lesson = draw_lesson(rng, task)
+        while not lesson.is_new:
+            lesson = draw_lesson(rng, task)
         question = drawn.question_of(lesson, int(rng.integers(0, 2**62)))
         answers = {
-            name: drawn.draw_answer(
-                lesson, AnswerDegradation(**knobs), int(rng.integers(0, 2**62))
-            )
+            name: drawn.draw_answer(lesson, AnswerDegradation(**knobs), int(rng.integers(0, 2**62)))
             for name, knobs in MODELS.items()
         }
         for one, other in combinations(MODELS, 2):
@@ -462,7 +461,7 @@ def _outcome(place: int) -> str:
     return ("first", "tie", "tie", "second")[place]
 
 
-def _score(place: int, own_first: bool) -> float:
+def _score(place: int, *, own_first: bool) -> float:
     first = (1.0, 0.5, 0.5, 0.0)[place]
     return first if own_first else 1 - first
 

@@ -72,6 +72,11 @@ class Answered:
     shown: tuple[Scene | None, ...] = ()
     right: tuple[Scene | None, ...] = ()
 
+    @property
+    def contents(self) -> list[tuple[str, str | None]]:
+        """Text and digest of the image of each step: equal for equal answers."""
+        return [(text, None if image is None else image.digest) for text, image in self.steps]
+
 
 @dataclass(frozen=True)
 class Battle:
@@ -148,9 +153,7 @@ def read_people(folder: Path) -> list[Battle]:
     ]
 
 
-def draw_knobs(
-    rng: np.random.Generator, faults: Sequence[str] = SEEN_FAULTS
-) -> dict[str, float]:
+def draw_knobs(rng: np.random.Generator, faults: Sequence[str] = SEEN_FAULTS) -> dict[str, float]:
     """Levels of one or two of these faults, evenly from [0, 0.7]."""
     number = 1 + int(rng.integers(2))
     kinds = [faults[int(place)] for place in rng.permutation(len(faults))[:number]]
@@ -226,7 +229,7 @@ def _reference_pair(
     better = {name: level / _REFERENCE_PART for name, level in knobs.items()}
     plain = draw_answer(lesson, AnswerDegradation(**knobs), seed)
     twin = draw_answer(lesson, AnswerDegradation(**better), seed)
-    if plain is None or twin is None or plain.steps == twin.steps:
+    if plain is None or twin is None or plain.contents == twin.contents:
         return
     if rng.random() < 0.5:
         yield Battle(question, twin, plain, 0, "reference")
@@ -234,9 +237,7 @@ def _reference_pair(
         yield Battle(question, plain, twin, 3, "reference")
 
 
-def _candidates(
-    lesson: Lesson, rng: np.random.Generator, faults: Sequence[str]
-) -> list[Answered]:
+def _candidates(lesson: Lesson, rng: np.random.Generator, faults: Sequence[str]) -> list[Answered]:
     answers = []
     for _ in range(_CANDIDATES):
         answer = draw_answer(lesson, AnswerDegradation(**draw_knobs(rng, faults)), _seed(rng))

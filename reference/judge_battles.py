@@ -49,13 +49,13 @@ def main() -> None:
     rng = np.random.default_rng((options.seed, 4))
     samples = load_shapes_arena(options.samples, seed=0).samples
     lines = [
-        json.dumps(battle_line(sample, rng, number % 2 == 0))
+        json.dumps(battle_line(sample, rng, seen=number % 2 == 0))
         for number, sample in enumerate(samples)
     ]
     options.out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def battle_line(sample: Sample, rng: np.random.Generator, seen: bool) -> dict[str, Any]:
+def battle_line(sample: Sample, rng: np.random.Generator, *, seen: bool) -> dict[str, Any]:
     """A line of the table: two answers to a sample's question, and the truth's verdict.
 
     seen: which kinds of faults both answers have.
@@ -75,8 +75,8 @@ def battle_line(sample: Sample, rng: np.random.Generator, seen: bool) -> dict[st
         "category": sample.categories[0],
         "verdict": WINNERS[verdict_place(lead)],
         "question": [*shown, {"text": text}],
-        "first": [_step(step, scene, one) for step, scene in zip(first.steps, first.shown)],
-        "second": [_step(step, scene, other) for step, scene in zip(second.steps, second.shown)],
+        "first": _steps(first, one),
+        "second": _steps(second, other),
     }
 
 
@@ -101,6 +101,11 @@ def _pair(
             return min(
                 pairs, key=lambda pair: abs(abs(_total(pair[0][0]) - _total(pair[1][0])) - aimed)
             )[:: 1 if rng.random() < 0.5 else -1]
+
+
+def _steps(answer: Answered, jitter: int) -> list[dict[str, Any]]:
+    pairs = zip(answer.steps, answer.shown, strict=True)
+    return [_step(step, scene, jitter) for step, scene in pairs]
 
 
 def _step(step: ArenaStep, scene: Any, jitter: int) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import torch
 from judge_rows import CELL_KINDS, IGNORED, STEP_FIGURES, Rows
-from torch.nn import functional
 
 _TEMPERATURE = 0.1  # of the contrastive loss
 _TRUTHS = 8  # the total and the seven criteria
@@ -96,12 +95,12 @@ class JudgeHeads(torch.nn.Module):
         """Whether each object that is told or shown is right, off a later layer."""
         known = rows.right != IGNORED
         told = self.right(_even(read.layers[self._middle][known])).squeeze(-1).float()
-        return functional.binary_cross_entropy_with_logits(told, rows.right[known].float())
+        return torch.nn.functional.binary_cross_entropy_with_logits(told, rows.right[known].float())
 
     def step_loss(self, read: Read, rows: Rows) -> torch.Tensor:
         """How far each step's text and image are right, and belong together."""
         told = self.step(_even(read.layers[-2][rows.steps[:, 0], rows.steps[:, 1]])).float()
-        return functional.mse_loss(told, rows.figures)
+        return torch.nn.functional.mse_loss(told, rows.figures)
 
     def truth_loss(self, read: Read, rows: Rows) -> torch.Tensor:
         """The truth of each answer and of its criteria, at its last token."""
@@ -109,7 +108,7 @@ class JudgeHeads(torch.nn.Module):
         known = ~rows.truths.isnan()
         if not known.any():
             return told.sum() * 0.0
-        return functional.mse_loss(told[known], rows.truths[known])
+        return torch.nn.functional.mse_loss(told[known], rows.truths[known])
 
     def scores(self, read: Read, rows: Rows) -> torch.Tensor:
         """(n, 2) scores of both answers, in no unit."""
@@ -121,18 +120,22 @@ class JudgeHeads(torch.nn.Module):
         texts, images = _step_means(read.last, rows)
         if len(texts) < 2:
             return read.last.sum() * 0.0
-        texts = functional.normalize(self.text_side(texts).float(), dim=-1)
-        images = functional.normalize(self.image_side(images).float(), dim=-1)
+        texts = torch.nn.functional.normalize(self.text_side(texts).float(), dim=-1)
+        images = torch.nn.functional.normalize(self.image_side(images).float(), dim=-1)
         alike = texts @ images.T / _TEMPERATURE
         own = torch.arange(len(texts), device=alike.device)
-        both = functional.cross_entropy(alike, own) + functional.cross_entropy(alike.T, own)
+        both = torch.nn.functional.cross_entropy(alike, own) + torch.nn.functional.cross_entropy(
+            alike.T, own
+        )
         return both / 2
 
     def features_loss(self, read: Read, rows: Rows) -> torch.Tensor:
         """What the tower saw, told from the language model's state at the image's tokens."""
         taken = rows.slots >= 0
         told = self.features(read.last[taken]).float()
-        return functional.mse_loss(told, read.seen.flatten(0, 1)[rows.slots[taken]].detach().float())
+        return torch.nn.functional.mse_loss(
+            told, read.seen.flatten(0, 1)[rows.slots[taken]].detach().float()
+        )
 
 
 def ranking_loss(scores: torch.Tensor, lead: torch.Tensor) -> torch.Tensor:
@@ -142,7 +145,11 @@ def ranking_loss(scores: torch.Tensor, lead: torch.Tensor) -> torch.Tensor:
     """
     decided = lead != 0
     apart = (scores[:, 0] - scores[:, 1]) * lead.sign()
-    return functional.softplus(-apart[decided]).mean() if decided.any() else scores.sum() * 0.0
+    return (
+        torch.nn.functional.softplus(-apart[decided]).mean()
+        if decided.any()
+        else scores.sum() * 0.0
+    )
 
 
 def order_loss(log_odds: torch.Tensor) -> torch.Tensor:
@@ -155,7 +162,7 @@ def order_loss(log_odds: torch.Tensor) -> torch.Tensor:
 
 def _even(hidden: torch.Tensor) -> torch.Tensor:
     """Hidden states of one size: it grows from layer to layer, and heads would feel that."""
-    return functional.layer_norm(hidden, hidden.shape[-1:])
+    return torch.nn.functional.layer_norm(hidden, hidden.shape[-1:])
 
 
 def _at_ends(read: Read, rows: Rows) -> torch.Tensor:
@@ -164,12 +171,10 @@ def _at_ends(read: Read, rows: Rows) -> torch.Tensor:
     return read.last.gather(1, rows.ends[..., None].expand(-1, -1, width))
 
 
-def _kinds_loss(
-    told: torch.Tensor, labels: torch.Tensor, kinds: tuple[int, ...]
-) -> torch.Tensor:
+def _kinds_loss(told: torch.Tensor, labels: torch.Tensor, kinds: tuple[int, ...]) -> torch.Tensor:
     parts = told.float().split(kinds, dim=-1)
     losses = [
-        functional.cross_entropy(part.flatten(0, -2), labels[..., column].flatten())
+        torch.nn.functional.cross_entropy(part.flatten(0, -2), labels[..., column].flatten())
         for column, part in enumerate(parts)
     ]
     return torch.stack(losses).sum()

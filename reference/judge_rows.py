@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from battles import Answered, Battle, Question
+from battles import Answered, Battle, Question, question_of
 from lessons import Lesson
 from qwen import (
     IMAGE_PAD,
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     patches: (images, 36, 384) images as `see_image` has them.
     looks: (images, 9, 4) what each cell shows, in the columns of `CELL_KINDS`.
     words: (n, length) the token to be written at each place; `IGNORED` where any will do.
-    due: (n, length, 3) shape, color and size that should be in the cell of an object, told or shown,
+    due: (n, length, 3) shape, color and size that should be in the cell of an object that is told,
         and in each cell of an answer's image; 0 for nothing; `IGNORED` elsewhere.
     right: (n, length) 1 where an object, told or shown, is the right one, 0 where it is not.
     steps: (m, 2) row and place of the last token of each step whose truth is known.
@@ -143,8 +143,7 @@ class RowBuilder:
         rows, album = [], _Album()
         for lesson in lessons:
             jitter, own = (int(rng.integers(0, 2**63)) for _ in range(2))
-            images = [render(scene, jitter) for scene in lesson.question.scenes]
-            shown = [album.add(piece) for piece in (*images, lesson.text)]
+            shown = [album.add(piece) for piece in question_of(lesson, jitter)]
             drawn = [(caption(scene), render(scene, own)) for scene in lesson.answer]
             answer = Answered(tuple(drawn))
             numbers = album.add_steps(answer)
@@ -391,16 +390,22 @@ def _pack(
     steps = [(number, place) for number, row in enumerate(rows) for place, _ in row.steps]
     figures = [figure for row in rows for _, figure in row.steps]
     drawn = [see_image(image.to_pil()) for image in album.images]
+    tensor = torch.from_numpy
     return Rows(
-        *map(torch.from_numpy, (ids, mask, places, slots)),
-        torch.from_numpy(np.stack(drawn) if drawn else np.zeros((0, 36, 384), np.float32)),
-        torch.from_numpy(_looks(album)),
-        *map(torch.from_numpy, (words, due, right)),
-        torch.tensor(steps, dtype=torch.long).view(-1, 2),
-        torch.tensor(figures, dtype=torch.float32).view(-1, STEP_FIGURES),
-        torch.from_numpy(parts),
-        torch.tensor([row.ends for row in rows]),
-        torch.tensor(truths, dtype=torch.float32),
-        torch.tensor(verdicts),
-        torch.tensor([len(row.ids) - 1 for row in rows]),
+        ids=tensor(ids),
+        mask=tensor(mask),
+        places=tensor(places),
+        slots=tensor(slots),
+        patches=tensor(np.stack(drawn) if drawn else np.zeros((0, 36, 384), np.float32)),
+        looks=tensor(_looks(album)),
+        words=tensor(words),
+        due=tensor(due),
+        right=tensor(right),
+        steps=torch.tensor(steps, dtype=torch.long).view(-1, 2),
+        figures=torch.tensor(figures, dtype=torch.float32).view(-1, STEP_FIGURES),
+        parts=tensor(parts),
+        ends=torch.tensor([row.ends for row in rows]),
+        truths=torch.tensor(truths, dtype=torch.float32),
+        verdicts=torch.tensor(verdicts),
+        places_of_verdict=torch.tensor([len(row.ids) - 1 for row in rows]),
     )

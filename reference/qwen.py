@@ -51,9 +51,7 @@ PROMPT_OF_JUDGE = JUDGE_PROMPTS[DEFAULT_PROMPT]
 VERDICTS = tuple(PROMPT_OF_JUDGE.phrases[winner] for winner in WINNERS)
 """In the order of `WINNERS`; each is one token."""
 
-OBJECTS = tuple(
-    phrase(SceneObject(cell, *look)) for cell, look in product(range(CELLS), LOOKS)
-)
+OBJECTS = tuple(phrase(SceneObject(cell, *look)) for cell, look in product(range(CELLS), LOOKS))
 """Every object that there can be, those of a cell together."""
 
 _COUNTS = tuple(f"{number} shape{'s' * (number != 'one')} :" for number in NUMBERS)

@@ -4,8 +4,9 @@
     python reference/train_judge.py --out runs/judge --resume   # go on where it was stopped
 
 It learns to see and to write first: captions of scenes and right answers to questions of the arena.
-Then it marks single answers: what should be where, what is wrong. At last it judges battles, each in both orders, of answers with four kinds of faults; five other kinds
-are held out, to measure it with. The state is saved every few minutes.
+Then it marks single answers: what should be where, and what is wrong. At last it judges battles,
+each in both orders, of answers with four kinds of faults; five other kinds are held out, to measure
+it with. The state is saved every few minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from queue import Full
@@ -25,9 +27,8 @@ import torch
 from battles import SEEN_FAULTS, UNSEEN_FAULTS, Battle, draw_answers, draw_battles, read_people
 from judge_losses import JudgeHeads, LossWeights, Read, order_loss, ranking_loss
 from judge_rows import IGNORED, RowBuilder, Rows
-from lessons import draw_lesson
+from lessons import Lesson, draw_lesson
 from qwen import LAYERS, VERDICTS, WIDTH, build_model, build_processor, look
-from torch.nn import functional
 from training import Log, Optimizer, arguments, half_precision, save_half, settle
 from world import draw_scenes
 
@@ -118,12 +119,11 @@ class Trainer:
             read = self.read(rows)
             known = rows.words != IGNORED
             words = self.model.lm_head(read.last[known])
-            losses = {
-                "words": functional.cross_entropy(words.float(), rows.words[known]),
+            return {
+                "words": torch.nn.functional.cross_entropy(words.float(), rows.words[known]),
                 "look": self.heads.look_loss(read, rows) * 0.3,
                 "cell": self.heads.cell_loss(read, rows) * 0.3,
             }
-        return losses
 
     def judge_losses(self, rows: Rows) -> dict[str, torch.Tensor]:
         """Weighted losses of battles, by name."""
@@ -133,7 +133,7 @@ class Trainer:
             logits = self._verdict_logits(read, rows)
             index = (rows.verdicts[:, None] == self._verdicts).float().argmax(1)
             losses = {
-                "verdict": weights.verdict * functional.cross_entropy(logits, index),
+                "verdict": weights.verdict * torch.nn.functional.cross_entropy(logits, index),
                 "order": weights.order * order_loss(_log_odds(logits)),
             }
             if weights.ranking:
@@ -185,7 +185,7 @@ def _log_odds(logits: torch.Tensor) -> torch.Tensor:
 def sight_rows(builder: RowBuilder, seed: int, step: int, batch: int) -> Rows:
     """The rows of a step of the first part: three quarters questions, one quarter captions."""
     rng = np.random.default_rng((seed, 1, step))
-    lessons = []
+    lessons: list[Lesson] = []
     while len(lessons) < batch - batch // 4:
         lesson = draw_lesson(rng, TASKS[int(rng.integers(len(TASKS)))])
         lessons += [lesson] if lesson.is_new else []
@@ -249,10 +249,9 @@ def _put(queue: Any, rows: Any) -> None:
     """Hand rows over, and end with the training, however that ends."""
     parent = multiprocessing.parent_process()
     while parent is None or parent.is_alive():
-        try:
-            return queue.put(rows, timeout=10.0)
-        except Full:
-            continue
+        with suppress(Full):
+            queue.put(rows, timeout=10.0)
+            return
     sys.exit()
 
 
@@ -335,7 +334,9 @@ def main() -> None:
     """Train, and save what comes out as `judge`."""
     options = options_of(__doc__.splitlines()[0])
     settle(options.seed)
-    weights = LossWeights(**{field.name: getattr(options, field.name) for field in fields(LossWeights)})
+    weights = LossWeights(
+        **{field.name: getattr(options, field.name) for field in fields(LossWeights)}
+    )
     trainer = Trainer(weights, options.device)
     options.out.mkdir(parents=True, exist_ok=True)
     state = _State(options.out / "judge-state.pt", trainer)

@@ -86,7 +86,8 @@ class Optimizer:
     @property
     def state(self) -> dict[str, Any]:
         """What a later one needs, as `state`, to go on from here."""
-        return self._inner.state_dict()
+        state: dict[str, Any] = self._inner.state_dict()
+        return state
 
     def step(self, number: int, loss: torch.Tensor, factor: float = 1.0) -> None:
         """One update, the number-th of the schedule, with the gradient's norm held at 1."""

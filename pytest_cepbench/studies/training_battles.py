@@ -13,8 +13,8 @@ from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
-from pytest_cepbench.datasets.sample import GoldStep, Sample, SeedImage
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.datasets.sample import GoldStep, SeedImage
+from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.ratings.battle_votes import BattleVotes, battle_votes
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
@@ -70,8 +70,8 @@ def stored_battles(path: Path) -> Iterator[TrainingBattle]:
             frozenset(sample.categories),
             Battle(
                 [_piece(piece) for piece in sample.question],
-                _pieces(sample, sample.answer),
-                _pieces(sample, sample.gold),
+                _pieces(sample.answer),
+                _pieces(sample.gold),
             ),
             sample.metadata[VERDICT],
         )
@@ -119,14 +119,18 @@ def _part(part: Part, ratings: Ratings) -> Piece:
 
 def _loaded(refs: PieceRefs | None, store: Store) -> Sequence[Piece]:
     assert refs is not None  # a panel has no battle of which an answer is missing
-    return refs.load(store)
+    loaded = refs.load(store)
+    if loaded is None:
+        msg = f"{refs.name}: an image in the store {store.root} is damaged: run the command again"
+        raise StoreError(msg)
+    return loaded
 
 
 def _piece(piece: str | SeedImage) -> Piece:
     return piece if isinstance(piece, str) else _image(piece)
 
 
-def _pieces(sample: Sample, steps: Sequence[GoldStep]) -> list[Piece]:
+def _pieces(steps: Sequence[GoldStep]) -> list[Piece]:
     pieces: list[Piece] = []
     for step in steps:
         pieces += [step.text] if step.text else []

@@ -13,7 +13,10 @@ from PIL import Image
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from pytest_cepbench.ratings.folder import Ratings, VoteFile
+from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
+from tests.ratings.studies import BLUE, RED, make_study
 
 SUITE = Path(__file__).parents[2] / "suites" / "judge"
 
@@ -153,3 +156,47 @@ def test_a_folder_with_files_is_left_alone(suite: Home) -> None:
     assert ended.code != 0
     assert "is there already" in ended.err
     assert [path.name for path in (suite.path / "chats").iterdir()] == ["mine.txt"]
+
+
+def judged_study(folder: Path, votes: int) -> Ratings:
+    """A study of pairs, on so many of which two people say that the red one is better."""
+    ratings = make_study(folder, "pair", count=4)
+    items = [digest for digest, item in ratings.items.items() if item.kind == "item"]
+    for annotator in ("a1", "a2"):
+        file = VoteFile(ratings.vote_path(annotator))
+        for digest in items[:votes]:
+            file.append(
+                Vote(
+                    task="pair", item=digest, annotator=annotator, shown=("second", "first"),
+                    verdict="B", winner="first", tie=False,
+                )
+            )  # fmt: skip
+    return ratings
+
+
+def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
+    """The majority of the votes; who made an answer names the split and is in no row."""
+    ratings = judged_study(home.path / "ratings", votes=3)
+
+    ended = home.command("arena", "export-training", "ratings", "--out=chats")
+
+    assert ended.code == 0, ended.err
+    chats = rows(home.path / "chats" / "train.jsonl")
+    assert len(chats) == 6
+    assert [said(row) for row in chats] == ["A is better", "B is better"] * 3
+    everything = "".join(path.read_text() for path in (home.path / "chats").glob("*.json*"))
+    assert RED not in everything
+    assert BLUE not in everything
+    assert {row["battle"] for row in chats} <= ratings.items.keys()
+    ended = home.command("arena", "export-training", "ratings", f"--unseen={BLUE}", "--out=others")
+    assert ended.code == 0, ended.err
+    assert not (home.path / "others" / "train.jsonl").exists()
+
+
+def test_a_study_that_nobody_judged_is_refused(home: Home) -> None:
+    """In one line that says so."""
+    judged_study(home.path / "ratings", votes=0)
+    ended = home.command("arena", "export-training", "ratings", "--out=chats")
+    assert ended.code != 0
+    assert "nobody has judged a battle" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1

@@ -65,7 +65,6 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli.dataset_commands",
         "pytest_cepbench.cli.rating_commands",
         "pytest_cepbench.cli.shared_options",
-        "pytest_cepbench.cli.rating_commands",
         "pytest_cepbench.errors",
     }
 

@@ -35,7 +35,7 @@ def write(folder: Path, *lines: dict[str, Any]) -> Path:
 
 
 def test_a_line_is_a_question_two_answers_and_a_verdict(tmp_path: Path) -> None:
-    """Pieces keep their order; drawings are those of their captions; the folder or file is given."""
+    """Pieces keep their order, drawings are those of their captions; a folder or file is given."""
     (sample,) = load_judged_battles(write(tmp_path, LINE)).samples
     image, text = sample.question
     assert not isinstance(image, str)

@@ -15,9 +15,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
-from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer
+from pytest_cepbench.models.protocols import (
+    Battle,
+    Describer,
+    Encoder,
+    Generator,
+    Judge,
+    Reply,
+    Writer,
+)
 from tests.models.binding import bind_text
 from tests.reference.conftest import REFERENCE
 
@@ -34,6 +43,7 @@ SMALL = {
     "train_generator": {"_HELD_OUT": 2, "_TEXT_STEPS": 2},
     "train_clip": {"_HELD_OUT": 8, "_CHANGED": 4},
     "train_planner": {"_UNSEEN": 1},
+    "train_judge": {"_HELD_OUT": 4},
 }
 """What command lines do not name: what is looked at in the end, lessons before the first step."""
 
@@ -142,6 +152,56 @@ def test_planner_answers_after_any_step_and_sees_as_the_describer_does(
     assert changed[0]
     assert changed[0] <= changed[1]
     assert not [name for name in changed[1] if "vision_tower" in name]
+
+
+def test_judge_sees_marks_and_judges_and_goes_on_where_it_was_stopped(
+    train: Train, tmp_path: Path
+) -> None:
+    """What comes out is a plain Qwen2-VL whose verdicts are likelihoods; heads stay behind."""
+    from safetensors.torch import load_file
+
+    small = ("--sight-steps=2", "--sight-batch=4", "--mark-steps=2", "--mark-batch=4", "--batch=2")
+    out = f"--out={tmp_path}"
+    losses = ("--contrast=0.1", "--features=0.1")
+
+    train("train_judge", *small, *losses, "--steps=2", out)
+    first = load_file(tmp_path / "judge" / "model.safetensors")
+    train("train_judge", *small, *losses, "--steps=4", "--resume", out)
+
+    names = [(name, step) for name, step in events(tmp_path / "judge.jsonl") if step]
+    assert names == [("seen", 2), ("unseen", 2), ("seen", 4), ("unseen", 4)]
+    weights = load_file(tmp_path / "judge" / "model.safetensors")
+    assert weights.keys() == first.keys()
+    assert [name for name in weights if not weights[name].equal(first[name])]
+    assert not [name for name in weights if not name.startswith(("model.", "visual.", "lm_head."))]
+    model = bind_text(str(tmp_path / "judge"), "judge").load()
+    assert isinstance(model, Judge)
+    (question, *_) = questions()
+    battle = Battle(question, ["no shapes"], ["one shape : small red circle top left"])
+    (reply,) = model.judge([battle], [0])
+    assert isinstance(reply, Reply)
+    assert reply.value in WINNERS
+    assert len(reply.provenance["probabilities"].split()) == 4
+
+
+def test_judge_of_more_layers_begins_as_the_one_it_starts_from(tmp_path: Path) -> None:
+    """The layers that it has more pass on what they get."""
+    import torch
+    from judge_losses import LossWeights
+    from judge_rows import RowBuilder
+    from train_judge import Trainer, mark_rows
+
+    torch.manual_seed(0)
+    trainer = Trainer(LossWeights(), width=64, layers=2, depth=1)
+    state = {"model": trainer.model.state_dict(), "heads": trainer.heads.state_dict()}
+    torch.save(state, tmp_path / "state.pt")
+    rows = mark_rows(RowBuilder(), 0, 1, 2)
+    larger = Trainer(LossWeights(), width=64, layers=4, depth=1)
+    assert larger.start_from(tmp_path / "state.pt") == "mark"
+    with torch.no_grad():
+        before, after = (own.read(rows).last for own in (trainer, larger))
+    kept = rows.mask.bool()
+    assert torch.allclose(before[kept], after[kept], atol=1e-4)
 
 
 EMBEDDINGS = "language_model.model.embed_tokens.weight"

@@ -102,10 +102,13 @@ def _make(
     name: str, table: MetricTable, suite: str, against: Against, asked: _JudgeUse
 ) -> AnswerMeasure:
     pool = table.pool or "categories"
-    if isinstance(table, WinRateTable):
-        return WinRateMeasure(name, against, pool, table.parts or "all")
-    if isinstance(table, AgreementTable):
-        return AgreementMeasure(name, table.ties, pool, table.parts or "all")
+    if isinstance(table, WinRateTable | AgreementTable):
+        every = table.parts or "all"
+        if isinstance(table, WinRateTable):
+            made: AnswerMeasure = WinRateMeasure(name, against, pool, every)
+        else:
+            made = AgreementMeasure(name, table.ties, pool, every)
+        return made
     parts = table.parts or "overall"
     if isinstance(table, TruthTable | CriteriaTable):
         by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure

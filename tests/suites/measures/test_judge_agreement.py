@@ -137,7 +137,7 @@ def test_one_order_alone_is_right_for_a_judge_of_places(tmp_path: Path) -> None:
 def test_a_verdict_that_is_not_given_agrees_with_none(tmp_path: Path) -> None:
     """A judge that says something else is a worse one; one that nobody answers for is an error."""
     assert set(measure(tmp_path, "mute").values()) == {0.0}
-    with pytest.raises(MeasurementError, match="failed at the judge .*unanswered: 503"):
+    with pytest.raises(MeasurementError, match=r"failed at the judge .*unanswered: 503"):
         measure(tmp_path, "absent")
 
 
