@@ -17,7 +17,6 @@ from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.server import serve
 
-
 _EVERY = "0.0.0.0"  # noqa: S104 - to refuse it alone
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
