@@ -60,7 +60,7 @@ def test_people_overrule_a_judge_that_is_too_kind() -> None:
     statement = labelled.statements[0]
     assert statement.startswith("people labelled 100 of 600 battles: their win rate is 0.")
     assert "lam" in statement
-    assert "they save no labels" in statement
+    assert "whatever the judge gets wrong" in statement
 
 
 def test_people_overrule_a_judge_that_is_too_strict() -> None:

@@ -58,6 +58,7 @@ def _statement(
         few = "" if why else "; people count alone, the labels are few or most of them alike"
         return f"{start}{why}{few}"
     return (
-        f"{start}; the judge is followed by {mean.lam:.2f} (lam), which makes a label count "
-        f"{mean.worth:.2f} times: the labels make the bounds valid, they save no labels"
+        f"{start}; the judge is followed by {mean.lam:.2f} (lam), and a label counts as "
+        f"{mean.worth:.2f}: the bounds hold for what people would say, whatever the judge gets "
+        "wrong"
     )
