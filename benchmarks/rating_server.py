@@ -146,7 +146,7 @@ def measure(ratings: Ratings, votes: int) -> dict[str, Any]:
 
 
 def probe_disk(path: Path, seconds: float) -> list[float]:
-    """Seconds of adding a line to a file and syncing it, five times a second: the machine's part."""
+    """Seconds of adding a line to a file and syncing it, five times a second."""
     taken = []
     with path.open("ab", buffering=0) as stream:
         for _ in range(int(seconds * 5)):
@@ -221,7 +221,8 @@ class Person:
 def served(folder: Path) -> Iterator[dict[str, str]]:
     """Addresses of the people of a server process."""
     command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"PYTHONPATH": str(RESULTS.parents[1])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         addresses = {}
         for line in process.stderr:

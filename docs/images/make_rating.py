@@ -12,13 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +26,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 from make import digest  # noqa: E402 - the other script, beside this one
 
+from benchmarks.rating_server import served  # noqa: E402
 from pytest_cepbench.artifacts import ImageArtifact  # noqa: E402
 from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
     load_shapes_arena,
@@ -258,25 +256,6 @@ def draw(studies: Mapping[Task, Ratings]) -> None:
                     image = Image.open(HERE / name).convert("RGB")
                     image.quantize(256, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
         browser.close()
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[dict[str, str]]:
-    """Addresses of the people of a server process."""
-    command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        addresses = {}
-        for line in process.stderr or ():
-            if line.startswith("serving "):
-                break
-            if match := re.match(r"(\S+): (http://\S+)$", line):
-                addresses[match[1]] = match[2]
-        try:
-            yield addresses
-        finally:
-            process.terminate()
-            process.communicate()
 
 
 def _begin(tab: Any, addresses: Texts) -> None:

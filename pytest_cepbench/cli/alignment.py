@@ -64,6 +64,8 @@ def _page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
     of = f" of {aligned.suite}" if aligned.suite else ""
     lines = [f"command: {command}", *aligned.remarks]
     lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]
+    if aligned.constant:
+        lines.append(f"the same for all rated outputs: {', '.join(aligned.constant)}")
     yield Section(f"what people think in {aligned.ratings}{of}", (*lines, _people(aligned)))
     for name, table in aligned.inconsistency.items():
         yield _inconsistency(name, table)
@@ -114,7 +116,7 @@ def _inconsistency(name: str, table: CrossInconsistency) -> Section:
 
 
 def _over_samples(metrics: Sequence[MetricAlignment]) -> Table:
-    head = ("case", "outputs", "items", "within items", "95 % interval", "preferred", "interval")
+    head = ("case", "outputs", "items", "within items", "interval", "preferred", "interval")
     return Table(
         head,
         tuple(

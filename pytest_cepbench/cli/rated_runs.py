@@ -11,7 +11,6 @@ from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.cli.session import suite_file
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.evaluation.compared_chains import with_tested
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
@@ -45,7 +44,6 @@ class RatedSource:
     stores: folders and URLs that have the runs' answers or chains.
     baselines: folder of accepted baselines, whose answers one run alone is compared with.
     data: data set name -> path or URL.
-    choices: models that are held fixed, where they are not those of the suite.
     draw: which samples.
     """
 
@@ -53,7 +51,6 @@ class RatedSource:
     stores: Sequence[str] = (".cepbench/store",)
     baselines: Path = Path("baselines")
     data: Mapping[str, DataPlace] = field(default_factory=dict)
-    choices: RoleChoices = field(default_factory=RoleChoices)
     draw: Draw = field(default_factory=Draw)
 
 
@@ -101,11 +98,21 @@ def _of_answers(
     return make(suite.name, dataset, runs, store, source.draw)
 
 
+_IN_NAME = "shapes:"
+"""In the place of every model of a suite: what is rated was made by the recorded ones, none of
+whose specs is resolved, and no encoder reads it."""
+
+
 def _of_chains(
     kind: Task, file: Path, runs: Sequence[RatedRun], source: RatedSource, store: Store
 ) -> RatedItems:
     record = runs[0].record
-    choices = with_tested(source.choices, record)
+    choices = RoleChoices(
+        _IN_NAME,
+        "unified",
+        {"encoder": _IN_NAME, "detector": _IN_NAME},
+        dict.fromkeys(load_suite(file).table.encoders, _IN_NAME),
+    )
     seeds = seeds_of({CaseKey.parse(record.case): record})
     prepared = load_prepared_suite(file, choices, source.data, seeds=seeds)
     run = require_chains(prepared.run(ModelPool(store)), "a rating of chains")

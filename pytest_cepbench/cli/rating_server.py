@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,11 @@ TOLERANCE, ALPHA = 0.05, 0.05
 """Of the bets that the operator is told of: as of a gate by win rate with its defaults."""
 
 
+_EVERY = "0.0.0.0"  # noqa: S104 - to refuse it alone
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+
+
 def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) -> None:
     """Serve a study until the process is interrupted.
 
@@ -28,9 +34,7 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
     suite: the name of the suite that it has to be of; None for any.
     Raises DatasetError, WriteError, SpecError and MissingDependencyError.
     """
-    if not arguments.port.isdecimal():
-        msg = f"--port {arguments.port!r}: a number is expected, 0 for any free port"
-        raise SpecError(msg)
+    _check(arguments)
     ratings = read_ratings(path, suite)
     write_texts(path, ratings.study.kind)
     host: str = arguments.host
@@ -53,10 +57,27 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
             serve(live, listener, hosts, decide, peek=arguments.peek)
 
 
+def _check(arguments: Namespace) -> None:
+    """Raises SpecError for addresses and names that no browser could call."""
+    if not arguments.port.isdecimal():
+        msg = f"--port {arguments.port!r}: a number is expected, 0 for any free port"
+        raise SpecError(msg)
+    for name in arguments.name:
+        if not _NAME.fullmatch(name):
+            msg = f"--name {name!r}: a host's name or address is expected, without port or wildcard"
+            raise SpecError(msg)
+    if arguments.host == _EVERY and not arguments.name:
+        msg = (
+            f"--host {_EVERY} listens on every address of this machine: say with --name by which "
+            "one browsers call it, since requests for others are refused"
+        )
+        raise SpecError(msg)
+
+
 def _base(arguments: Namespace, port: int) -> str:
     """The beginning of the addresses of people."""
     host = arguments.name[0] if arguments.name else arguments.host
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{host}:{port}"
 
 
 def decision(scores: Sequence[float]) -> str:

@@ -65,7 +65,7 @@ class SuiteChains:
         data: Mapping[str, DataPlace],
     ) -> None:
         seeds = seeds_of({CaseKey.parse(record.case): record})
-        prepared = load_prepared_suite(path, with_tested(choices, record), data, seeds=seeds)
+        prepared = load_prepared_suite(path, _with_tested(choices, record), data, seeds=seeds)
         self._path, self._store = path, store
         self._run = require_chains(prepared.run(ModelPool(store)), "a comparison of chains")
         self._cases = {str(case.key): case for case in prepared.cases}
@@ -137,7 +137,7 @@ def _stored(run: ChainRun, record: Baseline) -> StoredChains:
     return stored_chains(run, step)
 
 
-def with_tested(choices: RoleChoices, record: Baseline) -> RoleChoices:
+def _with_tested(choices: RoleChoices, record: Baseline) -> RoleChoices:
     """The choices with a model under test in name: the chains of others are read in its place.
 
     No spec of a report is resolved, since reports may come from anywhere and specs can import code.

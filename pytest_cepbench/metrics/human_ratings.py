@@ -1,6 +1,6 @@
 """Agreement of SIM with people who compared two captions of an image.
 
-For studies of people's ratings; no suite has them yet.
+For studies of people's ratings, which `cepbench alignment` reads.
 """
 
 from __future__ import annotations

@@ -79,14 +79,21 @@ def mean_cohen_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
     qualitative data (1971).
     """
     codes, values = _codes(rated.values)
-    tables = []
+    shared: list[IntArray] = []  # things of each pair
+    cells: list[IntArray] = []  # where in its pair's table each of them counts
     for first, second in combinations(codes, 2):
         both = np.flatnonzero((first >= 0) & (second >= 0))
         if len(both):
-            tables.append((both, first[both] * values + second[both]))
+            place = len(shared) * values**2
+            shared.append(both)
+            cells.append(place + first[both] * values + second[both])
+    if not shared:
+        return Estimate(None, None, None, 0)
+    things, counted = np.concatenate(shared), np.concatenate(cells)
 
     def mean_kappa(weights: FloatArray) -> float | None:
-        kappas = [cohen_kappa(_table(cells, weights[both], values)) for both, cells in tables]
+        sums = np.bincount(counted, weights[things], len(shared) * values**2).astype(np.float64)
+        kappas = map(cohen_kappa, sums.reshape(-1, values, values))
         defined = [kappa for kappa in kappas if kappa is not None]
         return sum(defined) / len(defined) if defined else None
 
@@ -182,12 +189,6 @@ def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = 
         return float(ordered[np.searchsorted(reached, reached[-1] / 2)])
 
     return estimate_by_items(median, int(places.max()) + 1 if len(places) else 0, draws=draws)
-
-
-def _table(cells: npt.NDArray[np.int64], weights: FloatArray, values: int) -> FloatArray:
-    """(values, values) the sums of weights in each cell."""
-    sums = np.bincount(cells, weights, values**2).astype(np.float64)
-    return sums.reshape(values, values)
 
 
 def _codes(ratings: FloatArray) -> tuple[npt.NDArray[np.int64], int]:

@@ -14,7 +14,6 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import Draw, Output, RatedItems, RatedRun, require_runs
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
-from pytest_cepbench.suites.roles import GROWERS
 from pytest_cepbench.suites.stored_chains import stored_chains
 
 _DECISIVE = ("suite", "samples", "chain", "describe prompt", "generate prompt", "descriptions")
@@ -30,13 +29,21 @@ def chain_grades(
 
     Captions of an image are graded as understanding, images of a text as generation (SDP, 3.3). The
     draw is of samples, so that both sections of a sample are there.
-    run: of the suite, no model of which is loaded. cases: of the suite.
+    Only what the models under test have made is graded.
+    run: of the suite; its own models are neither loaded nor asked. cases: of the suite.
     Raises DatasetError where the suite is not as it was measured, where fewer than two runs are
     given and where nothing is left to rate; what reading chains raises.
     """
     require_runs(runs, 2)
     made = RatedItems("grades", run.suite.name)
-    by_start = {start: _first_hops(run, cases, runs, start) for start in run.suite.plans}
+    starts = [start for start in run.suite.plans if _made_by_all(runs, start)]
+    if not starts:
+        msg = (
+            f"the runs test {' and '.join(sorted({rated.tested for rated in runs}))}: outputs of "
+            "describers, or of generators, are graded beside one another"
+        )
+        raise DatasetError(msg)
+    by_start = {start: _first_hops(run, cases, runs, start) for start in starts}
     able = {
         name
         for outputs in by_start.values()
@@ -66,6 +73,9 @@ def caption_pairs(
     if "image" not in run.suite.plans:
         msg = f"suite {run.suite.name!r} has no chains that begin with an image: none has captions"
         raise DatasetError(msg)
+    if not _made_by_all(runs, "image"):
+        msg = "captions are compared of runs that test a describer, and one of these tests none"
+        raise DatasetError(msg)
     outputs = _first_hops(run, cases, runs, "image")
     pairs = {name: _two_of(own, name, draw.seed) for name, own in outputs.items() if len(own) > 1}
     able = [name for name, own in pairs.items() if len(_different(own)) > 1]
@@ -77,6 +87,12 @@ def caption_pairs(
     for name in made.choose(draw, able, left_out):
         _add(made, name, pairs[name], store)
     return made
+
+
+def _made_by_all(runs: Sequence[RatedRun], start: Modality) -> bool:
+    """Whether the first hop from a start is by the model under test in every run."""
+    maker = "describer" if start == "image" else "generator"
+    return all(maker in rated.tested.split("+") for rated in runs)
 
 
 def _first_hops(
@@ -123,7 +139,7 @@ def _refuse_changes(run: ChainRun, cases: Sequence[Case], rated: RatedRun) -> No
     changed = [
         name
         for name, value in identity.items()
-        if name in (*_DECISIVE, *GROWERS) and record.identity.get(name) not in (None, value)
+        if name in _DECISIVE and record.identity.get(name) != value
     ]
     if changed:
         msg = (

@@ -43,6 +43,11 @@ class RatedRun:
         return fingerprint_of(self.record)
 
     @property
+    def tested(self) -> str:
+        """The roles under test, with "+" between them."""
+        return self.record.model.get("role", "")
+
+    @property
     def sample_ids(self) -> list[str]:
         """The samples that it measured, sorted."""
         return sorted({name for part in self.record.scores.values() for name in part})

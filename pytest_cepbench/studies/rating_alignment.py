@@ -77,6 +77,7 @@ class RatingAlignment:
 
     inconsistency: model -> grades of understanding against those of generation, "all" first; empty
         where a study has not both.
+    constant: cases whose metric gave all rated outputs the same score, of which nothing follows.
     unmatched: runs whose model nobody rated.
     """
 
@@ -86,6 +87,7 @@ class RatingAlignment:
     people: tuple[PeopleOfModel, ...]
     inconsistency: dict[str, CrossInconsistency]
     metrics: tuple[MetricAlignment, ...]
+    constant: tuple[str, ...]
     unmatched: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -113,13 +115,15 @@ def measure_alignment(
         rated = ", ".join(sorted({score.model for score in scores}))
         msg = f"{ratings.path} has ratings of {rated}, and none of {', '.join(runs)}"
         raise DatasetError(msg)
+    metrics = list(_metrics(ratings, scores, matched, draws))
     return RatingAlignment(
         ratings=str(ratings.path),
         kind=ratings.study.kind,
         suite=ratings.study.suite,
         people=tuple(_people(scores)),
         inconsistency=_inconsistency(scores),
-        metrics=tuple(_metrics(ratings, scores, matched, draws)),
+        metrics=tuple(metric for metric in metrics if isinstance(metric, MetricAlignment)),
+        constant=tuple(dict.fromkeys(metric for metric in metrics if isinstance(metric, str))),
         unmatched=tuple(unmatched),
         remarks=tuple(votes.remarks.lines),
     )
@@ -216,7 +220,8 @@ def _metrics(
     scores: Sequence[PeopleScore],
     runs: Mapping[str, Sequence[Baseline]],
     draws: int,
-) -> Iterator[MetricAlignment]:
+) -> Iterator[MetricAlignment | str]:
+    """Each metric beside people, or the name of a case whose metric is the same everywhere."""
     if not runs:
         return
     suite = ratings.study.suite
@@ -230,7 +235,9 @@ def _metrics(
         for section in sorted({score.section for score in scores}):
             own = [score for score in scores if score.section == section]
             rated = _rated(own, measured)
-            if rated.people:
+            if len(set(rated.metric.values())) == 1:
+                yield case
+            elif rated.people:
                 yield _aligned(case, section, rated, measured, ratings, own, draws)
 
 

@@ -101,6 +101,9 @@ def test_mistakes_are_one_line(
         (["--kind=pair"], "goes on as it was written: drop --kind"),
         (["--annotators=5", "--seed=1"], "drop --annotators, --seed"),
         (["--port=x"], "--port 'x': a number is expected"),
+        (["--host=0.0.0.0"], "say with --name by which one browsers call it"),
+        (["--name=*.example.org"], "without port or wildcard"),
+        (["--host=10.255.255.1", "--port=0"], "of 10.255.255.1 cannot be used"),
         (["--port=99999"], "port 99999 of 127.0.0.1 cannot be used"),
     ],
 )
@@ -139,6 +142,18 @@ def test_a_served_study_goes_on_after_an_interrupt(tmp_path: Path) -> None:
             assert server.process.wait(30) == 0
     assert seen[0] == seen[1]
     assert len(read_votes(read_ratings(tmp_path / "study")).answers()) == 2
+
+
+@pytest.mark.slow
+def test_a_server_is_called_by_its_names_alone(tmp_path: Path) -> None:
+    """An address in another network is a warning; requests by other names are refused."""
+    pytest.importorskip("starlette")
+    make_study(tmp_path / "study", "pair")
+    with served(tmp_path / "study", "--host=0.0.0.0", "--name=rate.example.org") as server:
+        address = server.addresses["a1"]
+        assert address.startswith("http://rate.example.org:")
+        for name, status in (("rate.example.org", 200), ("evil.example", 400)):
+            assert request(address, headers={"Host": name}).status == status
 
 
 def test_the_operator_is_told_of_decisions_without_a_side() -> None:

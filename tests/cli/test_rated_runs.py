@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.models import RoleName
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.store import Store
@@ -128,6 +129,19 @@ def test_images_to_describe_grow_chains(runs: Home) -> None:
     (measured,) = [own for own in cases if str(own.key) == "drift/overall/mcd"]
     assert measured.failures == {"unanswered": 16 - len(described)}
     assert 0 < measured.value < 1
+
+
+def test_only_what_is_under_test_is_graded(runs: Home) -> None:
+    """Of runs of describers, whose generator is not even named here, the captions alone."""
+    text = DRIFT.replace('generator = "shapes:"\n', "")
+    for name, model in MODELS.items():
+        roles: dict[RoleName, str] = {"generator": "shapes:"}
+        own = measure(runs.path, RoleChoices(model, "describer", roles), text)
+        write_report(runs.path / f"{name}.json", map(result_of, own))
+    ratings = rate(runs, "grades", *MODELS)
+    shown = [ratings.items[digest].question[0].text for digest in asked(ratings)]
+    assert len(shown) == 6
+    assert set(shown) == {None}
 
 
 def test_mistakes_are_told_in_a_line(runs: Home) -> None:

@@ -9,12 +9,36 @@ import pytest
 
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_verdicts
 from pytest_cepbench.datasets.replay import open_replay
+from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.ratings.folder import Ratings, read_votes
 from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.rated_items import Draw, described_images
+from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from tests.cli.conftest import Home
 from tests.ratings.studies import BLUE, RED, make_study
-from tests.ratings.voted import cast, side_vote
+from tests.ratings.voted import cast, side_vote, write_rated
+from tests.studies.toy import write_suite
+
+DESCRIBED = """\
+name = "toy"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 1 }
+[chain]
+start = "image"
+generations = 1
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+[encoders]
+world = "shapes:"
+[metrics.mcd.mappings]
+image-to-text = "world"
+"""
 
 MODULE = "python:tests.cli.test_ratings"
 
@@ -163,10 +187,6 @@ def test_a_judge_is_asked_on_a_ratings_folder(home: Home, rated: Ratings) -> Non
 
 def test_chains_of_descriptions_are_read(home: Home) -> None:
     """What `ratings export` writes is what `replay:` opens: a text for each sample."""
-    from pytest_cepbench.datasets.shapes import load_shapes
-    from pytest_cepbench.studies.rated_items import Draw, described_images
-    from tests.ratings.voted import write_rated
-
     dataset = load_shapes(samples_per_category=1)
     ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, Draw(4)))
     texts = {}
@@ -182,3 +202,23 @@ def test_chains_of_descriptions_are_read(home: Home) -> None:
     assert replay.records("image", 1)
     for sample in dataset.samples:
         assert replay.artifact(sample, "image", 1) == texts.get(sample.id)
+
+
+def test_replayed_descriptions_are_gated(home: Home) -> None:
+    """A suite that compares images with their descriptions measures people's as a model's."""
+    dataset = load_shapes(samples_per_category=1)
+    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, Draw()))
+    samples = {sample.id: sample for sample in dataset.samples}
+    for source in ratings.sources:
+        text = samples[source.sample].text
+        cast(ratings, Vote(task="describe", item=source.item, annotator="ada", text=text))
+    home.command("ratings", "export", "ratings/d", "--format=replay", "--out=chains")
+    suite = write_suite(home.path, DESCRIBED)
+    prepared = load_prepared_suite(suite, RoleChoices("replay:chains"), {})
+    with Store(home.path / "store") as store:
+        run = prepared.run(ModelPool(store))
+        (case,) = [case for case in prepared.cases if str(case.key) == "toy/overall/mcd"]
+        measured = run.measure(case)
+    assert measured.n == len(dataset.samples)
+    assert measured.failures == {}
+    assert measured.value == pytest.approx(1)  # the exact descriptions

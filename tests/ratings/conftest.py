@@ -1,4 +1,4 @@
-"""A browser for the pages, started once."""
+"""A browser for the pages, and studies that are served to it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import pytest
 
 from tests.ratings.serving import Server, served
 from tests.ratings.studies import make_study
-from tests.report.browser import chromium
+from tests.report.browser import driven_chromium
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright presses the keys")
-    program = chromium()
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    """Chromium, driven by Playwright; its tests are skipped where one of them is missing.
+
+    Of a module, not of the session: while Playwright runs, no other test could use asyncio.
+    """
+    with driven_chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

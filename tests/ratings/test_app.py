@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,17 @@ class Site:
         return request(self.a1, "vote", body)
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+@contextmanager
+def served_site(folder: Path) -> Iterator[Site]:
     """A study of pairs for two people, served by a thread; both have agreed."""
     import uvicorn
 
     from pytest_cepbench.ratings.app import make_app
 
-    make_study(tmp_path / "study", "pair", count=5, overlap=2, share=1.0)
-    with LiveStudy(read_ratings(tmp_path / "study")) as live, bind(0) as listener:
-        app = make_app(
-            live, ["127.0.0.1", "rate.example.org"], lambda scores: f"bets: {len(scores)}"
-        )
+    make_study(folder, "pair", count=5, overlap=2, share=1.0)
+    with LiveStudy(read_ratings(folder)) as live, bind(0) as listener:
+        hosts = ["127.0.0.1", "rate.example.org"]
+        app = make_app(live, hosts, lambda scores: f"bets: {len(scores)}")
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", server_header=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -61,9 +61,23 @@ def site(tmp_path: Path) -> Iterator[Site]:
         thread.join()
 
 
-def test_pages_run_nothing_but_their_own(site: Site) -> None:
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A study of its own for a test that votes."""
+    with served_site(tmp_path / "study") as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A study in which no vote is saved."""
+    with served_site(tmp_path_factory.mktemp("served") / "study") as site:
+        yield site
+
+
+def test_pages_run_nothing_but_their_own(untouched: Site) -> None:
     """A nonce of each response for the two files that are named; all else is refused."""
-    first, second = request(site.a1), request(site.operator)
+    first, second = request(untouched.a1), request(untouched.operator)
     nonces = set()
     for reply in (first, second):
         policy = reply.headers["content-security-policy"]
@@ -87,21 +101,21 @@ def test_pages_run_nothing_but_their_own(site: Site) -> None:
         "a/none/../../session.json",
     ],
 )  # fmt: skip
-def test_without_a_token_there_is_nothing(site: Site, path: str) -> None:
+def test_without_a_token_there_is_nothing(untouched: Site, path: str) -> None:
     """Neither pages nor images, and no file of the folder."""
-    assert request(site.base, path).status == 404
+    assert request(untouched.base, path).status == 404
 
 
-def test_a_token_opens_its_own_pages_alone(site: Site) -> None:
+def test_a_token_opens_its_own_pages_alone(untouched: Site) -> None:
     """An annotator is no operator, an operator no annotator, and images have opaque names."""
-    token = site.a1.split("/")[-2]
-    operator = site.operator.split("/")[-2]
-    assert request(site.base, f"o/{token}/").status == 404
-    assert request(site.base, f"a/{operator}/").status == 404
-    digest = next((site.folder / "images").iterdir()).stem
-    assert request(site.a1, f"image/{digest}").status == 404
-    name = site.live.image_name(digest)
-    reply = request(site.a1, f"image/{name}")
+    token = untouched.a1.split("/")[-2]
+    operator = untouched.operator.split("/")[-2]
+    assert request(untouched.base, f"o/{token}/").status == 404
+    assert request(untouched.base, f"a/{operator}/").status == 404
+    digest = next((untouched.folder / "images").iterdir()).stem
+    assert request(untouched.a1, f"image/{digest}").status == 404
+    name = untouched.live.image_name(digest)
+    reply = request(untouched.a1, f"image/{name}")
     assert (reply.status, reply.headers["content-type"]) == (200, "image/webp")
     assert digest not in str(reply.headers)
 
@@ -165,12 +179,12 @@ def test_consent_is_kept_with_its_text(tmp_path: Path) -> None:
         (b" " * 300_000, 413, "at most"),
     ],
 )
-def test_what_is_no_vote_is_refused(site: Site, body: Any, status: int, reason: str) -> None:
+def test_what_is_no_vote_is_refused(untouched: Site, body: Any, status: int, reason: str) -> None:
     """In one line, and nothing is written."""
-    reply = request(site.a1, "vote", body)
+    reply = request(untouched.a1, "vote", body)
     assert (reply.status, reply.content["saved"]) == (status, False)
     assert reason in reply.content["reason"]
-    assert records(site.folder) == []
+    assert records(untouched.folder) == []
 
 
 def test_an_answer_that_is_sent_twice_is_written_once(site: Site) -> None:
@@ -213,9 +227,9 @@ def test_the_operator_sees_data(site: Site) -> None:
     assert "SECRET" not in part
 
 
-def test_one_server_has_a_study(site: Site) -> None:
+def test_one_server_has_a_study(untouched: Site) -> None:
     """Two would give the same item to two people."""
     from pytest_cepbench.errors import WriteError
 
     with pytest.raises(WriteError, match="another server has"):
-        LiveStudy(read_ratings(site.folder))
+        LiveStudy(read_ratings(untouched.folder))

@@ -50,6 +50,17 @@ def chromium() -> str:
     pytest.skip("no Chromium on PATH")
 
 
+@contextmanager
+def driven_chromium() -> Iterator[Any]:
+    """The browser, driven by Playwright; skips the test where one of them is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright presses the keys")
+    program = chromium()
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
 def axe_core() -> str:
     """The source of axe-core, which finds violations of WCAG; skips the test without it.
 

@@ -20,7 +20,7 @@ from pytest_cepbench.report.anchors import sample_anchor
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.provenance import Provenance
 from pytest_cepbench.report.writers import RunFacts
-from tests.report.browser import chromium
+from tests.report.browser import driven_chromium
 from tests.report.results import FULL, MEASURED
 
 pytestmark = pytest.mark.slow
@@ -82,12 +82,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright presses the keys")
-    program = chromium()
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with driven_chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

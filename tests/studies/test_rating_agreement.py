@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, read_votes
-from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.ratings.records import Vote, option_name
 from pytest_cepbench.studies.rating_agreement import (
     Coefficient,
     RatingAgreement,
@@ -117,6 +117,38 @@ def test_grades_are_drawn_by_item(tmp_path: Path) -> None:
     ranks = next(each for each in agreed.coefficients if each.scale == "ranks")
     assert ranks.estimate.value is not None
     assert 0 < ranks.estimate.value < 1
+
+
+def test_ticked_names_are_compared_one_by_one(tmp_path: Path) -> None:
+    """Two people who differ in one of three names of each image agree in two thirds."""
+    ratings = make_study(tmp_path / "study", "verify", 4)
+    for name in ("a1", "a2"):
+        for item in ratings.items.values():
+            offered = [option_name(option) for option in item.options]
+            ticked = offered[:2] if name == "a1" else offered[:1]
+            rest = tuple(other for other in offered if other not in ticked)
+            vote = Vote(
+                task="verify", item=item.item, annotator=name, ticked=tuple(ticked), unticked=rest
+            )
+            cast(ratings, vote)
+    agreed = measured(ratings)
+    equal = of(agreed, "equal votes").estimate
+    assert equal.value == pytest.approx(2 / 3)
+    assert equal.items == 4
+    with pytest.raises(StopIteration):
+        of(agreed, "Krippendorff's alpha, ordinal")  # names have no order
+
+
+def test_captions_are_compared_in_the_items_order(tmp_path: Path) -> None:
+    """The first for one and comparable for another are neighbours, not equals."""
+    ratings = make_study(tmp_path / "study", "caption", 4)
+    for number, item in enumerate(ratings.items.values()):
+        cast(ratings, side_vote(item, "a1", "C1", task="caption"))
+        verdict = "C2" if number < 3 else "B"
+        cast(ratings, side_vote(item, "a2", verdict, task="caption", swapped=True))
+    agreed = measured(ratings)
+    assert of(agreed, "equal votes").estimate.value == 3 / 4
+    assert set(agreed.errors[0].labels) == {"C1", "B", "C2"}
 
 
 def test_descriptions_have_no_agreement(tmp_path: Path) -> None:

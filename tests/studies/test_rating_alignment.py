@@ -141,6 +141,17 @@ def test_what_has_no_score_per_sample_is_left_out(tmp_path: Path) -> None:
     assert aligned(ratings, **runs).metrics == ()
 
 
+def test_a_constant_metric_is_named(tmp_path: Path) -> None:
+    """Nothing follows from one that gave all outputs the same score."""
+    ratings = graded(tmp_path / "study")
+    grade_all(ratings)
+    flat_scores = {"overall": dict.fromkeys(SAMPLES, 0.0)}
+    runs = {name: [record(name, "toy/overall/failures", scores=flat_scores)] for name in MODELS}
+    result = aligned(ratings, **runs)
+    assert result.metrics == ()
+    assert result.constant == ("toy/overall/failures",)
+
+
 def test_runs_are_matched_with_rated_models(tmp_path: Path) -> None:
     """By name here; a run of a model that nobody rated is told, and such runs alone are refused."""
     ratings = graded(tmp_path / "study")
