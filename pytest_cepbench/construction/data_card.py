@@ -120,7 +120,7 @@ def _votes(frozen: FrozenSet) -> Iterator[str]:
     yield f"{changed} images have other labels than the model gave; on {disputed} not all agreed"
     yield from _agreement(frozen)
     if frozen.people.outside:
-        yield f"{frozen.people.outside} names that people added are not in the list, and dropped"
+        yield f"{frozen.people.outside} ticks are of names that have left the list: dropped"
     yield from frozen.people.remarks
 
 

@@ -1,7 +1,8 @@
-"""People check the labels of the chosen images: a study of the kind `verify`, and what it says.
+"""People label the chosen images: a study of the kind `verify`, and what it says.
 
-An item is an image with the patterns that the model gave it; people tick those that are right, and
-add others of the closed list.
+An item is an image with all names of the closed list; people tick those that fit. What the model
+said is not shown: votes are worth counting where they do not lean on one another, and they stay
+valid where another model labels the images.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def write_verification(
         record.image: make_item(
             "verify",
             _question(record.image, labelled.patterns),
-            [[Part(text=name)] for name in labelled.labels.get(record.image, ())],
+            [[Part(text=name)] for name in labelled.names],
         )
         for record in labelled.records
     }
@@ -157,7 +158,7 @@ class PeopleLabels:
     """What people said of images.
 
     labels: digest of an image -> annotator -> patterns of the closed list that it has.
-    outside: added names that are not in the closed list any more; they count for nothing.
+    outside: ticked names that are not in the closed list any more; they count for nothing.
     remarks: of votes that do not count.
     """
 
@@ -167,11 +168,15 @@ class PeopleLabels:
 
 
 def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
-    """The labels of people; none where no study was written. Raises DatasetError."""
+    """The labels of people; none where no study was written.
+
+    Raises DatasetError for a study that cannot be read, and one that asked about other names.
+    """
     path = folder.path / files.RATINGS
     if not (path / STUDY).is_file():
         return PeopleLabels({}, 0, ())
     ratings = read_ratings(path)
+    _refuse_unasked(path, ratings.study, names)
     votes = read_votes(ratings)
     labels: dict[str, dict[str, tuple[str, ...]]] = {}
     outside = 0
@@ -193,9 +198,21 @@ def _question(image: str, patterns: Sequence[Pattern]) -> list[Part]:
     return [Part(image=image), *([Part(text="\n".join(meanings))] if meanings else [])]
 
 
+def _refuse_unasked(path: Path, study: Study, names: Sequence[str]) -> None:
+    """Raise DatasetError where people were not asked about a name: no tick is no vote on it."""
+    unasked = [name for name in names if name not in study.names]
+    if unasked:
+        msg = (
+            f"people were not asked about {unasked[0]!r} in {str(path)!r}, which came into "
+            f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
+        )
+        raise DatasetError(msg)
+
+
 def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSettings) -> None:
     """Raise DatasetError where a study that is there already is another one."""
     ratings = read_ratings(path)
+    _refuse_unasked(path, ratings.study, labelled.names)
     asked = {
         part.image
         for item in ratings.items.values()

@@ -453,6 +453,45 @@ def test_people_outvote_the_model(photos: Home) -> None:
     assert manifest["models"]["annotate"]["spec"] == "shapes:?mislabel=0.2"
 
 
+def test_votes_stay_where_another_model_labels(photos: Home) -> None:
+    """People do not see the model's labels, so theirs are of the images alone."""
+    construct(photos, "--per-pattern=200")
+    photos.command("dataset", "verify", "bench", "--annotators=ada,bo", "--only-write")
+    for name in ("ada", "bo"):
+        vote(photos, name)
+    construct(photos, "--per-pattern=200", describer="shapes:?mislabel=0.02")
+    frozen = freeze(photos, "--unverified")
+    truth = write_scenes(photos.path / "photos")
+    rows = lines(photos.path / "bench/frozen/bench-images.jsonl")
+
+    assert frozen.code == 0
+    seen = [row for row in rows if row["annotators"]]
+    assert len(seen) > 30
+    assert all(set(row["patterns"]) == set(truth[row["image"]]) for row in seen)
+
+
+def test_a_name_that_people_were_not_asked_about_is_told(photos: Home) -> None:
+    """A name that left the list is fine; no tick is no vote on one that came later."""
+    construct(photos)
+    photos.command("dataset", "verify", "bench", "--annotators=ada", "--only-write")
+    vote(photos, "ada")
+    path = photos.path / "bench" / "patterns.toml"
+    path.write_text('[[pattern]]\nname = "Count"\n[[pattern]]\nname = "Size"\n')
+    construct(photos)
+    fewer = freeze(photos, "--unverified", "--to=fewer")
+    path.write_text(path.read_text() + '[[pattern]]\nname = "Crowds"\n')
+    construct(photos)
+    more = freeze(photos, "--unverified", "--to=more")
+    again = photos.command("dataset", "verify", "bench", "--only-write")
+
+    assert fewer.code == 0
+    card = (photos.path / "fewer" / "card.md").read_text()
+    assert "ticks are of names that have left the list" in card
+    assert (more.code, again.code) == (2, 2)
+    assert "people were not asked about 'Crowds'" in more.err
+    assert "people were not asked about 'Crowds'" in again.err
+
+
 def test_a_study_of_other_images_is_told(photos: Home) -> None:
     """Votes are of what was asked; a larger set asks for the rest in a study of its own."""
     construct(photos, "--per-pattern=2")
