@@ -167,7 +167,7 @@ def _in_text(system: str, pieces: Sequence[Piece], verdict: str) -> list[dict[st
 def _dataset_info(splits: Sequence[str]) -> dict[str, Any]:
     """What LLaMA-Factory reads first: a data set for each split."""
     return {
-        f"cepbench_battles_{split}": {
+        f"battles_{split}": {
             "file_name": f"{split}.llamafactory.jsonl",
             "formatting": "sharegpt",
             "columns": {"messages": "messages", "images": "images"},
