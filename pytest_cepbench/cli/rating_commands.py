@@ -1,12 +1,19 @@
-"""The commands that read people's ratings, with their options. Standard library only."""
+"""The commands that ask people and read their ratings, with options. Standard library only."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.cli.arguments import Command, Option, option, several
-
-_WRITTEN = "exit code: 0, 1 where the files could not be written, 2 for a mistake in what was asked"
+from pytest_cepbench.cli.arguments import Command, Option, OptionGroup, option, several, shared
+from pytest_cepbench.cli.shared_options import (
+    BASELINES,
+    DEFAULT,
+    PAGES,
+    REFUSED,
+    STORE,
+    SUITE,
+    UNWRITTEN,
+)
 
 _RATINGS = option("ratings", metavar="RATINGS", type=Path, help="a ratings folder")
 
@@ -31,7 +38,7 @@ _ONE_ANNOTATOR = option(
 AGREEMENT = Command(
     "agreement",
     "how far annotators agree with one another, with themselves and with known answers",
-    _WRITTEN,
+    UNWRITTEN,
     [
         _RATINGS,
         _DRAWS,
@@ -42,7 +49,7 @@ AGREEMENT = Command(
 ALIGNMENT = Command(
     "alignment",
     "what people think of each model, and how the metrics of runs agree with them",
-    _WRITTEN,
+    UNWRITTEN,
     [
         _RATINGS,
         several(
@@ -58,12 +65,12 @@ ALIGNMENT = Command(
 RATINGS = Command(
     "ratings",
     "bring ratings into other tools and back",
-    _WRITTEN,
+    UNWRITTEN,
     commands=(
         Command(
             "export",
             "write a study for Label Studio, its descriptions as chains, its verdicts as battles",
-            _WRITTEN,
+            UNWRITTEN,
             [
                 _RATINGS,
                 option(
@@ -85,7 +92,7 @@ RATINGS = Command(
         Command(
             "import",
             "add the answers of a JSON export of Label Studio to the votes of a study",
-            _WRITTEN,
+            UNWRITTEN,
             [
                 _RATINGS,
                 option("file", metavar="FILE", type=Path, help="what Label Studio exported"),
@@ -98,4 +105,155 @@ RATINGS = Command(
             ],
         ),
     ),
+)
+
+_LABELS_ACTIONS = (
+    Command(
+        "draw",
+        "choose the battles that people label, before the judge is asked",
+        REFUSED,
+        [
+            SUITE,
+            option("--model", metavar="SPEC", required=True, help="the model that will be gated"),
+            option(
+                "--battles",
+                metavar="N",
+                default="200",
+                help="how many; below 50 the judge's verdicts are of no use beside them; "
+                + DEFAULT,
+            ),
+            option("--judge", metavar="SPEC", help="the judge of the gate; default: the suite's"),
+            option("--role", metavar="ROLE", help="what the model under test plays"),
+            option(
+                "--data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where a data set lies",
+            ),
+            option("--samples", metavar="N", help="most samples of each category"),
+            option(
+                "--ratings",
+                metavar="DIR",
+                type=Path,
+                help="write the battles into a new ratings folder, which `cepbench rate` serves",
+            ),
+            option("--annotators", metavar="NAME,...", help="the people who rate them"),
+            option(
+                "--overlap",
+                metavar="N",
+                default="1",
+                help=f"how many people rate each battle; {DEFAULT}",
+            ),
+            *BASELINES,
+            *STORE,
+        ],
+    ),
+    Command(
+        "import",
+        "write what people said of drawn battles into the label files",
+        REFUSED,
+        [
+            option("ratings", metavar="RATINGS", type=Path, help="a ratings folder of pairs"),
+            option(
+                "--score",
+                choices=("mean", "majority"),
+                default="mean",
+                help=f"what the votes of several people on a battle make; {DEFAULT}",
+            ),
+            *BASELINES,
+        ],
+    ),
+)
+
+_RATE: list[Option | OptionGroup] = [
+    option(
+        "target",
+        metavar="SUITE|FILE|FOLDER",
+        type=Path,
+        help="a suite, a file of items (.jsonl), or a ratings folder that is there already",
+    ),
+    option(
+        "--kind",
+        choices=("pair", "grades", "caption", "describe", "verify"),
+        help="what people do: say which of two answers or captions is better, grade and rank "
+        "outputs, describe images, check names",
+    ),
+    option("--out", metavar="DIR", type=Path, help="the ratings folder to write"),
+    option(
+        "--from",
+        dest="reports",
+        metavar="[NAME=]REPORT",
+        action="append",
+        default=[],
+        help="the JSON report of a run whose outputs are rated (several allowed)",
+    ),
+    option("--sample", metavar="N", help="ask about so many items, chosen by --seed; default: all"),
+    option("--seed", metavar="N", help="of the choice, and of all orders; default: 0"),
+    option(
+        "--annotators",
+        metavar="N|NAME,...",
+        help="how many people, or their names; default: 3, who are called a1, a2 and a3",
+    ),
+    option(
+        "--overlap", metavar="N", help="people who judge an item of the share; default: 3 or all"
+    ),
+    option(
+        "--share",
+        metavar="X",
+        help="share of the items that several people judge; others go to one; default: 0.2",
+    ),
+    option(
+        "--practice",
+        metavar="N",
+        default="5",
+        help=f"items at the start, with feedback; {DEFAULT}",
+    ),
+    option(
+        "--attention",
+        metavar="X",
+        default="0.05",
+        help=f"share of hidden items whose answer is known; {DEFAULT}",
+    ),
+    option(
+        "--repeats",
+        metavar="X",
+        default="0.05",
+        help=f"share of items that come again with sides swapped; {DEFAULT}",
+    ),
+    PAGES,
+    OptionGroup(
+        "where a suite's outputs are",
+        [
+            *shared(
+                "data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where a data set lies",
+            ),
+            *shared(
+                "store",
+                metavar="DIR|URL",
+                action="append",
+                default=[],
+                help="stores of the runs (several allowed); default: .cepbench/store",
+            ),
+            *BASELINES,
+        ],
+    ),
+]
+
+LABELS = Command(
+    "labels",
+    "people's labels of a part of a suite's battles, which make the bounds of win rates valid",
+    REFUSED,
+    commands=_LABELS_ACTIONS,
+)
+
+RATE = Command(
+    "rate",
+    "ask people: blind ratings, descriptions and checks on pages of this machine",
+    UNWRITTEN,
+    _RATE,
 )

@@ -36,3 +36,42 @@ PAGES = OptionGroup(
     ],
 )
 """Of the commands that ask people."""
+
+ROLES = ("describer", "generator", "encoder", "detector")
+"""The roles of chains, to which these commands can give a model."""
+
+REFUSED = EXIT_CODES.format("the results were refused or a file could not be changed")
+
+DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
+
+RESULTS = option(
+    "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
+)
+
+SUITE = option("suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file")
+
+BASELINES = shared(
+    "baselines",
+    metavar="DIR",
+    type=Path,
+    default=Path("baselines"),
+    help=f"folder of accepted baselines; {DEFAULT}",
+)
+
+DRY_RUN = flag("--dry-run", "write no baseline")
+
+DELETE = flag("--delete", "delete what is listed")
+
+ENCODER = several(
+    "--encoder",
+    metavar="[NAME=]SPEC",
+    help="model whose vectors are compared; with NAME= one of the suite's further encoders",
+)
+
+MODELS = {
+    role: ENCODER
+    if role == "encoder"
+    else option(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")
+    for role in ROLES
+}
+"""Role -> its option, where its model is the same for all."""

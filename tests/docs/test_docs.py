@@ -155,9 +155,9 @@ _FOREIGN_OPTIONS = {
     "--html", "--last", "--history", "--browser", "--suite-file",
     "--pyargs",  # of pytest
     "--accept", "--no-measure", "--pilot", "--version",  # of cepbench init
-    "--format", "--prompt",  # of cepbench arena export-training
+    "--prompt",  # of cepbench arena export-training
     "--verdict", "--contrast", "--features", "--ranking", "--helpers",  # of train_judge.py
-    "--resume", "--people",
+    "--resume",
 }  # fmt: skip
 
 _TABLES_BY_NAME: dict[str, type[msgspec.Struct]] = {

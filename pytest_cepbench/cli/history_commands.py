@@ -1,0 +1,142 @@
+"""The commands that show and export results of runs, with their options. Standard library only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_cepbench.cli.arguments import Command, option, several, shared
+from pytest_cepbench.cli.shared_options import DEFAULT, MODELS, RESULTS, UNWRITTEN
+
+_HISTORY_FOLDER = shared(
+    "history",
+    metavar="DIR",
+    type=Path,
+    default=Path(".cepbench/history"),
+    help=f"folder of the history; {DEFAULT}",
+)
+
+_CASES = [
+    several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
+    several(
+        "--case",
+        metavar="PATTERN",
+        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
+    ),
+]
+
+_HISTORY = [
+    option("--html", metavar="FILE", type=Path, help="draw the cases on a page, in this file"),
+    *_CASES,
+    several(
+        "--model",
+        metavar="PATTERN",
+        help="runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
+    ),
+    option("--last", metavar="N", help="the latest N runs only"),
+    *_HISTORY_FOLDER,
+]
+
+_VIEW = [
+    option(
+        "words",
+        metavar="DIR | bundle DIR",
+        nargs="*",
+        help="the project to serve, by default the folder where you are; with bundle, a new folder "
+        "into which the pages are written",
+    ),
+    option("--port", metavar="N", default="8765", help=f"of 127.0.0.1; {DEFAULT}, 0: any free"),
+    *shared(
+        "history",
+        metavar="DIR",
+        type=Path,
+        help="folder of the history; default: .cepbench/history of the project",
+    ),
+]
+
+_COMPARE = [
+    option(
+        "runs",
+        metavar="[NAME=]REPORT|SPEC",
+        nargs="+",
+        help="two or more runs, the first one being compared with: a JSON report (--cep-report), "
+        "or the spec of a model, whose latest report the history knows",
+    ),
+    option("--html", metavar="FILE", type=Path, help="write a page with plots and chains as well"),
+    *_CASES,
+    *shared(
+        "alpha",
+        metavar="ERROR",
+        default="0.05",
+        help=f"error of all bounds together, in each direction; {DEFAULT}",
+    ),
+    *shared(
+        "store",
+        metavar="DIR|URL",
+        action="append",
+        default=[],
+        help="where the page's chains are read (several allowed); default: .cepbench/store",
+    ),
+    several(
+        "--suite-file",
+        metavar="FILE",
+        type=Path,
+        help="a suite of the page's chains (several allowed); default: beside the tests of the "
+        "reports",
+    ),
+    *MODELS.values(),
+    *shared("data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"),
+    *_HISTORY_FOLDER,
+]
+
+_EXPORT = [
+    RESULTS,
+    option(
+        "--to",
+        metavar="FORMAT",
+        required=True,
+        help="csv, parquet, lm-eval, hf-eval-results, wandb, mlflow or tensorboard",
+    ),
+    option(
+        "--rows",
+        choices=("cases", "samples"),
+        default="cases",
+        help=f"what a row of csv and parquet is; {DEFAULT}",
+    ),
+    option(
+        "--out",
+        metavar="PATH",
+        type=Path,
+        help="file or folder to write; default: below .cepbench/exports",
+    ),
+    option("--name", metavar="NAME", help="of the run; default: the report's file name"),
+    option("--step", metavar="N", default="0", help=f"of the training; {DEFAULT}"),
+    option("--dataset", metavar="ORG/NAME", help="benchmark on the Hub, for hf-eval-results"),
+]
+
+EXPORT = Command(
+    "export",
+    "write the report of a run in the format of another tool",
+    UNWRITTEN,
+    _EXPORT,
+)
+
+HISTORY = Command(
+    "history",
+    "show each case over the runs of a project, with its bounds and baselines",
+    UNWRITTEN,
+    _HISTORY,
+)
+
+VIEW = Command(
+    "view",
+    "show the history and the reports of a project in a browser, or write them as a site",
+    UNWRITTEN,
+    _VIEW,
+)
+
+COMPARE = Command(
+    "compare",
+    "compare two or more runs case by case, over the same samples",
+    UNWRITTEN,
+    _COMPARE,
+)
