@@ -6,8 +6,9 @@ comes back is shown the item at which they stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from pytest_cepbench.ratings.order import Order
@@ -35,6 +36,7 @@ class _Person:
     without values.
 
     held: slots that are shown or loaded.
+    first_open: number of the first items that are all answered, so that they are passed over.
     """
 
     practice: Sequence[str]
@@ -43,10 +45,21 @@ class _Person:
     answered: dict[Slot, None] = field(default_factory=dict)
     held: list[Slot] = field(default_factory=list)
 
-    @property
-    def taken(self) -> set[Slot]:
-        """Slots that are answered or held."""
-        return {*self.answered, *self.held}
+    first_open: int = 0
+
+    def has(self, slot: Slot) -> bool:
+        """Whether a slot is answered or held."""
+        return slot in self.answered or slot in self.held
+
+    def open_items(self) -> Iterator[Slot]:
+        """Items that are neither answered nor held, in order."""
+        while (
+            self.first_open < len(self.items)
+            and Slot(self.items[self.first_open], "item") in self.answered
+        ):
+            self.first_open += 1
+        slots = (Slot(name, "item") for name in islice(self.items, self.first_open, None))
+        return (slot for slot in slots if not self.has(slot))
 
 
 class Assignment:
@@ -115,6 +128,7 @@ class Assignment:
         """Take the last answer back: its slot is shown again."""
         person = self._people[annotator]
         slot, _ = person.answered.popitem()
+        person.first_open = 0
         if slot.kind == "item":
             self._voters[slot.item].discard(annotator)
         dropped = person.held[AHEAD - 1 :]
@@ -155,18 +169,14 @@ class Assignment:
         return len((others | self._voters[slot.item]) - {annotator}) < self._judges[slot.item]
 
     def _draw(self, person: _Person, annotator: str, now: float) -> Slot | None:
-        taken = person.taken
         for name in person.practice:
-            if Slot(name, "practice") not in taken:
+            if not person.has(Slot(name, "practice")):
                 return Slot(name, "practice")
-        own = (Slot(name, "item") for name in person.items)
-        item = next(
-            (slot for slot in own if slot not in taken and self._is_free(slot, annotator, now)),
-            None,
-        )
+        free = (slot for slot in person.open_items() if self._is_free(slot, annotator, now))
+        item = next(free, None)
         if item is None:
             return None
-        place = sum(slot.kind != "practice" for slot in taken)
+        place = sum(slot.kind != "practice" for slot in (*person.answered, *person.held))
         kind = self._order.hidden(annotator, place)
         if kind == "attention":
             names = person.attention
@@ -175,4 +185,4 @@ class Assignment:
         else:
             return item
         hidden = (Slot(name, kind) for name in names)
-        return next((slot for slot in hidden if slot not in taken), item)
+        return next((slot for slot in hidden if not person.has(slot)), item)
