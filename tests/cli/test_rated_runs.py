@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.metrics.rating_alignment import Grade
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.ratings.records import Vote
@@ -182,3 +183,29 @@ def test_caption_votes_align_with_metrics(runs: Home) -> None:
     assert "choices between captions" in ended.out
     again = Path(".cepbench/alignment/alignment-it.json").read_text()
     assert '"within_margin": {' in again
+
+
+def test_grades_in_both_sections(runs: Home) -> None:
+    """The nine cells of all models and of each, and the metric beside people in each section."""
+    ratings = rate(runs, "grades", *MODELS)
+    grade: dict[str, Grade] = {"fine": "good", "poor": "poor", "odd": "medium"}
+    for digest in asked(ratings):
+        options = ratings.items[digest].options
+        models = [
+            min(s.model for s in ratings.sources if (s.item, s.option) == (digest, own.option))
+            for own in options
+        ]
+        order = sorted(range(len(options)), key=lambda n: list(grade).index(models[n]))
+        grades = {str(n): grade[model] for n, model in enumerate(models)}
+        vote = Vote(
+            task="grades", item=digest, annotator="ada", grades=grades, ranking=tuple(order)
+        )
+        cast(ratings, vote)
+    reports = [f"--report={name}={name}.json" for name in MODELS]
+    ended = runs.command("alignment", "ratings/it", "--draws=20", *reports)
+
+    assert ended.code == 0, ended.err
+    assert "grades of all models in both sections" in ended.out
+    assert "grades of fine in both sections" in ended.out
+    assert "metrics over models" in ended.out
+    assert {"understanding", "generation"} <= set(ended.out.split())
