@@ -32,10 +32,10 @@ from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.models.rule_based.arena_models import MARGIN
 from pytest_cepbench.studies.training_battles import people_battles
 
-SEEN_FAULTS = ("miss", "recolor", "move", "no_text")
+SEEN_FAULTS = ("miss", "recolor", "resize", "move", "no_text", "stop")
 """Kinds of faults that training shows."""
 
-UNSEEN_FAULTS = ("swap", "resize", "stop", "no_image", "drift")
+UNSEEN_FAULTS = ("swap", "no_image", "drift")
 """Kinds that are held out: a model of these is new to the judge.
 
 A drift needs mistakes to go on from, so it comes with misses.

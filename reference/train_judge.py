@@ -5,7 +5,7 @@
 
 It learns to see and to write first: captions of scenes and right answers to questions of the arena.
 Then it marks single answers: what should be where, and what is wrong. At last it judges battles,
-each in both orders, of answers with four kinds of faults; five other kinds are held out, to measure
+each in both orders, of answers with six kinds of faults; three other kinds are held out, to measure
 it with. The state is saved every few minutes.
 """
 
