@@ -1,0 +1,185 @@
+"""A model played through a suite at one seed, and the values of its metrics on draws of samples."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.sensitivity_figures.power import Array
+from benchmarks.sensitivity_figures.suites import ANEW, Setting
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import CepError, MeasurementError, TooFewError
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import (
+    Case,
+    ChainRun,
+    ModelPool,
+    RoleChoices,
+    SuiteRun,
+    load_data,
+    prepare_suite,
+)
+from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.measures.base import RequiredFeatures
+
+_ROUNDING = 2e-6  # scores are kept with six decimals
+
+Draws = Mapping[int, npt.NDArray[np.int64]]
+"""Number of samples -> (draws, samples) places of those that are drawn."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much is played and drawn.
+
+    samples: of each category. sizes: of each category, in a draw. draws: of each size. seed: of the
+    draws.
+    """
+
+    samples: int
+    sizes: tuple[int, ...]
+    draws: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class MetricRun:
+    """One metric of one model at one seed.
+
+    calls: role -> how often its model is called for a sample, where this metric alone is wanted.
+    value: of all samples, None where there is none. values: number of samples -> (draws,) its
+    values on the draws; NaN where a draw has none.
+    """
+
+    name: str
+    label: str
+    higher_is_better: bool
+    calls: Mapping[str, int]
+    value: float | None
+    values: Mapping[int, Array]
+
+
+@dataclass(frozen=True)
+class Played:
+    """One model at one seed.
+
+    samples: of the suite. refused: why nothing could be measured; empty where it could.
+    """
+
+    samples: int
+    metrics: Mapping[str, MetricRun] = field(default_factory=dict)
+    refused: str = ""
+
+
+def play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played:
+    """Every overall case of the suite, and of its mappings, through the project's own measures."""
+    with tempfile.TemporaryDirectory() as folder, Store(store) as opened:
+        suite = setting.load(Path(folder), sampling.samples, seed)
+        dataset = load_data(suite, {})
+        prepared = prepare_suite(suite, dataset, RoleChoices())
+        run = prepared.run(ModelPool(opened, threads=1))
+        draws = draw(dataset, sampling)
+        runs: dict[str, MetricRun] = {}
+        for case in prepared.cases:
+            if case.key.part in (OVERALL, *prepared.measures[case.key.metric].own_parts):
+                try:
+                    measured = _measure(run, case, draws)
+                except CepError as error:
+                    return Played(len(dataset.samples), refused=" ".join(str(error).split()))
+                runs[measured.name] = measured
+        return Played(len(dataset.samples), runs)
+
+
+def draw(dataset: Dataset, sampling: Sampling) -> Draws:
+    """The same draws for every model: without replacement, as many of each category.
+
+    Raises ValueError where a category has fewer samples than are drawn.
+    """
+    places: dict[str, list[int]] = {}
+    for place, sample in enumerate(dataset.samples):
+        places.setdefault(sample.categories[0], []).append(place)
+    if min(map(len, places.values())) < max(sampling.sizes):
+        msg = f"{dataset.name}: a category has fewer samples than {max(sampling.sizes)}"
+        raise ValueError(msg)
+    drawn = {}
+    for size in sampling.sizes:
+        generator = np.random.default_rng([sampling.seed, size])
+        rows = [
+            np.sort(
+                np.concatenate([generator.choice(p, size, replace=False) for p in places.values()])
+            )
+            for _ in range(sampling.draws)
+        ]
+        drawn[size * len(places)] = np.stack(rows)
+    return drawn
+
+
+def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
+    measure = run.measures[case.key.metric]
+    measured = run.measure(case)
+    samples = run.dataset.samples
+    part = "" if case.key.part == OVERALL else f" {case.key.part}"
+    if measure.per_sample and case.key.metric not in ANEW:
+        of_each = {name: x for own in measured.scores.values() for name, x in own.items()}
+        scores = np.array([of_each[sample.id] for sample in samples])
+        if abs(scores.mean() - measured.value) > _ROUNDING:
+            msg = f"{case.key}: the mean of its categories is not that of its samples"
+            raise ValueError(msg)
+        values = {size: scores[rows].mean(axis=1) for size, rows in draws.items()}
+    else:
+        assert isinstance(run, ChainRun)
+        values = {size: _anew(run, case, rows) for size, rows in draws.items()}
+    return MetricRun(
+        name=f"{case.key.metric}{part}",
+        label=f"{case.label}{part}",
+        higher_is_better=measure.higher_is_better,
+        calls=calls_of(run, case),
+        value=measured.value,
+        values=values,
+    )
+
+
+def _anew(run: ChainRun, case: Case, rows: Sequence[npt.NDArray[np.int64]]) -> Array:
+    """(draws,) the case measured again on the chains of each draw's samples alone."""
+    measure, samples = run.measures[case.key.metric], run.dataset.samples
+    values = np.full(len(rows), np.nan)
+    for number, places in enumerate(rows):
+        # As one cluster they make no blocks: bounds of the single values are not wanted here.
+        drawn = tuple(replace(samples[place], cluster="all") for place in places)
+        look = copy(run.chain_data)
+        look.dataset = look.population = replace(run.dataset, samples=drawn)
+        try:
+            measured = measure.measure(case, look)
+        except (MeasurementError, TooFewError):
+            continue
+        parts = [np.mean(list(scores.values())) for scores in measured.scores.values()]
+        values[number] = np.mean(parts)
+    return values
+
+
+def calls_of(run: SuiteRun, case: Case) -> dict[str, int]:
+    """Role -> calls of its model that one sample of this case takes, and no other case.
+
+    Chains are grown as far as the case reads them. An answer is one call, of as many steps as it
+    has. Encoders and detectors, which cost little, are left out.
+    """
+    if not isinstance(run, ChainRun):
+        judged = run.measures[case.key.metric].judged  # type: ignore[attr-defined] # of answers
+        return {"interleaver": 1, **({"judge": run.steps(case) - 1} if judged else {})}
+    return chain_calls(run.measures[case.key.metric].required_features(case))
+
+
+def chain_calls(required: Sequence[RequiredFeatures]) -> dict[str, int]:
+    """The calls of describer and generator that grow chains as far as they are read."""
+    last = {features.plan: 0 for features in required}
+    for features in required:
+        last[features.plan] = max(last[features.plan], *features.generations)
+    grown = [(plan, g) for plan, end in last.items() for g in range(1, end + 1)]
+    describing = sum(plan.describes(generation) for plan, generation in grown)
+    return {"describer": describing, "generator": len(grown) - describing}

@@ -1,0 +1,103 @@
+"""The suites that are played: every metric that is compared is a table of one of them.
+
+A new metric is a line: `list_cases` finds it, and its cost follows from what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_cepbench.suites import Suite, load_suite
+
+_CHAINS = """\
+name = "chains"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples} }}
+[chain]
+start = "both"
+generations = 8
+seed = {seed}
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "{describer}"
+generator = "{generator}"
+encoder = "{encoder}"
+[presets.drawing]
+model = "{drawing}"
+[presets.drawing.parameters]
+num_inference_steps = 8
+guidance_scale = 1
+height = 64
+width = 64
+batch_size = 24
+dtype = "float32"
+[metrics]
+gc = {{ at = 3, parts = "overall" }}
+s = {{ at = 3, parts = "overall" }}
+gc1 = {{ kind = "gc", at = 1, parts = "overall" }}
+sim = {{ parts = "overall" }}
+gc_fid = {{ at = 3, pool = "samples", parts = "overall" }}
+fid = {{ pool = "samples", parts = "overall" }}
+kid = {{ pool = "samples", parts = "overall" }}
+mcd = {{ parts = "overall" }}
+failures = {{}}
+"""
+
+_ARENA = """\
+name = "{name}"
+version = 1
+[data]
+loader = "shapes-arena"
+options = {{ samples_per_category = {samples} }}
+[answer]
+steps = "free"
+seed = {seed}
+[prompts]
+[arena]
+against = "gold"
+order = "both"
+[roles]
+interleaver = "{interleaver}"
+judge = "{judge}"
+[metrics]
+win_rate = {{ parts = "overall" }}
+"""
+
+_TRUTH = """\
+truth = {{ parts = "overall" }}
+"""
+
+CHAINS, ARENA, ARENA_TRUTH = "chains", "arena", "arena truth"
+
+_TEXTS = {CHAINS: _CHAINS, ARENA: _ARENA, ARENA_TRUTH: _ARENA + _TRUTH}
+
+ANEW = frozenset({"retrieval"})
+"""Kinds of metrics whose score of a sample depends on which other samples there are."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A suite with the models of its roles.
+
+    text: which of the texts. name: of the suite, in front of its metrics. roles: what its text asks
+    for, by name.
+    """
+
+    text: str
+    name: str
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.name, *sorted(self.roles.items())))
+
+    def load(self, folder: Path, samples: int, seed: int) -> Suite:
+        """The suite, by way of a file in the folder. samples: of each category. seed: of models."""
+        path = folder / f"{self.name}-{seed}.toml"
+        fields = {"name": self.name, "samples": samples, "seed": seed, **self.roles}
+        path.write_text(_TEXTS[self.text].format(**fields), encoding="utf-8")
+        return load_suite(path)

@@ -1,0 +1,209 @@
+"""The tables of the page, and what they say: who sees each damage first, and who cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.gated import table
+from benchmarks.sensitivity_figures.figures import (
+    Damaged,
+    Document,
+    Metric,
+    Rate,
+    Sight,
+    WorldFigures,
+)
+from benchmarks.sensitivity_figures.lineups import CONTROL, UNCHANGED
+from benchmarks.sensitivity_figures.power import Need
+
+NONE = "-"
+
+CONTROLS = (UNCHANGED, CONTROL)
+"""Damages that are none: what alarms there is false."""
+
+_BLIND = 0.1
+"""Power at the most samples, beyond which a metric is said to see something."""
+
+
+def all_tables(document: Document) -> dict[str, str]:
+    """Name -> table, those of each world."""
+    return {
+        f"{world.name}-{name}": make(world)
+        for world in document.worlds
+        for name, make in _TABLES.items()
+    }
+
+
+def cheapest(world: WorldFigures, damage: Damaged) -> list[tuple[Metric, float, Need]]:
+    """Metric, calls and samples to the target, the fewest calls first; those that reach it."""
+    reaching = [
+        (metric, metric.cost * sight.need.samples, sight.need)
+        for metric, sight in _pairs(world, damage)
+        if sight.need.bound != "over"
+    ]
+    return sorted(reaching, key=lambda each: each[1])
+
+
+def _pairs(world: WorldFigures, damage: Damaged) -> list[tuple[Metric, Sight]]:
+    sights = {sight.metric: sight for sight in damage.sights}
+    return [(metric, sights[metric.key]) for metric in world.metrics if metric.key in sights]
+
+
+def _run(world: WorldFigures) -> str:
+    rows = [
+        ("command", f"`{world.command}`"),
+        ("machine", world.machine),
+        ("wall time", f"{world.seconds:.0f} s, what was in the store already not counted"),
+        ("samples played", str(world.samples)),
+        ("seeds without damage", ", ".join(map(str, world.seeds))),
+        ("seeds with damage", ", ".join(map(str, world.damaged_seeds))),
+        ("draws of each size", str(world.draws)),
+    ]
+    return table(("", ""), rows)
+
+
+def _metrics(world: WorldFigures) -> str:
+    rows = [
+        (
+            _title(world, metric),
+            ", ".join(f"{count} {role}" for role, count in metric.calls.items() if count),
+            str(metric.cost),
+        )
+        for metric in world.metrics
+    ]
+    return table(("metric", "calls of a sample", "in all"), rows)
+
+
+def _first(world: WorldFigures) -> str:
+    rows = []
+    for damage in world.damages:
+        if damage.name in CONTROLS:
+            continue
+        if damage.refused:
+            text = f"none is needed: the run is an error ({_opening(damage.refused)})"
+            rows.append((f"`{damage.name}`", damage.about, text, NONE, NONE))
+            continue
+        ordered = cheapest(world, damage)
+        seeing = sorted(ordered, key=lambda each: each[2].samples)
+        rows.append((
+            f"`{damage.name}`",
+            damage.about,
+            _named(world, ordered, 1, lambda each: _calls(each[1], each[2])),
+            _named(world, seeing, 2, lambda each: _need(each[2])),
+            _blind(world, damage),
+        ))  # fmt: skip
+    head = ("damage", "what it is", "fewest calls", "fewest samples", "blind")
+    return table(head, rows)
+
+
+def _named(
+    world: WorldFigures,
+    ordered: Sequence[tuple[Metric, float, Need]],
+    by: int,
+    form: Callable[[tuple[Metric, float, Need]], str],
+) -> str:
+    """The first of an order, with all that are equal to it."""
+    if not ordered:
+        return "none of them"
+
+    def amount(each: tuple[Metric, float, Need]) -> float:
+        return each[1] if by == 1 else each[2].samples
+
+    best = [each for each in ordered if amount(each) <= amount(ordered[0]) * 1.001]
+    names = ", ".join(_title(world, metric) for metric, _, _ in best)
+    return f"{names} ({form(best[0])})"
+
+
+def _blind(world: WorldFigures, damage: Damaged) -> str:
+    """The metrics that hardly alarm more often than without damage, at the most samples."""
+    unseeing = [
+        _title(world, metric)
+        for metric, sight in _pairs(world, damage)
+        if sight.rates[-1].rate < _BLIND
+    ]
+    return ", ".join(unseeing) or NONE
+
+
+def _needs(world: WorldFigures) -> str:
+    """Calls to the target for each damage and metric."""
+
+    def cell(metric: Metric, sight: Sight) -> str:
+        return _calls(metric.cost * sight.need.samples, sight.need)
+
+    return _matrix(world, cell)
+
+
+def _samples(world: WorldFigures) -> str:
+    """Samples to the target, with the interval."""
+
+    def cell(_: Metric, sight: Sight) -> str:
+        low, high = _need(sight.fewest), _need(sight.most)
+        return f"{_need(sight.need)} [{low}, {high}]"
+
+    return _matrix(world, cell)
+
+
+def _power(world: WorldFigures) -> str:
+    """Power, in percent, with its interval, at a size in the middle."""
+    sizes = [rate.samples for damage in world.damages for rate in _rates(damage)]
+    distinct = sorted(set(sizes))
+    size = distinct[len(distinct) // 2] if distinct else 0
+
+    def cell(_: Metric, sight: Sight) -> str:
+        rate = next(rate for rate in sight.rates if rate.samples == size)
+        return f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"
+
+    return f"At {size} samples, percent.\n\n{_matrix(world, cell, controls=True)}"
+
+
+def _rates(damage: Damaged) -> tuple[Rate, ...]:
+    return damage.sights[0].rates if damage.sights else ()
+
+
+def _matrix(
+    world: WorldFigures, cell: Callable[[Metric, Sight], str], *, controls: bool = False
+) -> str:
+    """A row for each metric, a column for each damage that could be measured."""
+    shown = [
+        damage
+        for damage in world.damages
+        if damage.sights and (controls or damage.name not in CONTROLS)
+    ]
+    sights: Mapping[str, Mapping[str, Sight]] = {
+        damage.name: {sight.metric: sight for sight in damage.sights} for damage in shown
+    }
+    rows = [
+        (_title(world, metric), *(cell(metric, sights[d.name][metric.key]) for d in shown))
+        for metric in world.metrics
+    ]
+    return table(("", *(f"`{damage.name}`" for damage in shown)), rows)
+
+
+def _title(world: WorldFigures, metric: Metric) -> str:
+    suites = {each.suite for each in world.metrics}
+    return metric.label if len(suites) == 1 else f"{metric.label} ({metric.suite})"
+
+
+def _need(need: Need) -> str:
+    return f"{_SIGNS[need.bound]}{need.samples:.0f}"
+
+
+def _calls(calls: float, need: Need) -> str:
+    return f"{_SIGNS[need.bound]}{calls:.0f}"
+
+
+_SIGNS = {"": "", "at most": "≤ ", "over": "> "}
+
+
+def _opening(message: str) -> str:
+    return message.partition(":")[2].partition(".")[0].strip() or message
+
+
+_TABLES: Mapping[str, Callable[[WorldFigures], str]] = {
+    "run": _run,
+    "metrics": _metrics,
+    "first": _first,
+    "calls": _needs,
+    "samples": _samples,
+    "power": _power,
+}
