@@ -27,6 +27,7 @@ from pytest_cepbench.suites.measures.chain_similarity import (
     SimilarityTable,
     make_similarity,
 )
+from pytest_cepbench.suites.measures.fact_score import FactsTable, make_facts
 from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
 from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
@@ -47,6 +48,7 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "sdr": MappingTable,
     "geneval": ComplianceTable,
     "mgg": ComplianceTable,
+    "facts": FactsTable,
     "failures": FailuresTable,
 }
 """Kind of metric -> its settings."""
@@ -79,15 +81,9 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        kind = table.kind or name
-        if isinstance(table, SimilarityTable):
-            made[name] = make_similarity(kind, name, table, context)
-        elif isinstance(table, SetTable):
-            made[name] = make_sets(kind, name, table, context)
-        elif isinstance(table, MappingTable):
-            made[name] = make_mapping(kind, name, table, context)
-        elif isinstance(table, ComplianceTable):
-            made[name] = make_compliance(kind, name, table, context)
+        measure = _make_measure(table.kind or name, name, table, context)
+        if measure is not None:
+            made[name] = measure
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
@@ -98,6 +94,21 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
             msg = f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
             raise SuiteError(msg)
     return {name: made[name] for name in tables}
+
+
+def _make_measure(
+    kind: str, name: str, table: MetricTable, context: SuiteContext
+) -> Measure | None:
+    """The measure of a table; None for failures, which depend on the other measures."""
+    if isinstance(table, SimilarityTable):
+        return make_similarity(kind, name, table, context)
+    if isinstance(table, SetTable):
+        return make_sets(kind, name, table, context)
+    if isinstance(table, MappingTable):
+        return make_mapping(kind, name, table, context)
+    if isinstance(table, ComplianceTable):
+        return make_compliance(kind, name, table, context)
+    return make_facts(name, table, context) if isinstance(table, FactsTable) else None
 
 
 def list_cases(
