@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -27,6 +27,7 @@ from pytest_cepbench.suites.measures.chain_similarity import (
     SimilarityTable,
     make_similarity,
 )
+from pytest_cepbench.suites.measures.equivariance import EquivarianceTable, make_equivariance
 from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
 from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
@@ -47,9 +48,20 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "sdr": MappingTable,
     "geneval": ComplianceTable,
     "mgg": ComplianceTable,
+    "equivariance": EquivarianceTable,
     "failures": FailuresTable,
 }
 """Kind of metric -> its settings."""
+
+_MAKERS: Sequence[tuple[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]]] = (
+    (SimilarityTable, make_similarity),
+    (SetTable, make_sets),
+    (MappingTable, make_mapping),
+    (ComplianceTable, make_compliance),
+    (EquivarianceTable, make_equivariance),
+)
+"""The settings of a metric, and what makes its measure of them: of its kind and name. Failures are
+made last, of all the others."""
 
 
 def read_table(
@@ -79,15 +91,9 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        kind = table.kind or name
-        if isinstance(table, SimilarityTable):
-            made[name] = make_similarity(kind, name, table, context)
-        elif isinstance(table, SetTable):
-            made[name] = make_sets(kind, name, table, context)
-        elif isinstance(table, MappingTable):
-            made[name] = make_mapping(kind, name, table, context)
-        elif isinstance(table, ComplianceTable):
-            made[name] = make_compliance(kind, name, table, context)
+        for tables_of, make in _MAKERS:
+            if isinstance(table, tables_of):
+                made[name] = make(table.kind or name, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
@@ -114,7 +120,10 @@ def list_cases(
     own = dict.fromkeys(part for measure in measures.values() for part in measure.own_parts)
     for part in own:
         if part in parts:
-            msg = f"suite {suite!r}: {part!r} is a mapping and cannot be a category or group"
+            msg = (
+                f"suite {suite!r}: {part!r} is a mapping or an edit, and cannot be a category or "
+                "group"
+            )
             raise SuiteError(msg)
     whole = parts.pop(OVERALL)
     parts |= dict.fromkeys((*own, OVERALL), whole)
