@@ -73,7 +73,7 @@ def make_world(name: str, copies: Path, *, quick: bool) -> World:
     elif name == "reference":
         sampling, seeds, damaged = Sampling(12, (1, 2, 4, 8), 60), (0, 1, 2, 3), (10,)
     else:
-        sampling, seeds, damaged = Sampling(64, (1, 2, 4, 8, 16, 32), 60), (0, 1, 2, 3), (10, 11)
+        sampling, seeds, damaged = Sampling(40, (1, 2, 4, 8, 16), 60), (0, 1, 2, 3), (10, 11)
     if name == "reference":
         return reference(sampling, seeds, damaged, copies)
     return {"instrument": instrument, "arena": arena}[name](sampling, seeds, damaged)

@@ -83,6 +83,20 @@ class GoldStep:
 
 
 @dataclass(frozen=True)
+class AppliedEdit:
+    """The edit that made a sample of another one; see `pytest_cepbench.datasets.edits`.
+
+    name: of the edit.
+    of: id of the sample that was edited.
+    target: what was edited in it, and into what, built-in types only; empty where all of it was.
+    """
+
+    name: str
+    of: str
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Sample:
     """One item of a data set.
 
@@ -97,6 +111,7 @@ class Sample:
     cluster: what it shares with samples that are not independent of it: images of one prompt, seeds
     of one image; None for a sample of its own.
     replicate: which of the cluster's seeds it is, 0 for the first.
+    edit: how it was made of another sample of the data set; None for one of its own.
     """
 
     id: str
@@ -109,6 +124,12 @@ class Sample:
     question: tuple[str | SeedImage, ...] = ()
     gold: tuple[GoldStep, ...] = ()
     answer: tuple[GoldStep, ...] = ()
+    edit: AppliedEdit | None = None
+
+    @property
+    def origin(self) -> str:
+        """The id of the sample that it was made of; its own where it is not edited."""
+        return self.id if self.edit is None else self.edit.of
 
     @property
     def unit(self) -> str:
@@ -163,11 +184,11 @@ class Dataset:
 
         They are chosen by the digest of their ids, first seeds before further ones, so that fewer
         are always among more, and one in several categories is counted only in those it was chosen
-        for.
+        for. An edited sample follows the one that it was made of, which is there whenever it is.
         """
         chosen: dict[str, list[str]] = {}
         for category, samples in self._by_category.items():
-            ranked = sorted(samples, key=lambda known: (known.replicate, digest_text(known.id)))
+            ranked = sorted(samples, key=_rank)
             for sample in ranked[:most]:
                 chosen.setdefault(sample.id, []).append(category)
         kept = tuple(
@@ -183,10 +204,10 @@ class Dataset:
         """All samples but the first so many that `limited` would choose; None if none is left.
 
         So what is chosen of these is never among the first ones, also of samples in several
-        categories.
+        categories. An edited sample goes with the one that it was made of.
         """
         chosen = {sample.id for sample in self.limited(first).samples} if first else set()
-        kept = tuple(sample for sample in self.samples if sample.id not in chosen)
+        kept = tuple(sample for sample in self.samples if not chosen & {sample.id, sample.origin})
         return replace(self, samples=kept, whole=self.whole or self) if kept else None
 
     def repeated(self, times: int) -> Dataset:
@@ -194,9 +215,7 @@ class Dataset:
         if times == 1:
             return self
         samples = [
-            replace(sample, id=f"{sample.id} seed {k}", cluster=sample.unit, replicate=k)
-            if k
-            else replace(sample, cluster=sample.unit)
+            _replicate(sample, k) if k else replace(sample, cluster=sample.unit)
             for sample in self.samples
             for k in range(times)
         ]
@@ -214,6 +233,19 @@ class Dataset:
     @cached_property
     def _by_id(self) -> Mapping[str, Sample]:
         return {sample.id: sample for sample in self.samples}
+
+
+def _rank(sample: Sample) -> tuple[int, str, bool, str]:
+    """First seeds first, then by the digest of the id; edits directly after what they are of."""
+    return sample.replicate, digest_text(sample.origin), sample.edit is not None, sample.id
+
+
+def _replicate(sample: Sample, number: int) -> Sample:
+    """The sample under an id of its own; an edited one is made of the replicate of that number."""
+    edit = sample.edit and replace(sample.edit, of=f"{sample.edit.of} seed {number}")
+    return replace(
+        sample, id=f"{sample.id} seed {number}", cluster=sample.unit, replicate=number, edit=edit
+    )
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.datasets.edits import with_edits
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.datasets.judged_battles import load_judged_battles
@@ -78,19 +79,26 @@ def load_data(
     parameter = inspect.signature(loader).parameters.get("path")
     if parameter is None:
         refuse_table_settings(suite)
-        return _chosen(suite, _call(suite, loader), most)
+        return _chosen(suite, _with_edits(suite, _call(suite, loader)), most)
     place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, folders)
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
         reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
-        return _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        table = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        return _with_edits(suite, table)
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:
         identity = {**dataset.identity, "source": source.identity}
         dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
-    return _chosen(suite, dataset, most)
+    return _chosen(suite, _with_edits(suite, dataset), most)
+
+
+def _with_edits(suite: Suite, dataset: Dataset) -> Dataset:
+    """With edited samples where the suite has edits. Raises DatasetError as `with_edits`."""
+    edits = suite.table.data.edits
+    return with_edits(dataset, edits) if edits else dataset
 
 
 def data_name(suite: Suite) -> str | None:

@@ -21,6 +21,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
     TieName,
 )
 from pytest_cepbench.chains.chain_plan import PLACEHOLDER
+from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import BoundsName, GateName, LabelsName, LooksName
@@ -56,6 +57,7 @@ class DataTable(_Strict, frozen=True):
     id, image, text, category: columns of its tables; those that the loader knows when left out.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
+    edits: edits of the starts, each of which adds edited samples; see `with_edits`.
     """
 
     loader: str
@@ -71,6 +73,7 @@ class DataTable(_Strict, frozen=True):
     text: str | None = None
     category: str | None = None
     skip: int = 0
+    edits: list[str] = []
 
 
 class ChainTable(_Strict, frozen=True):
@@ -339,6 +342,12 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
     yield from _chain_problems(table) if table.answer is None else _answer_problems(table)
+    if table.data.edits and table.answer is not None:
+        yield "data.edits are of the starts of chains, and this suite asks for answers"
+    try:
+        check_edits(table.data.edits)
+    except ValueError as error:
+        yield f"data.edits: {error}"
     if table.data.skip < 0:
         yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))

@@ -76,9 +76,13 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
         raise SuiteNotApplicableError(msg)
     named = named_models(suite, choices)
     specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
-    measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
+    measures = make_measures(suite.metrics, _context(suite, specs))
     needed = _needed(suite, measures, replayed=choices.replay is not None)
     return _assign(suite, choices, named, needed, choices.chains), measures
+
+
+def _context(suite: Suite, specs: Mapping[str, ModelSpec]) -> SuiteContext:
+    return SuiteContext(suite.name, suite.plans, specs, tuple(suite.table.data.edits))
 
 
 def needed_roles(suite: Suite) -> dict[str, str | None]:
@@ -91,7 +95,7 @@ def needed_roles(suite: Suite) -> dict[str, str | None]:
     if suite.answer_plan is None:
         known = named_models(suite, RoleChoices())
         specs = {name: expand_preset(suite, own).spec for name, own in known.items()}
-        measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
+        measures = make_measures(suite.metrics, _context(suite, specs))
         names = _needed(suite, measures, replayed=False)
     else:
         answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)

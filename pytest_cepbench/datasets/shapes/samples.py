@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import product
 from math import comb, perm
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.datasets.sample import Dataset, DrawnImage, Sample
 from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.scene import (
@@ -60,6 +59,21 @@ class Family(Generic[T]):
 
     draw: Callable[[np.random.Generator], T]
     size: int
+
+
+@dataclass(frozen=True)
+class SceneDrawing:
+    """Draws a scene when it is called: a seed image whose scene is known.
+
+    scene, seed: as of `render`.
+    """
+
+    scene: Scene
+    seed: int
+
+    def __call__(self) -> ImageArtifact:
+        """The image."""
+        return render(self.scene, self.seed)
 
 
 Remarks = Callable[[str, int, Scene], Mapping[str, Any]]
@@ -128,7 +142,7 @@ def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks
     return Sample(
         id=sample_id,
         categories=(category,),
-        image=DrawnImage(partial(render, scene, derived_seed(seed, sample_id))),
+        image=DrawnImage(SceneDrawing(scene, derived_seed(seed, sample_id))),
         text=caption(scene),
         metadata={
             "scene": [asdict(scene_object) for scene_object in scene.objects],

@@ -248,11 +248,13 @@ class SuiteContext:
     suite: its name.
     plans: of its chains, by start.
     specs: model specs of the roles that have one, by the role's name.
+    edits: the names of the edits that its starts are edited by.
     """
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
     specs: Mapping[str, ModelSpec]
+    edits: tuple[str, ...] = ()
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
         """The chains of a start, image-first where nothing is said and both are played.

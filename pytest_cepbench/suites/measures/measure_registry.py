@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -27,6 +27,7 @@ from pytest_cepbench.suites.measures.chain_similarity import (
     SimilarityTable,
     make_similarity,
 )
+from pytest_cepbench.suites.measures.equivariance import EquivarianceTable, make_equivariance
 from pytest_cepbench.suites.measures.fact_score import FactsTable, make_facts
 from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
@@ -49,9 +50,21 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "geneval": ComplianceTable,
     "mgg": ComplianceTable,
     "facts": FactsTable,
+    "equivariance": EquivarianceTable,
     "failures": FailuresTable,
 }
 """Kind of metric -> its settings."""
+
+_MAKERS: Sequence[tuple[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]]] = (
+    (SimilarityTable, make_similarity),
+    (SetTable, make_sets),
+    (MappingTable, make_mapping),
+    (ComplianceTable, make_compliance),
+    (FactsTable, lambda _, name, table, context: make_facts(name, table, context)),
+    (EquivarianceTable, make_equivariance),
+)
+"""The settings of a metric, and what makes its measure of them: of its kind and name. Failures are
+made last, of all the others."""
 
 
 def read_table(
@@ -81,9 +94,9 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        measure = _make_measure(table.kind or name, name, table, context)
-        if measure is not None:
-            made[name] = measure
+        for tables_of, make in _MAKERS:
+            if isinstance(table, tables_of):
+                made[name] = make(table.kind or name, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
@@ -94,21 +107,6 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
             msg = f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
             raise SuiteError(msg)
     return {name: made[name] for name in tables}
-
-
-def _make_measure(
-    kind: str, name: str, table: MetricTable, context: SuiteContext
-) -> Measure | None:
-    """The measure of a table; None for failures, which depend on the other measures."""
-    if isinstance(table, SimilarityTable):
-        return make_similarity(kind, name, table, context)
-    if isinstance(table, SetTable):
-        return make_sets(kind, name, table, context)
-    if isinstance(table, MappingTable):
-        return make_mapping(kind, name, table, context)
-    if isinstance(table, ComplianceTable):
-        return make_compliance(kind, name, table, context)
-    return make_facts(name, table, context) if isinstance(table, FactsTable) else None
 
 
 def list_cases(
@@ -125,7 +123,10 @@ def list_cases(
     own = dict.fromkeys(part for measure in measures.values() for part in measure.own_parts)
     for part in own:
         if part in parts:
-            msg = f"suite {suite!r}: {part!r} is a mapping and cannot be a category or group"
+            msg = (
+                f"suite {suite!r}: {part!r} is a mapping or an edit, and cannot be a category or "
+                "group"
+            )
             raise SuiteError(msg)
     whole = parts.pop(OVERALL)
     parts |= dict.fromkeys((*own, OVERALL), whole)

@@ -1,0 +1,240 @@
+"""Edited starts: samples that are made of other samples by an edit whose effect is known.
+
+A data set with edits has every sample of its own and, for each edit that the sample can take, one
+more: the same start, edited. Both have chains of their own; the metric `equivariance` compares what
+models make of the two.
+
+Generated scenes take the edits of `pytest_cepbench.datasets.shapes.edits`, which change image and
+caption exactly. Any other image takes these:
+
+mirror      left and right change places; in English texts the words do, too (`swap_sides`)
+brightness  all levels are multiplied by 0.7: what is described stays the same
+contrast    all levels go 0.4 of the way to their mean: what is described stays the same
+hue         all hues turn by 15 degrees: what is described stays the same
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.sample import AppliedEdit, Dataset, DrawnImage, Sample, SeedImage
+from pytest_cepbench.datasets.shapes.edits import SCENE_EDITS, choose_edit
+from pytest_cepbench.datasets.shapes.samples import SceneDrawing
+from pytest_cepbench.datasets.shapes.scene import caption
+from pytest_cepbench.errors import DatasetError, unknown_name
+
+EDITS_VERSION = "edits/1"
+"""Changes when an edit makes other samples of the same ones: part of the data set's identity."""
+
+Pixels = npt.NDArray[np.uint8]
+
+_DARKER = 0.7
+_FLATTER = 0.4
+_TURN = 15 / 360
+
+
+def mirror_pixels(pixels: Pixels) -> Pixels:
+    """(height, width, 3) with left and right exchanged."""
+    return pixels[:, ::-1]
+
+
+def _darken(pixels: Pixels) -> Pixels:
+    return np.rint(pixels * _DARKER).astype(np.uint8)
+
+
+def _flatten(pixels: Pixels) -> Pixels:
+    return np.rint(pixels + _FLATTER * (pixels.mean() - pixels)).astype(np.uint8)
+
+
+def _turn_hue(pixels: Pixels) -> Pixels:
+    turned = np.array(Image.fromarray(pixels).convert("HSV"))
+    turned[..., 0] += round(_TURN * 256)  # wraps around, as hues do
+    return np.asarray(Image.fromarray(turned, "HSV").convert("RGB"))
+
+
+PIXEL_EDITS: Mapping[str, Callable[[Pixels], Pixels]] = {
+    "mirror": mirror_pixels,
+    "brightness": _darken,
+    "contrast": _flatten,
+    "hue": _turn_hue,
+}
+"""Edits of any image."""
+
+UNSEEN_EDITS = ("brightness", "contrast", "hue")
+"""Edits that change no description."""
+
+EDITS = tuple(dict.fromkeys((*SCENE_EDITS, *PIXEL_EDITS)))
+"""The names of all edits."""
+
+_SIDES = re.compile(
+    r"\b(?:(?P<word>left|right)(?P<suffix>most|wards?|-hand|hand)?"
+    r"|(?P<turn>counter-?clockwise|anti-?clockwise|clockwise))\b",
+    re.IGNORECASE | re.ASCII,
+)
+
+_NO_SIDES = re.compile(
+    r"\ball right\b|\bright (?:away|now|angles?|next|there|here|up to|before|after|in front"
+    r"|behind|above|below|in the middle)\b|\bhuman rights?\b|\bleft ?over\b|\b(?:is|are|was|were"
+    r"|has|have|had|been|nothing|something) left\b(?! of\b| side\b|-)",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def swap_sides(text: str) -> str:
+    """An English text of the mirrored image: "left" and "right" exchanged, and turns of clocks.
+
+    Also in leftmost, rightward and left-hand; capitals stay. Rules, not understanding: phrases in
+    which the words are no sides ("right now", "is left") are known by a short list, and writing in
+    the image, hands and compass points are not turned. Done twice it gives the text again, but for
+    the word counterclockwise, which has several spellings.
+    """
+    kept = [match.span() for match in _NO_SIDES.finditer(text)]
+
+    def swap(match: re.Match[str]) -> str:
+        if any(low <= match.start() < high for low, high in kept):
+            return match.group()
+        return _like(match.group(), _other_side(match))
+
+    return _SIDES.sub(swap, text)
+
+
+def _other_side(match: re.Match[str]) -> str:
+    turn = match["turn"]
+    if turn is not None:
+        return "counterclockwise" if turn.lower() == "clockwise" else "clockwise"
+    other = "right" if match["word"].lower() == "left" else "left"
+    return other + (match["suffix"] or "").lower()
+
+
+def _like(model: str, word: str) -> str:
+    """The word in the capitals of another."""
+    if model.isupper():
+        return word.upper()
+    return word.capitalize() if model[0].isupper() else word
+
+
+@dataclass(frozen=True)
+class EditedImage:
+    """Makes an image of another one when it is called.
+
+    image: the other one.
+    edit: one of `PIXEL_EDITS`.
+    """
+
+    image: SeedImage
+    edit: str
+
+    def __call__(self) -> ImageArtifact:
+        """The edited image. Raises ImageError where the other one cannot be read."""
+        return ImageArtifact(PIXEL_EDITS[self.edit](self.image.load().pixels))
+
+
+def check_edits(names: Sequence[str]) -> None:
+    """Raise ValueError for a name that is no edit, or that is there twice."""
+    for name, times in Counter(names).items():
+        if name not in EDITS:
+            raise ValueError(unknown_name("edit", name, EDITS))
+        if times > 1:
+            msg = f"edit {name!r} is there {times} times"
+            raise ValueError(msg)
+
+
+def with_edits(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    """The data set with an edited sample for each edit that a sample can take.
+
+    An edited sample has the id of the other one and the edit's name, its categories, and its
+    cluster: the two are not independent. A scene that an edit leaves as it is, or that cannot take
+    it, has none; the data set's notes say how many these are.
+    Raises DatasetError for an edit that is unknown or that no sample of the data can take.
+    """
+    try:
+        check_edits(names)
+    except ValueError as error:
+        raise DatasetError(str(error)) from error
+    made = {name: [_edited(sample, name) for sample in dataset.samples] for name in names}
+    notes = []
+    for name, samples in made.items():
+        taken = sum(sample is not None for sample in samples)
+        if not taken:
+            raise DatasetError(_refusal(dataset, name))
+        if taken < len(samples):
+            notes.append(
+                f"edit {name}: left out {len(samples) - taken} of {len(samples)} samples, which "
+                "it would not change, or which cannot take it"
+            )
+    return replace(
+        dataset,
+        identity={**dataset.identity, "edits": f"{EDITS_VERSION} {' '.join(names)}"},
+        samples=_sorted((*dataset.samples, *(one for own in made.values() for one in own if one))),
+        whole=None if dataset.whole is None else with_edits(dataset.whole, names),
+        notes=(*dataset.notes, *notes),
+    )
+
+
+def _sorted(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    return tuple(sorted(samples, key=lambda sample: sample.id))
+
+
+def _refusal(dataset: Dataset, name: str) -> str:
+    if name in PIXEL_EDITS:
+        return f"edit {name!r} changes no sample of data set {dataset.name!r}"
+    return (
+        f"data set {dataset.name!r} cannot take the edit {name!r}, which needs generated scenes "
+        f"(loader shapes): its images take {', '.join(PIXEL_EDITS)}"
+    )
+
+
+def _edited(sample: Sample, name: str) -> Sample | None:
+    """The sample after an edit; None where it cannot take it or is the same after it."""
+    drawing = sample.image.draw if isinstance(sample.image, DrawnImage) else None
+    if isinstance(drawing, SceneDrawing) and name in SCENE_EDITS:
+        return _edited_scene(sample, drawing, name)
+    if name not in PIXEL_EDITS or sample.image is None:
+        return None
+    text = sample.text
+    if text is not None and name == "mirror":
+        text = swap_sides(text)
+    image = DrawnImage(EditedImage(sample.image, name))
+    return _named(sample, AppliedEdit(name, sample.id), image, text, {})
+
+
+def _edited_scene(sample: Sample, drawing: SceneDrawing, name: str) -> Sample | None:
+    edit = choose_edit(name, drawing.scene, sample.id)
+    scene = None if edit is None else edit.apply(drawing.scene)
+    if edit is None or scene is None:
+        return None
+    # The jitter is of the cell, so what the edit leaves alone keeps its pixels.
+    image: Callable[[], ImageArtifact] = replace(drawing, scene=scene)
+    if name == "mirror":
+        image = EditedImage(DrawnImage(drawing), name)
+    applied = AppliedEdit(name, sample.id, edit.target)
+    metadata = {"scene": [asdict(scene_object) for scene_object in scene.objects]}
+    return _named(sample, applied, DrawnImage(image), caption(scene), metadata)
+
+
+def _named(
+    sample: Sample,
+    edit: AppliedEdit,
+    image: SeedImage,
+    text: str | None,
+    metadata: Mapping[str, Any],
+) -> Sample:
+    """The edited sample; what else is known of the other one may not be true of it."""
+    return replace(
+        sample,
+        id=f"{sample.id} {edit.name}",
+        image=image,
+        text=text,
+        metadata=metadata,
+        cluster=sample.unit,
+        edit=edit,
+    )

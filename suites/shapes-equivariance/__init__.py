@@ -1,0 +1,1 @@
+"""Edited scenes: what models make of a start and of the same start edited."""
