@@ -71,9 +71,9 @@ def make_world(name: str, copies: Path, *, quick: bool) -> World:
     if quick:
         sampling, seeds, damaged = Sampling(4, (1, 2), 10), (0, 1), (10,)
     elif name == "reference":
-        sampling, seeds, damaged = Sampling(12, (1, 2, 4, 8), 60), (0, 1, 2, 3), (10,)
+        sampling, seeds, damaged = Sampling(12, (1, 2, 4, 8), 40), (0, 1, 2, 3), (10,)
     else:
-        sampling, seeds, damaged = Sampling(40, (1, 2, 4, 8, 16), 60), (0, 1, 2, 3), (10, 11)
+        sampling, seeds, damaged = Sampling(40, (1, 2, 4, 8, 16), 40), (0, 1, 2, 3), (10,)
     if name == "reference":
         return reference(sampling, seeds, damaged, copies)
     return {"instrument": instrument, "arena": arena}[name](sampling, seeds, damaged)

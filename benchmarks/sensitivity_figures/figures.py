@@ -29,7 +29,7 @@ class Metric:
     suite: str
     name: str
     label: str
-    calls: Mapping[str, int]
+    calls: Mapping[str, float]
 
     @property
     def key(self) -> str:
@@ -37,7 +37,7 @@ class Metric:
         return f"{self.suite}: {self.name}"
 
     @property
-    def cost(self) -> int:
+    def cost(self) -> float:
         """Calls of one sample."""
         return sum(self.calls.values())
 

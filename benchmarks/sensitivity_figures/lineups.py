@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.sensitivity_figures.playing import Sampling
-from benchmarks.sensitivity_figures.suites import ARENA, ARENA_TRUTH, CHAINS, Setting
+from benchmarks.sensitivity_figures.suites import ARENA, ARENA_TRUTH, BOTH, CHAINS, SEEN, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,18 +74,22 @@ def _knobs(more: Mapping[str, float]) -> str:
 def instrument(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, ...]) -> World:
     """Chains of rule-based models, of which one has one knob turned up."""
     roles = {"describer": _knobs({}), "generator": _knobs({}), "encoder": "shapes:"}
-    base = Setting(CHAINS, "instrument", {**roles, "drawing": "shapes:"})
+    base = Setting(CHAINS, "chains", roles), Setting(BOTH, "edits", roles)
 
     def turned(role: str, more: Mapping[str, float]) -> tuple[Setting, ...]:
-        return (replace(base, roles={**base.roles, role: _knobs(more)}),)
+        return _with_role(base, role, _knobs(more))
 
     damages = [
         Damage(f"{role} {knob}", f"{about}, {_MORE:g} more", turned(role, {knob: _MORE}))
         for role in ("describer", "generator")
         for knob, about in _KNOBS.items()
     ]
-    control = Damage(UNCHANGED, "the same models", (base,))
-    return World("instrument", (base,), (control, *damages), sampling, seeds, damaged)
+    control = Damage(UNCHANGED, "the same models", base)
+    return World("instrument", base, (control, *damages), sampling, seeds, damaged)
+
+
+def _with_role(base: Sequence[Setting], role: str, spec: str) -> tuple[Setting, ...]:
+    return tuple(replace(each, roles={**each.roles, role: spec}) for each in base)
 
 
 _ERRING = "shapes:?flip=0.1&first=0.2"
@@ -147,22 +151,18 @@ def reference(
         "encoder": f"{CHECKPOINTS / 'clip'}{_PRECISION}",
         "drawing": f"{CHECKPOINTS / 'generator-step3000'}",
     }
-    base = Setting(CHAINS, "reference", roles)
-
-    def with_role(role: str, spec: str) -> tuple[Setting, ...]:
-        return (replace(base, roles={**roles, role: spec}),)
-
+    base = Setting(CHAINS, "chains", roles), Setting(SEEN, "edits", roles)
     damages = [
-        Damage(name, about, with_role("describer", f"{folder}{_PRECISION}"))
+        Damage(name, about, _with_role(base, "describer", f"{folder}{_PRECISION}"))
         for name, about, folder in _damaged_copies(best, copies)
     ]
     for step in (800, 600):
         folder = CHECKPOINTS / f"describer-step{step}"
-        settings = with_role("describer", f"{folder}{_PRECISION}")
+        settings = _with_role(base, "describer", f"{folder}{_PRECISION}")
         damages.append(Damage(f"describer-step{step}", "an earlier step", settings))
-    earlier = with_role("drawing", f"{CHECKPOINTS / 'generator-step500'}")
+    earlier = _with_role(base, "drawing", f"{CHECKPOINTS / 'generator-step500'}")
     damages.append(Damage("generator-step500", "an earlier step", earlier))
-    return World("reference", (base,), tuple(damages), sampling, seeds, damaged)
+    return World("reference", base, tuple(damages), sampling, seeds, damaged)
 
 
 def _damaged_copies(best: Path, copies: Path) -> list[tuple[str, str, Path]]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from benchmarks.sensitivity_figures.power import Array
 from benchmarks.sensitivity_figures.suites import ANEW, Setting
-from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, TooFewError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
@@ -31,7 +31,7 @@ from pytest_cepbench.suites.measures.base import RequiredFeatures
 _ROUNDING = 2e-6  # scores are kept with six decimals
 
 Draws = Mapping[int, npt.NDArray[np.int64]]
-"""Number of samples -> (draws, samples) places of those that are drawn."""
+"""Number of samples -> (draws, samples) places of the starts that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MetricRun:
     name: str
     label: str
     higher_is_better: bool
-    calls: Mapping[str, int]
+    calls: Mapping[str, float]
     value: float | None
     values: Mapping[int, Array]
 
@@ -91,9 +91,14 @@ def play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played
                 try:
                     measured = _measure(run, case, draws)
                 except CepError as error:
-                    return Played(len(dataset.samples), refused=" ".join(str(error).split()))
+                    return Played(len(starts_of(dataset)), refused=" ".join(str(error).split()))
                 runs[measured.name] = measured
-        return Played(len(dataset.samples), runs)
+        return Played(len(starts_of(dataset)), runs)
+
+
+def starts_of(dataset: Dataset) -> list[Sample]:
+    """The samples that are drawn; edited ones go with the one that they were made of."""
+    return [sample for sample in dataset.samples if sample.edit is None]
 
 
 def draw(dataset: Dataset, sampling: Sampling) -> Draws:
@@ -102,7 +107,7 @@ def draw(dataset: Dataset, sampling: Sampling) -> Draws:
     Raises ValueError where a category has fewer samples than are drawn.
     """
     places: dict[str, list[int]] = {}
-    for place, sample in enumerate(dataset.samples):
+    for place, sample in enumerate(starts_of(dataset)):
         places.setdefault(sample.categories[0], []).append(place)
     if min(map(len, places.values())) < max(sampling.sizes):
         msg = f"{dataset.name}: a category has fewer samples than {max(sampling.sizes)}"
@@ -110,28 +115,29 @@ def draw(dataset: Dataset, sampling: Sampling) -> Draws:
     drawn = {}
     for size in sampling.sizes:
         generator = np.random.default_rng([sampling.seed, size])
-        rows = [
-            np.sort(
-                np.concatenate([generator.choice(p, size, replace=False) for p in places.values()])
-            )
-            for _ in range(sampling.draws)
-        ]
-        drawn[size * len(places)] = np.stack(rows)
+        rows = np.stack(
+            [
+                np.concatenate(
+                    [generator.choice(own, size, replace=False) for own in places.values()]
+                )
+                for _ in range(sampling.draws)
+            ]
+        )
+        drawn[size * len(places)] = np.sort(rows, axis=1)
     return drawn
 
 
 def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
     measure = run.measures[case.key.metric]
     measured = run.measure(case)
-    samples = run.dataset.samples
     part = "" if case.key.part == OVERALL else f" {case.key.part}"
     if measure.per_sample and case.key.metric not in ANEW:
-        of_each = {name: x for own in measured.scores.values() for name, x in own.items()}
-        scores = np.array([of_each[sample.id] for sample in samples])
-        if abs(scores.mean() - measured.value) > _ROUNDING:
-            msg = f"{case.key}: the mean of its categories is not that of its samples"
+        scores = _scores(run.dataset, measured.scores)
+        everything = np.arange(scores.shape[1])[None]
+        if abs(_means(scores, everything)[0] - measured.value) > _ROUNDING:
+            msg = f"{case.key}: the mean of its samples is not its value"
             raise ValueError(msg)
-        values = {size: scores[rows].mean(axis=1) for size, rows in draws.items()}
+        values = {size: _means(scores, rows) for size, rows in draws.items()}
     else:
         assert isinstance(run, ChainRun)
         values = {size: _anew(run, case, rows) for size, rows in draws.items()}
@@ -145,9 +151,37 @@ def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
     )
 
 
+def _scores(dataset: Dataset, by_part: Mapping[str, Mapping[str, float]]) -> Array:
+    """(parts, starts) scores, NaN where a start has none in a part of the case.
+
+    A part is a category, or an edit, whose scores are of the edited samples.
+    """
+    places = {sample.id: place for place, sample in enumerate(starts_of(dataset))}
+    scores = np.full((len(by_part), len(places)), np.nan)
+    for row, own in zip(scores, by_part.values(), strict=True):
+        for name, score in own.items():
+            sample = dataset.with_id(name)
+            assert sample is not None
+            row[places[sample.id if sample.edit is None else sample.edit.of]] = score
+    return scores
+
+
+def _means(scores: Array, rows: npt.NDArray[np.int64]) -> Array:
+    """(draws,) the mean of the parts' means over the drawn starts; parts without any are left out.
+
+    scores: (parts, starts). rows: (draws, drawn).
+    """
+    drawn = scores[:, rows]  # (parts, draws, drawn)
+    there = np.isfinite(drawn)
+    counts = there.sum(axis=2)
+    with np.errstate(invalid="ignore"):
+        means = np.where(there, drawn, 0.0).sum(axis=2) / counts
+    return np.asarray(np.nanmean(means, axis=0))
+
+
 def _anew(run: ChainRun, case: Case, rows: Sequence[npt.NDArray[np.int64]]) -> Array:
     """(draws,) the case measured again on the chains of each draw's samples alone."""
-    measure, samples = run.measures[case.key.metric], run.dataset.samples
+    measure, samples = run.measures[case.key.metric], starts_of(run.dataset)
     values = np.full(len(rows), np.nan)
     for number, places in enumerate(rows):
         # As one cluster they make no blocks: bounds of the single values are not wanted here.
@@ -163,16 +197,22 @@ def _anew(run: ChainRun, case: Case, rows: Sequence[npt.NDArray[np.int64]]) -> A
     return values
 
 
-def calls_of(run: SuiteRun, case: Case) -> dict[str, int]:
+def calls_of(run: SuiteRun, case: Case) -> dict[str, float]:
     """Role -> calls of its model that one sample of this case takes, and no other case.
 
-    Chains are grown as far as the case reads them. An answer is one call, of as many steps as it
-    has. Encoders and detectors, which cost little, are left out.
+    Chains are grown as far as the case reads them, with those of the edited samples. An answer is
+    one call, of as many steps as it has. Encoders and detectors, which cost little, are left out.
     """
     if not isinstance(run, ChainRun):
         judged = run.measures[case.key.metric].judged  # type: ignore[attr-defined] # of answers
         return {"interleaver": 1, **({"judge": run.steps(case) - 1} if judged else {})}
-    return chain_calls(run.measures[case.key.metric].required_features(case))
+    calls = chain_calls(run.measures[case.key.metric].required_features(case))
+    starts = 1.0
+    if case.key.part != OVERALL and any(sample.edit for sample in run.dataset.samples):
+        starts = 2.0  # the start and that edit of it alone
+    elif run.dataset.samples:
+        starts = len(run.dataset.samples) / len(starts_of(run.dataset))
+    return {role: round(count * starts, 2) for role, count in calls.items()}
 
 
 def chain_calls(required: Sequence[RequiredFeatures]) -> dict[str, int]:

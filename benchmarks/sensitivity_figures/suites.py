@@ -12,14 +12,14 @@ from pathlib import Path
 from pytest_cepbench.suites import Suite, load_suite
 
 _CHAINS = """\
-name = "chains"
+name = "{name}"
 version = 1
 [data]
 loader = "shapes"
 options = {{ samples_per_category = {samples} }}
 [chain]
-start = "both"
-generations = 8
+start = "image"
+generations = 6
 seed = {seed}
 [prompts]
 describe = "describe the image"
@@ -27,25 +27,44 @@ describe = "describe the image"
 describer = "{describer}"
 generator = "{generator}"
 encoder = "{encoder}"
-[presets.drawing]
-model = "{drawing}"
-[presets.drawing.parameters]
-num_inference_steps = 8
-guidance_scale = 1
-height = 64
-width = 64
-batch_size = 24
-dtype = "float32"
+{presets}
 [metrics]
-gc = {{ at = 3, parts = "overall" }}
-s = {{ at = 3, parts = "overall" }}
+gc = {{ parts = "overall" }}
+s = {{ parts = "overall" }}
 gc1 = {{ kind = "gc", at = 1, parts = "overall" }}
 sim = {{ parts = "overall" }}
-gc_fid = {{ at = 3, pool = "samples", parts = "overall" }}
+gc_fid = {{ pool = "samples", parts = "overall" }}
 fid = {{ pool = "samples", parts = "overall" }}
 kid = {{ pool = "samples", parts = "overall" }}
-mcd = {{ parts = "overall" }}
+mcd = {{}}
+truth = {{ kind = "facts", parts = "overall" }}
+truth1 = {{ kind = "facts", at = 1, parts = "overall" }}
 failures = {{}}
+"""
+
+_EDITED = """\
+name = "{name}"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples} }}
+edits = ["mirror", "recolor"]
+[chain]
+start = "{start}"
+generations = 1
+seed = {seed}
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "{describer}"
+generator = "{generator}"
+{presets}
+[metrics]
+described = {{ kind = "equivariance", start = "image" }}
+"""
+
+_DRAWN = """\
+drawn = {{ kind = "equivariance", start = "text" }}
 """
 
 _ARENA = """\
@@ -72,9 +91,29 @@ _TRUTH = """\
 truth = {{ parts = "overall" }}
 """
 
-CHAINS, ARENA, ARENA_TRUTH = "chains", "arena", "arena truth"
+_DRAWING = """\
+[presets.drawing]
+model = "{drawing}"
+[presets.drawing.parameters]
+num_inference_steps = 8
+guidance_scale = 1
+height = 64
+width = 64
+batch_size = 24
+dtype = "float32"
+"""
 
-_TEXTS = {CHAINS: _CHAINS, ARENA: _ARENA, ARENA_TRUTH: _ARENA + _TRUTH}
+CHAINS, SEEN, BOTH, ARENA, ARENA_TRUTH = "chains", "seen", "both", "arena", "arena truth"
+"""Chains from images; edited scenes that are described, or drawn as well; answers before a judge,
+or before the truth as well."""
+
+_TEXTS = {
+    CHAINS: _CHAINS,
+    SEEN: _EDITED.replace("{start}", "image"),
+    BOTH: _EDITED.replace("{start}", "both") + _DRAWN,
+    ARENA: _ARENA,
+    ARENA_TRUTH: _ARENA + _TRUTH,
+}
 
 ANEW = frozenset({"retrieval"})
 """Kinds of metrics whose score of a sample depends on which other samples there are."""
@@ -85,7 +124,7 @@ class Setting:
     """A suite with the models of its roles.
 
     text: which of the texts. name: of the suite, in front of its metrics. roles: what its text asks
-    for, by name.
+    for, by name, and "drawing", the checkpoint of the preset that a generator may be.
     """
 
     text: str
@@ -98,6 +137,9 @@ class Setting:
     def load(self, folder: Path, samples: int, seed: int) -> Suite:
         """The suite, by way of a file in the folder. samples: of each category. seed: of models."""
         path = folder / f"{self.name}-{seed}.toml"
-        fields = {"name": self.name, "samples": samples, "seed": seed, **self.roles}
+        drawing = self.roles.get("drawing")
+        presets = "" if drawing is None else _DRAWING.format(drawing=drawing)
+        own = {"name": self.name, "samples": samples, "seed": seed, "presets": presets}
+        fields = {**self.roles, **own}
         path.write_text(_TEXTS[self.text].format(**fields), encoding="utf-8")
         return load_suite(path)

@@ -66,8 +66,8 @@ def _metrics(world: WorldFigures) -> str:
     rows = [
         (
             _title(world, metric),
-            ", ".join(f"{count} {role}" for role, count in metric.calls.items() if count),
-            str(metric.cost),
+            ", ".join(f"{count:g} {role}" for role, count in metric.calls.items() if count),
+            f"{metric.cost:g}",
         )
         for metric in world.metrics
     ]
