@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -35,6 +35,8 @@ from pytest_cepbench.suites.measures.mapping_drift import (
     MappingTable,
     make_mapping,
 )
+from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_diversity
+from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
 
 KINDS: Mapping[str, type[MetricTable]] = {
     "gc": SimilarityTable,
@@ -48,8 +50,21 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "geneval": ComplianceTable,
     "mgg": ComplianceTable,
     "failures": FailuresTable,
+    "diversity": DiversityTable,
+    "retrieval": RetrievalTable,
 }
 """Kind of metric -> its settings."""
+
+_MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]] = {
+    SimilarityTable: make_similarity,
+    SetTable: make_sets,
+    MappingTable: make_mapping,
+    ComplianceTable: make_compliance,
+    DiversityTable: make_diversity,
+    RetrievalTable: make_retrieval,
+}
+"""Settings -> what makes their measure, of kind, name, settings and context. Failures, which depend
+on the other measures, are made last."""
 
 
 def read_table(
@@ -79,15 +94,8 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        kind = table.kind or name
-        if isinstance(table, SimilarityTable):
-            made[name] = make_similarity(kind, name, table, context)
-        elif isinstance(table, SetTable):
-            made[name] = make_sets(kind, name, table, context)
-        elif isinstance(table, MappingTable):
-            made[name] = make_mapping(kind, name, table, context)
-        elif isinstance(table, ComplianceTable):
-            made[name] = make_compliance(kind, name, table, context)
+        if type(table) in _MAKERS:
+            made[name] = _MAKERS[type(table)](table.kind or name, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
