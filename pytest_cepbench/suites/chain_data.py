@@ -28,7 +28,7 @@ from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.store import Store, Vector
-from pytest_cepbench.suites.sample_data import SampleData
+from pytest_cepbench.suites.sample_data import SHARD, SampleData
 
 V = TypeVar("V")
 
@@ -41,6 +41,8 @@ class ChainData(SampleData):
     models: those that grow the chains.
     runner: gives the runner of a role by its name.
     replay: chains made elsewhere, read instead of grown.
+    entire: the data set whose starts are told apart: the population, also of a part of it that is
+    grown once more with other models.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class ChainData(SampleData):
         self.plans = plans
         self.runner = runner
         self.replay = replay
+        self.entire = dataset
         self._models = models
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
 
@@ -105,7 +108,28 @@ class ChainData(SampleData):
         every = {own.id: own for own in (*samples, *origins) if own is not None}
         ordered = tuple(every[name] for name in sorted(every))
         dataset = replace(self.dataset, samples=ordered)
-        return ChainData(dataset, plans, models, self.runner, self.replay)
+        recast = ChainData(dataset, plans, models, self.runner, self.replay)
+        recast.entire = self.entire
+        return recast
+
+    def start_vectors(self, start: Modality, role: str) -> tuple[list[str], list[Vector]]:
+        """Digest and features of each start of the entire data set; those that have features.
+
+        In the order of the ids; no chain is grown for it. Raises as `starts`, and what encoding
+        raises.
+        """
+        plan, runner = self.plans[start], self.runner(role)
+        digests: list[str] = []
+        encoded: list[Vector] = []
+        samples = self.entire.samples
+        for low in range(0, len(samples), SHARD):
+            chains = start_chains(plan, samples[low : low + SHARD], self.store)
+            for chain, vector in zip(chains, vectors(chains, 0, runner, self.store), strict=True):
+                if not isinstance(vector, Failure):
+                    digests.append(chain.links[0].digest)
+                    encoded.append(vector)
+            self.store.image_cache.clear()
+        return digests, encoded
 
     def traces(
         self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]

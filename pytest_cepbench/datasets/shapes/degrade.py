@@ -25,6 +25,14 @@ from pytest_cepbench.datasets.shapes.scene import (
 
 Word = TypeVar("Word")
 
+ATTRACTOR = Scene(
+    (
+        SceneObject(cell=4, size="large", color="red", shape="circle"),
+        SceneObject(cell=8, size="small", color="blue", shape="square"),
+    )
+)
+"""What a model that has collapsed describes or draws in place of anything."""
+
 _STREAM = 1  # keeps these draws apart from the jitter of `render`, which has the same seeds
 
 
@@ -36,6 +44,7 @@ class Degradation:
         shape, the other size, or goes to a cell that was free.
     swap: that two objects of the scene, of different look, exchange places.
     blank: that the whole answer is an empty text or a black image.
+    collapse: that the whole scene becomes `ATTRACTOR`, whatever it was.
     Raises ValueError naming the knob that is out of range.
     """
 
@@ -46,6 +55,7 @@ class Degradation:
     move: float = 0.0
     swap: float = 0.0
     blank: float = 0.0
+    collapse: float = 0.0
 
     def __post_init__(self) -> None:
         check_probabilities(self)
@@ -87,6 +97,8 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
     if not knobs.turned.keys() - {"blank"}:
         return scene
     happens, which = _draws(seed)
+    if happens["collapse"][0] < knobs.collapse:
+        return ATTRACTOR
     places = _swapped(scene, knobs.swap, happens["swap"][0], which["swap"][0])
     moves = _targets(scene, which["move"])
     kept = []

@@ -301,7 +301,7 @@ class ImageSets:
         return self.chain_data.once(key, units, lambda: self._measure(generation, distance))
 
     def _measure(self, generation: int, distance: Distance) -> SetStep:
-        starts, images = self._starts, self._gather(generation)
+        starts, images = self._starts, self.rows(generation)
         sizes = (len(starts.features), len(images.features))
         failed = starts.failed | images.failed
         width = starts.features.shape[1]
@@ -335,9 +335,10 @@ class ImageSets:
 
     @cached_property
     def _starts(self) -> FeatureRows:
-        return self._gather(0)
+        return self.rows(0)
 
-    def _gather(self, generation: int) -> FeatureRows:
+    def rows(self, generation: int) -> FeatureRows:
+        """The features of a generation."""
         features: list[npt.NDArray[np.float32]] = []
         blocks: list[int] = []
         failed: dict[str, Failure] = {}

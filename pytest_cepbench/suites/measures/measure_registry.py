@@ -37,6 +37,8 @@ from pytest_cepbench.suites.measures.mapping_drift import (
     MappingTable,
     make_mapping,
 )
+from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_diversity
+from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
 
 KINDS: Mapping[str, type[MetricTable]] = {
     "gc": SimilarityTable,
@@ -52,19 +54,23 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "facts": FactsTable,
     "equivariance": EquivarianceTable,
     "failures": FailuresTable,
+    "diversity": DiversityTable,
+    "retrieval": RetrievalTable,
 }
 """Kind of metric -> its settings."""
 
-_MAKERS: Sequence[tuple[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]]] = (
-    (SimilarityTable, make_similarity),
-    (SetTable, make_sets),
-    (MappingTable, make_mapping),
-    (ComplianceTable, make_compliance),
-    (FactsTable, lambda _, name, table, context: make_facts(name, table, context)),
-    (EquivarianceTable, make_equivariance),
-)
-"""The settings of a metric, and what makes its measure of them: of its kind and name. Failures are
-made last, of all the others."""
+_MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]] = {
+    SimilarityTable: make_similarity,
+    SetTable: make_sets,
+    MappingTable: make_mapping,
+    ComplianceTable: make_compliance,
+    FactsTable: lambda _, name, table, context: make_facts(name, table, context),
+    EquivarianceTable: make_equivariance,
+    DiversityTable: make_diversity,
+    RetrievalTable: make_retrieval,
+}
+"""Settings -> what makes their measure, of kind, name, settings and context. Failures, which depend
+on the other measures, are made last."""
 
 
 def read_table(
@@ -94,9 +100,8 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        for tables_of, make in _MAKERS:
-            if isinstance(table, tables_of):
-                made[name] = make(table.kind or name, name, table, context)
+        if type(table) in _MAKERS:
+            made[name] = _MAKERS[type(table)](table.kind or name, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.shapes import Degradation, Scene, SceneObject, degrade_scene, is_blank
-from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
+from pytest_cepbench.datasets.shapes.degrade import ATTRACTOR, KNOB_NAMES
 from pytest_cepbench.datasets.shapes.scene import CELLS
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
 
@@ -69,10 +69,17 @@ def test_a_higher_knob_is_never_closer_to_the_truth(
 
 @given(scenes(), SEEDS, st.fixed_dictionaries(dict.fromkeys(KNOB_NAMES, PROBABILITIES)))
 def test_all_knobs_together_give_a_scene(scene: Scene, seed: int, values: dict[str, float]) -> None:
-    """Swaps and moves never put two objects into one cell, and nothing is added."""
+    """Swaps and moves never put two objects into one cell; nothing but the attractor is added."""
     result = degrade_scene(scene, Degradation(**values), seed)
-    assert len(result.objects) <= len(scene.objects)
+    assert result == ATTRACTOR or len(result.objects) <= len(scene.objects)
     assert result == degrade_scene(scene, Degradation(**values), seed)
+
+
+@given(scenes(), SEEDS, PROBABILITIES)
+def test_a_collapse_is_to_one_scene_or_not_at_all(scene: Scene, seed: int, value: float) -> None:
+    """Whatever the scene; at 1 always."""
+    assert degrade_scene(scene, knobs("collapse", value), seed) in (scene, ATTRACTOR)
+    assert degrade_scene(scene, knobs("collapse", 1.0), seed) == ATTRACTOR
 
 
 @given(scenes(at_least=1), SEEDS)
