@@ -57,15 +57,19 @@ _KNOBS = {
     "move": "objects go to another place",
     "swap": "two objects exchange places",
     "blank": "the answer is empty",
+    "collapse": "the answer is always the same scene",
 }
 
-_ALWAYS = 0.01  # of every knob but `blank`: models without any loss have no noise to be told from
+_ALWAYS = 0.01  # of the knobs of objects: models without any loss have no noise to be told from
+
+_RARE = ("blank", "collapse")
+"""Knobs of whole answers, which undamaged models do not have."""
 
 _MORE = 0.04
 
 
 def _knobs(more: Mapping[str, float]) -> str:
-    turned = {name: _ALWAYS for name in _KNOBS if name != "blank"}
+    turned = {name: _ALWAYS for name in _KNOBS if name not in _RARE}
     for name, amount in more.items():
         turned[name] = turned.get(name, 0.0) + amount
     return "shapes:?" + "&".join(f"{name}={value:.3g}" for name, value in turned.items())

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.sensitivity_figures.power import Array
-from benchmarks.sensitivity_figures.suites import ANEW, Setting
+from benchmarks.sensitivity_figures.suites import Setting
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, TooFewError
 from pytest_cepbench.store import Store
@@ -131,7 +131,7 @@ def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
     measure = run.measures[case.key.metric]
     measured = run.measure(case)
     part = "" if case.key.part == OVERALL else f" {case.key.part}"
-    if measure.per_sample and case.key.metric not in ANEW:
+    if measure.per_sample:
         scores = _scores(run.dataset, measured.scores)
         everything = np.arange(scores.shape[1])[None]
         if abs(_means(scores, everything)[0] - measured.value) > _ROUNDING:

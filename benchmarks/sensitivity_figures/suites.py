@@ -37,6 +37,9 @@ gc_fid = {{ pool = "samples", parts = "overall" }}
 fid = {{ pool = "samples", parts = "overall" }}
 kid = {{ pool = "samples", parts = "overall" }}
 mcd = {{}}
+retrieval = {{ parts = "overall" }}
+retrieval1 = {{ kind = "retrieval", at = 1, parts = "overall" }}
+diversity = {{}}
 truth = {{ kind = "facts", parts = "overall" }}
 truth1 = {{ kind = "facts", at = 1, parts = "overall" }}
 failures = {{}}
@@ -114,9 +117,6 @@ _TEXTS = {
     ARENA: _ARENA,
     ARENA_TRUTH: _ARENA + _TRUTH,
 }
-
-ANEW = frozenset({"retrieval"})
-"""Kinds of metrics whose score of a sample depends on which other samples there are."""
 
 
 @dataclass(frozen=True)

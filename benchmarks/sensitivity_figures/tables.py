@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import exp, log
+from statistics import fmean
 
 from benchmarks.gated import table
 from benchmarks.sensitivity_figures.figures import (
@@ -124,6 +126,36 @@ def _blind(world: WorldFigures, damage: Damaged) -> str:
     return ", ".join(unseeing) or NONE
 
 
+def _summary(world: WorldFigures) -> str:
+    """Over all damages that leave something to measure: what each metric sees, and its price."""
+    damages = [d for d in world.damages if d.sights and d.name not in CONTROLS]
+    least = {damage.name: _least_calls(world, damage) for damage in damages}
+    rows = []
+    for metric in world.metrics:
+        sights = {d.name: s for d in damages for m, s in _pairs(world, d) if m.key == metric.key}
+        seen = [name for name, sight in sights.items() if sight.need.bound != "over"]
+        blind = [f"`{name}`" for name, sight in sights.items() if sight.rates[-1].rate < _BLIND]
+        times = [
+            metric.cost * sight.need.samples / least[name]
+            for name, sight in sights.items()
+            if least[name]
+        ]
+        typical = exp(fmean(map(log, times))) if times else 0.0
+        sign = "" if len(seen) == len(sights) else "> "
+        rows.append((
+            _title(world, metric),
+            f"{len(seen)} of {len(damages)}",
+            f"{sign}{typical:.1f}",
+            ", ".join(blind) or NONE,
+        ))  # fmt: skip
+    return table(("metric", "damages seen", "calls, in those of the cheapest", "blind to"), rows)
+
+
+def _least_calls(world: WorldFigures, damage: Damaged) -> float:
+    """The calls of the metric that needs fewest; 0 where none sees the damage."""
+    return next((calls for _, calls, _ in cheapest(world, damage)), 0.0)
+
+
 def _needs(world: WorldFigures) -> str:
     """Calls to the target for each damage and metric."""
 
@@ -180,8 +212,12 @@ def _matrix(
 
 
 def _title(world: WorldFigures, metric: Metric) -> str:
-    suites = {each.suite for each in world.metrics}
-    return metric.label if len(suites) == 1 else f"{metric.label} ({metric.suite})"
+    """The label, with what tells it from others of the same label."""
+    alike = [each for each in world.metrics if each.label == metric.label]
+    if len(alike) == 1:
+        return metric.label
+    named = [each for each in alike if each.name == metric.name]
+    return f"{metric.label}, `{metric.name if len(named) == 1 else metric.suite}`"
 
 
 def _need(need: Need) -> str:
@@ -202,6 +238,7 @@ def _opening(message: str) -> str:
 _TABLES: Mapping[str, Callable[[WorldFigures], str]] = {
     "run": _run,
     "metrics": _metrics,
+    "summary": _summary,
     "first": _first,
     "calls": _needs,
     "samples": _samples,
