@@ -129,8 +129,9 @@ class FactsMeasure:
 
     @property
     def label(self) -> str:
-        """F1 of facts, or their recall where no precision can be had."""
-        return "facts F1" if self.precision else "facts recall"
+        """F1 of facts, or their recall where no precision can be had, and a name of its own."""
+        score = "facts F1" if self.precision else "facts recall"
+        return score if self.name == "facts" else f"{score} [{self.name}]"
 
     @property
     def identity(self) -> str:
