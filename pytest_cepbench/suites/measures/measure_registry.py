@@ -39,6 +39,12 @@ from pytest_cepbench.suites.measures.mapping_drift import (
 )
 from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_diversity
 from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
+from pytest_cepbench.suites.measures.text_quality import (
+    LanguageTable,
+    RepetitionTable,
+    TextTable,
+    make_texts,
+)
 
 KINDS: Mapping[str, type[MetricTable]] = {
     "gc": SimilarityTable,
@@ -56,6 +62,10 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "failures": FailuresTable,
     "diversity": DiversityTable,
     "retrieval": RetrievalTable,
+    "repetition": RepetitionTable,
+    "language": LanguageTable,
+    "length": TextTable,
+    "refusals": TextTable,
 }
 """Kind of metric -> its settings."""
 
@@ -68,6 +78,9 @@ _MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Meas
     EquivarianceTable: make_equivariance,
     DiversityTable: make_diversity,
     RetrievalTable: make_retrieval,
+    RepetitionTable: make_texts,
+    LanguageTable: make_texts,
+    TextTable: make_texts,
 }
 """Settings -> what makes their measure, of kind, name, settings and context. Failures, which depend
 on the other measures, are made last."""
