@@ -5,7 +5,7 @@ more: the same start, edited. Both have chains of their own; the metric `equivar
 models make of the two.
 
 Generated scenes take the edits of `pytest_cepbench.datasets.shapes.edits`, which change image and
-caption exactly. Any other image takes these:
+caption exactly, and no others. Any other image takes these:
 
 mirror      left and right change places; in English texts the words do, too (`swap_sides`)
 brightness  all levels are multiplied by 0.7: what is described stays the same
@@ -28,7 +28,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import AppliedEdit, Dataset, DrawnImage, Sample, SeedImage
 from pytest_cepbench.datasets.shapes.edits import SCENE_EDITS, choose_edit
-from pytest_cepbench.datasets.shapes.samples import SceneDrawing
+from pytest_cepbench.datasets.shapes.samples import SceneDrawing, derived_seed
 from pytest_cepbench.datasets.shapes.scene import caption
 from pytest_cepbench.errors import DatasetError, unknown_name
 
@@ -69,7 +69,7 @@ PIXEL_EDITS: Mapping[str, Callable[[Pixels], Pixels]] = {
 }
 """Edits of any image."""
 
-UNSEEN_EDITS = ("brightness", "contrast", "hue")
+UNSEEN_EDITS = ("redraw", "brightness", "contrast", "hue")
 """Edits that change no description."""
 
 EDITS = tuple(dict.fromkeys((*SCENE_EDITS, *PIXEL_EDITS)))
@@ -102,17 +102,15 @@ def swap_sides(text: str) -> str:
     def swap(match: re.Match[str]) -> str:
         if any(low <= match.start() < high for low, high in kept):
             return match.group()
-        return _like(match.group(), _other_side(match))
+        word = match["word"]
+        if word is not None:
+            other = "right" if word.lower() == "left" else "left"
+            return _like(word, other) + (match["suffix"] or "")
+        turn = match["turn"]
+        other = "counterclockwise" if turn.lower() == "clockwise" else "clockwise"
+        return _like(turn, other)
 
     return _SIDES.sub(swap, text)
-
-
-def _other_side(match: re.Match[str]) -> str:
-    turn = match["turn"]
-    if turn is not None:
-        return "counterclockwise" if turn.lower() == "clockwise" else "clockwise"
-    other = "right" if match["word"].lower() == "left" else "left"
-    return other + (match["suffix"] or "").lower()
 
 
 def _like(model: str, word: str) -> str:
@@ -165,7 +163,7 @@ def with_edits(dataset: Dataset, names: Sequence[str]) -> Dataset:
     for name, samples in made.items():
         taken = sum(sample is not None for sample in samples)
         if not taken:
-            raise DatasetError(_refusal(dataset, name))
+            raise DatasetError(_refusal(dataset.name, dataset.samples, name))
         if taken < len(samples):
             notes.append(
                 f"edit {name}: left out {len(samples) - taken} of {len(samples)} samples, which "
@@ -184,20 +182,32 @@ def _sorted(samples: Iterable[Sample]) -> tuple[Sample, ...]:
     return tuple(sorted(samples, key=lambda sample: sample.id))
 
 
-def _refusal(dataset: Dataset, name: str) -> str:
-    if name in PIXEL_EDITS:
-        return f"edit {name!r} changes no sample of data set {dataset.name!r}"
+def _refusal(dataset: str, samples: Sequence[Sample], name: str) -> str:
+    """Why no sample takes an edit, and which edits they take."""
+    if all(sample.image is None for sample in samples):
+        return f"data set {dataset!r} has no images, and cannot take the edit {name!r}"
+    scenes = any(_drawing(sample) is not None for sample in samples)
+    taken = SCENE_EDITS if scenes else tuple(PIXEL_EDITS)
+    if name in taken:
+        return f"edit {name!r} would change no sample of data set {dataset!r}"
+    what = "generated scenes" if scenes else "images that are no generated scenes (loader shapes)"
     return (
-        f"data set {dataset.name!r} cannot take the edit {name!r}, which needs generated scenes "
-        f"(loader shapes): its images take {', '.join(PIXEL_EDITS)}"
+        f"data set {dataset!r} cannot take the edit {name!r}: it has {what}, which take "
+        f"{', '.join(taken)}"
     )
+
+
+def _drawing(sample: Sample) -> SceneDrawing | None:
+    """What draws a sample's image, where that is a generated scene."""
+    draw = sample.image.draw if isinstance(sample.image, DrawnImage) else None
+    return draw if isinstance(draw, SceneDrawing) else None
 
 
 def _edited(sample: Sample, name: str) -> Sample | None:
     """The sample after an edit; None where it cannot take it or is the same after it."""
-    drawing = sample.image.draw if isinstance(sample.image, DrawnImage) else None
-    if isinstance(drawing, SceneDrawing) and name in SCENE_EDITS:
-        return _edited_scene(sample, drawing, name)
+    drawing = _drawing(sample)
+    if drawing is not None:
+        return _edited_scene(sample, drawing, name) if name in SCENE_EDITS else None
     if name not in PIXEL_EDITS or sample.image is None:
         return None
     text = sample.text
@@ -216,6 +226,8 @@ def _edited_scene(sample: Sample, drawing: SceneDrawing, name: str) -> Sample | 
     image: Callable[[], ImageArtifact] = replace(drawing, scene=scene)
     if name == "mirror":
         image = EditedImage(DrawnImage(drawing), name)
+    elif name == "redraw":
+        image = replace(drawing, seed=derived_seed(drawing.seed, name))
     applied = AppliedEdit(name, sample.id, edit.target)
     metadata = {"scene": [asdict(scene_object) for scene_object in scene.objects]}
     return _named(sample, applied, DrawnImage(image), caption(scene), metadata)

@@ -5,6 +5,7 @@ A scene has one exact caption and as many images as there are seeds; both can be
 
 from pytest_cepbench.datasets.shapes.degrade import Degradation, degrade_scene, is_blank
 from pytest_cepbench.datasets.shapes.parser import LocatedObject, object_boxes, parse_image
+from pytest_cepbench.datasets.shapes.priors import SceneKnobs, degrade_with_priors
 from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.samples import load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.scene import (
@@ -21,9 +22,11 @@ __all__ = [
     "Degradation",
     "LocatedObject",
     "Scene",
+    "SceneKnobs",
     "SceneObject",
     "caption",
     "degrade_scene",
+    "degrade_with_priors",
     "features",
     "is_blank",
     "load_shapes",

@@ -4,6 +4,7 @@ mirror   left and right change places, and each object with its column
 move     one object goes to a free cell
 recolor  one object gets another color
 remove   one object of several is taken away
+redraw   nothing is changed, and all of it drawn by another seed: a little moved, larger or smaller
 
 An object is meant by its cell, or, where an answer has none in that cell, by its look, if a single
 object of the answer has it: so an edit can be made in what a model said of the scene.
@@ -26,8 +27,8 @@ Fact = tuple[int, str, str]
 class SceneEdit:
     """One edit of one scene.
 
-    name: mirror, move, recolor or remove.
-    object: the object that is edited; None for mirror.
+    name: mirror, move, recolor, remove or redraw.
+    object: the object that is edited; None for mirror and redraw.
     cell: where it moves to.
     color: what it is colored.
     """
@@ -55,9 +56,9 @@ class SceneEdit:
 
         An object that moves to a cell where the scene has another one takes its place.
         """
-        if self.name == "mirror":
-            return mirrored(scene)
-        meant = self._meant(scene)
+        if self.object is None:
+            return mirrored(scene) if self.name == "mirror" else scene
+        meant = self._meant(self.object, scene)
         if meant is None:
             return None
         others = [other for other in scene.objects if other != meant]
@@ -70,10 +71,10 @@ class SceneEdit:
             others.append(replace(meant, cell=self.cell))
         return Scene(tuple(others))
 
-    def _meant(self, scene: Scene) -> SceneObject | None:
-        assert self.object is not None
-        at_cell = [own for own in scene.objects if own.cell == self.object.cell]
-        alike = [own for own in scene.objects if own.look == self.object.look]
+    @staticmethod
+    def _meant(edited: SceneObject, scene: Scene) -> SceneObject | None:
+        at_cell = [own for own in scene.objects if own.cell == edited.cell]
+        alike = [own for own in scene.objects if own.look == edited.look]
         if at_cell:
             return at_cell[0]
         return alike[0] if len(alike) == 1 else None
@@ -92,12 +93,15 @@ def choose_edit(name: str, scene: Scene, sample_id: str) -> SceneEdit | None:
     sample_id: decides which object, cell and color, among equally likely ones.
     A single object is not removed: what is left would be no scene to describe.
     """
-    edit = _CHOICES[name](scene, sample_id)
-    return None if edit is None or edit.apply(scene) == scene else edit
+    return _CHOICES[name](scene, sample_id)
 
 
-def _mirror(_: Scene, __: str) -> SceneEdit:
-    return SceneEdit("mirror")
+def _mirror(scene: Scene, _: str) -> SceneEdit | None:
+    return None if mirrored(scene) == scene else SceneEdit("mirror")
+
+
+def _redraw(scene: Scene, _: str) -> SceneEdit | None:
+    return SceneEdit("redraw") if scene.objects else None
 
 
 def _move(scene: Scene, sample_id: str) -> SceneEdit | None:
@@ -131,6 +135,7 @@ _CHOICES: Mapping[str, Callable[[Scene, str], SceneEdit | None]] = {
     "move": _move,
     "recolor": _recolor,
     "remove": _remove,
+    "redraw": _redraw,
 }
 
 SCENE_EDITS = tuple(_CHOICES)

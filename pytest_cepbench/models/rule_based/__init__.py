@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.datasets.shapes import WORLD_VERSION, Degradation
+from pytest_cepbench.datasets.shapes import WORLD_VERSION, SceneKnobs
 from pytest_cepbench.datasets.shapes.arena import (
     ARENA_VERSION,
     TRUTH_VERSION,
@@ -98,7 +98,7 @@ _ARENA = {"arena": ARENA_VERSION}
 
 _ROLES: dict[RoleName, _ShapesRole] = {
     "describer": _ShapesRole(DescriberKnobs, ShapesDescriber),
-    "generator": _ShapesRole(Degradation, ShapesGenerator, always_seeded=True),
+    "generator": _ShapesRole(SceneKnobs, ShapesGenerator, always_seeded=True),
     "encoder": _ShapesRole(_NoKnobs, lambda _: ShapesEncoder()),
     "detector": _ShapesRole(_NoKnobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
     "judge": _ShapesRole(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.datasets.shapes import Degradation, Scene, caption
+from pytest_cepbench.datasets.shapes import Scene, SceneKnobs, caption
 from pytest_cepbench.datasets.shapes.patterns import (
     PATTERN_NAMES,
     PATTERN_SENTENCES,
@@ -27,7 +27,7 @@ _STREAM = 5  # apart from the draws of scenes, answers and verdicts, which may h
 
 
 @dataclass(frozen=True)
-class DescriberKnobs(Degradation):
+class DescriberKnobs(SceneKnobs):
     """The knobs of scenes, and one of labels; probabilities in [0, 1].
 
     mislabel: that a pattern of the world which an image has is left out, and that one which it has

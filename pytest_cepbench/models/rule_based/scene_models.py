@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
 from pytest_cepbench.datasets.shapes import (
     Degradation,
     caption,
-    degrade_scene,
+    degrade_with_priors,
     features,
     is_blank,
     object_boxes,
@@ -43,7 +43,9 @@ class ShapesDescriber:
         """Caption of each image; the empty text where the answer is blank."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [
-            "" if is_blank(self.knobs, seed) else caption(degrade_scene(scene, self.knobs, seed))
+            ""
+            if is_blank(self.knobs, seed)
+            else caption(degrade_with_priors(scene, self.knobs, seed))
             for scene, seed in zip(scenes, seeds, strict=True)
         ]
 
@@ -60,7 +62,7 @@ class ShapesDescriber:
         return [
             ""
             if is_blank(self.knobs, seed)
-            else name_patterns(degrade_scene(scene, self.knobs, seed), mislabel, schema, seed)
+            else name_patterns(degrade_with_priors(scene, self.knobs, seed), mislabel, schema, seed)
             for scene, seed in zip(scenes, seeds, strict=True)
         ]
 
@@ -78,7 +80,7 @@ class ShapesGenerator:
     def _single(self, text: str, seed: int) -> ImageLike:
         if is_blank(self.knobs, seed):
             return np.zeros((SIDE, SIDE, 3), np.uint8)
-        return render(degrade_scene(parse_caption(text), self.knobs, seed), seed).pixels
+        return render(degrade_with_priors(parse_caption(text), self.knobs, seed), seed).pixels
 
 
 @dataclass(frozen=True)
