@@ -65,18 +65,21 @@ RESULTS = _ROOT / "benchmarks" / "results" / "sensitivity.json"
 
 WORLDS = ("instrument", "arena", "reference")
 
+DAMAGED_SEEDS = (10,)
+
 
 def make_world(name: str, copies: Path, *, quick: bool) -> World:
     """A world at its full size, or in small. copies: folder of damaged checkpoints."""
+    seeds: tuple[int, ...] = (0, 1) if quick else (0, 1, 2, 3)
     if quick:
-        sampling, seeds, damaged = Sampling(4, (1, 2), 10), (0, 1), (10,)
+        sampling = Sampling(4, (1, 2), 10)
     elif name == "reference":
-        sampling, seeds, damaged = Sampling(12, (1, 2, 4, 8), 40), (0, 1, 2, 3), (10,)
+        sampling = Sampling(12, (1, 2, 4, 8), 40)
     else:
-        sampling, seeds, damaged = Sampling(40, (1, 2, 4, 8, 16), 40), (0, 1, 2, 3), (10,)
+        sampling = Sampling(40, (1, 2, 4, 8, 16), 40)
     if name == "reference":
-        return reference(sampling, seeds, damaged, copies)
-    return {"instrument": instrument, "arena": arena}[name](sampling, seeds, damaged)
+        return reference(sampling, seeds, DAMAGED_SEEDS, copies)
+    return {"instrument": instrument, "arena": arena}[name](sampling, seeds, DAMAGED_SEEDS)
 
 
 def measure(world: World, store: Path, jobs: int, command: str) -> WorldFigures:

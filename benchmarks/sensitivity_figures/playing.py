@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from benchmarks.sensitivity_figures.power import Array
 from benchmarks.sensitivity_figures.suites import Setting
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, TooFewError
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import Store, Vector
 from pytest_cepbench.suites import (
     Case,
     ChainRun,
@@ -26,9 +28,13 @@ from pytest_cepbench.suites import (
     prepare_suite,
 )
 from pytest_cepbench.suites.cases import OVERALL
+from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 
 _ROUNDING = 2e-6  # scores are kept with six decimals
+
+Read = tuple[Chain, Vector | Failure]
+"""A chain, and the features of one of its artifacts."""
 
 Draws = Mapping[int, npt.NDArray[np.int64]]
 """Number of samples -> (draws, samples) places of the starts that are drawn."""
@@ -179,14 +185,34 @@ def _means(scores: Array, rows: npt.NDArray[np.int64]) -> Array:
     return np.asarray(np.nanmean(means, axis=0))
 
 
-def _anew(run: ChainRun, case: Case, rows: Sequence[npt.NDArray[np.int64]]) -> Array:
+class RememberedFeatures(ChainData):
+    """Chains whose features are read from the store once, however many draws ask for them."""
+
+    def __init__(self, chain_data: ChainData) -> None:
+        self.__dict__.update(chain_data.__dict__)  # the same chains, and all that is known of them
+        self._read: dict[tuple[Modality, str, int], list[Read]] = {}
+
+    def features(
+        self, start: Modality, role: str, generation: int, samples: Sequence[Sample]
+    ) -> Iterator[list[Read]]:
+        """As of `ChainData`, all samples in one shard."""
+        key = (start, role, generation)
+        if key not in self._read:
+            shards = super().features(start, role, generation, self.entire.samples)
+            self._read[key] = [pair for shard in shards for pair in shard]
+        wanted = {sample.id for sample in samples}
+        yield [pair for pair in self._read[key] if pair[0].sample.id in wanted]
+
+
+def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
     """(draws,) the case measured again on the chains of each draw's samples alone."""
     measure, samples = run.measures[case.key.metric], starts_of(run.dataset)
+    remembered = RememberedFeatures(run.chain_data)
     values = np.full(len(rows), np.nan)
     for number, places in enumerate(rows):
         # As one cluster they make no blocks: bounds of the single values are not wanted here.
         drawn = tuple(replace(samples[place], cluster="all") for place in places)
-        look = copy(run.chain_data)
+        look = copy(remembered)
         look.dataset = look.population = replace(run.dataset, samples=drawn)
         try:
             measured = measure.measure(case, look)
