@@ -74,9 +74,9 @@ def make_world(name: str, copies: Path, *, quick: bool) -> World:
     if quick:
         sampling = Sampling(4, (1, 2), 10)
     elif name == "reference":
-        sampling = Sampling(12, (1, 2, 4, 8), 40)
+        sampling = Sampling(8, (1, 2, 4), 40)
     else:
-        sampling = Sampling(40, (1, 2, 4, 8, 16), 40)
+        sampling = Sampling(24, (1, 2, 4, 8), 40)
     if name == "reference":
         return reference(sampling, seeds, DAMAGED_SEEDS, copies)
     return {"instrument": instrument, "arena": arena}[name](sampling, seeds, DAMAGED_SEEDS)

@@ -66,6 +66,9 @@ _PRIORS = {
 }
 """Further knobs of describers and generators."""
 
+_OF_GENERATOR = {knob: _KNOBS[knob] for knob in ("miss", "recolor", "blank")}
+"""The two roles lose alike in this world, so a few damages of the generator stand for all."""
+
 _ALWAYS = 0.01  # of the knobs of objects: models without any loss have no noise to be told from
 
 _RARE = ("blank", "collapse")
@@ -91,8 +94,8 @@ def instrument(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, .
 
     damages = [
         Damage(f"{role} {knob}", f"{about}, {_MORE:g} more", turned(role, {knob: _MORE}))
-        for role in ("describer", "generator")
-        for knob, about in (_KNOBS | _PRIORS).items()
+        for role, knobs in (("describer", _KNOBS | _PRIORS), ("generator", _OF_GENERATOR))
+        for knob, about in knobs.items()
     ]
     control = Damage(UNCHANGED, "the same models", base)
     return World("instrument", base, (control, *damages), sampling, seeds, damaged)
