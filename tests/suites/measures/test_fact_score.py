@@ -119,7 +119,7 @@ def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, st
     assert [loss.role for loss in measured.facts.every.losses] == ["generator", "describer"]
 
 
-CODED = "python:tests.suites.measures.coded:pair"
+CODED = "python:benchmarks.coded_pair:pair"
 
 FOUR_EACH = '"shapes"\noptions = { samples_per_category = 4 }'
 
