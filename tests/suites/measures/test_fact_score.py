@@ -173,7 +173,7 @@ def test_only_the_kinds_that_are_named_count(tmp_path: Path, store: Store) -> No
     assert counts.value == 1.0
     assert "color, to generation 4" in colors.identity["metric"]
     assert colors.identity["facts"] != counts.identity["facts"]
-    assert counts.label == "facts F1 [n]"
+    assert counts.label == "n F1"
 
 
 def test_the_last_iteration_can_be_named(tmp_path: Path, store: Store) -> None:
