@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
@@ -23,13 +24,20 @@ class Coded:
     seeded = False
 
     def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+        self,
+        images: Sequence[Image.Image],
+        prompt: str,  # noqa: ARG002 - the Protocol's
+        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; nothing is drawn by lot
     ) -> list[str]:
         """The caption with every color's name replaced by the next one's."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [caption(_shifted(scene, 1)) for scene in scenes]
 
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[np.ndarray]:
+    def generate(
+        self,
+        texts: Sequence[str],
+        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's
+    ) -> list[npt.NDArray[np.uint8]]:
         """The picture of what the code means, always with the same jitter."""
         return [render(_shifted(parse_caption(text), -1), 0).pixels for text in texts]
 
