@@ -1,5 +1,14 @@
 """Reports: results of cases as text, HTML, Markdown, JSON and JUnit. Nothing is computed here."""
 
+from pytest_cepbench.report.drift_record import (
+    OTHER_WORDS,
+    AttractorShown,
+    EndShown,
+    LinkShown,
+    TextDriftShown,
+    TextStepShown,
+    WordFlowShown,
+)
 from pytest_cepbench.report.result import (
     AnchorShown,
     AnswerShown,
@@ -8,7 +17,6 @@ from pytest_cepbench.report.result import (
     ChainShown,
     CurveShown,
     HopShown,
-    LinkShown,
     ModelShown,
     SeriesShown,
     StepShown,
@@ -16,16 +24,22 @@ from pytest_cepbench.report.result import (
 )
 
 __all__ = [
+    "OTHER_WORDS",
     "AnchorShown",
     "AnswerShown",
+    "AttractorShown",
     "BaselineModel",
     "CaseResult",
     "ChainShown",
     "CurveShown",
+    "EndShown",
     "HopShown",
     "LinkShown",
     "ModelShown",
     "SeriesShown",
     "StepShown",
+    "TextDriftShown",
+    "TextStepShown",
     "UsageTotals",
+    "WordFlowShown",
 ]

@@ -10,17 +10,7 @@ import msgspec
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import REFUSED
 from pytest_cepbench.models.protocols import Usage
-
-
-class LinkShown(msgspec.Struct, frozen=True):
-    """One artifact of a chain: its text, or the digest of its image in the store.
-
-    similarity: to the start, where it was measured.
-    """
-
-    text: str | None = None
-    image: str | None = None
-    similarity: float | None = None
+from pytest_cepbench.report.drift_record import AttractorShown, LinkShown, TextDriftShown
 
 
 class ChainShown(msgspec.Struct, frozen=True):
@@ -251,6 +241,9 @@ class CaseResult(msgspec.Struct, frozen=True):
     differences: paired difference to the reference by sample, turned so that positive is better.
     opponents: digest of the answers that those of this run battled in `differences`; empty where
     none did.
+    attractors: where ends of different starts have become alike, the largest first.
+    texts, texts_reference: what drifts in the texts of its chains, of this run and of the
+    reference, by start of the chains.
     """
 
     nodeid: str
@@ -311,6 +304,9 @@ class CaseResult(msgspec.Struct, frozen=True):
     differences: dict[str, float] = {}
     requested: list[ChainShown] = []
     opponents: str = ""
+    attractors: list[AttractorShown] = []
+    texts: list[TextDriftShown] = []
+    texts_reference: list[TextDriftShown] = []
 
     @property
     def presentation(self) -> Presentation:
