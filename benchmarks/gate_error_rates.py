@@ -29,7 +29,7 @@ if __package__ in (
 ):  # Run by its path, Python looks beside the script for what it imports.
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.error_rates import embedded, labelled, simulated, trainings
+from benchmarks.error_rates import collapsing, embedded, labelled, simulated, trainings
 from benchmarks.error_rates.figures import Figure
 from benchmarks.error_rates.simulated import Settings
 from benchmarks.error_rates.tables import LOOKED, fill, report
@@ -46,9 +46,9 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate.statistics import look_sizes
 
-PARTS = ("worlds", "hard", "chains", "trainings", "labels")
-"""Simulated worlds, those that are hard on the bounds, chains of the embedded world, whole
-trainings, and win rates of which people labelled a part."""
+PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels")
+"""Simulated worlds, those that are hard on the bounds, chains of the embedded world, sets
+of their ends, whole trainings, and win rates of which people labelled a part."""
 
 QUICK = Settings(runs=100, sizes=(24, 60, 192))
 
@@ -59,6 +59,7 @@ _SHARES = (0.02, 0.05, 0.1, 0.2)
 _POOLED_AT = (60, 192)
 _PLAYED, _PLAYED_QUICK = 100, 20
 _EMBEDDED_QUICK = (24, 60)
+_SETS_AT = (24, 60, 192)  # larger sets take minutes for each figure
 _MANY_AT = 60
 _LOOKED_LESS = 4  # every look of every case is judged: a quarter of the runs take as long
 _TRAININGS = 0.4  # of the runs: a training has up to 200 gates
@@ -70,6 +71,7 @@ _MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
 def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Iterator[Figure]:
     """Every figure, in the order of the tables; chains, which can fail, are played first."""
     played = embedded.populations(_PLAYED_QUICK if quick else _PLAYED) if "chains" in parts else []
+    sets = collapsing.end_sets(_PLAYED_QUICK if quick else _PLAYED) if "sets" in parts else []
     if "worlds" in parts:
         yield from _simulated(settings, quick=quick)
     if "hard" in parts:
@@ -83,6 +85,9 @@ def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Itera
         for n in _EMBEDDED_QUICK if quick else settings.sizes:
             many = n == _MANY_AT and population.name in _MANY_OF
             yield from embedded.figures(population, n, LOOKED[-1] if many else 1, settings)
+    for own in sets:
+        for n in _EMBEDDED_QUICK if quick else _SETS_AT:
+            yield from collapsing.figures(own, n, settings)
 
 
 def _simulated(settings: Settings, *, quick: bool) -> Iterator[Figure]:

@@ -50,10 +50,12 @@ generator = "shapes:"
 encoder = "shapes:"
 [metrics.gc]
 [metrics.facts]
+[metrics.retrieval]
 [metrics.failures]
 """
 
 BASELINE, CANDIDATE = "shapes:?miss=0.1", "shapes:?miss=0.14"
+COLLAPSING = "shapes:?miss=0.1&collapse=0.02"
 FAILING, FAILING_MORE = "shapes:?miss=0.1&blank=0.05", "shapes:?miss=0.1&blank=0.1"
 
 
@@ -63,7 +65,7 @@ class Population:
 
     before, now: (units, seeds), higher is better unless they are failures. categories: (units,)
     which category of the data set a unit is of, where a case has several of them. failures: whether
-    scores are shares of failed chains.
+    scores are shares of failed chains. shares: whether they are right or wrong.
     Raises ValueError where nothing drifts.
     """
 
@@ -72,6 +74,7 @@ class Population:
     now: Array
     categories: npt.NDArray[np.int64] | None = None
     failures: bool = False
+    shares: bool = False
 
     def __post_init__(self) -> None:
         if self.drift <= 0:
@@ -104,7 +107,9 @@ class Population:
             turned = generator.random((len(units), 1)) < 0.5
             before, now = np.where(turned, now, before), np.where(turned, before, now)
         labels = None if self.categories is None else self.categories[units]
-        return judged_whole(before, now, policy, categories=labels, failures=self.failures)
+        return judged_whole(
+            before, now, policy, categories=labels, failures=self.failures, shares=self.shares
+        )
 
 
 def populations(samples: int) -> list[Population]:
@@ -121,6 +126,8 @@ def populations(samples: int) -> list[Population]:
             _flat(scores(describer, seed, "facts"))[:, None]
             for describer, seed in ((BASELINE, 0), (CANDIDATE, 3))
         ]
+        found = _flat(scores(BASELINE, 0, "retrieval"))[:, None]
+        found_less = _flat(scores(COLLAPSING, 3, "retrieval"))[:, None]
         failing = _flat(scores(FAILING, 0, "failures"))[:, None]
         failing_more = _flat(scores(FAILING_MORE, 1, "failures"))[:, None]
         categories = np.repeat(np.arange(len(before[0]) // samples), samples)
@@ -132,6 +139,7 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
         Population("embedded facts F1", *facts),
         Population("embedded failures", failing, failing_more, failures=True),
+        Population("embedded retrieval@3", found, found_less, shares=True),
     ]
 
 
@@ -143,19 +151,23 @@ def _flat(scores: dict[str, dict[str, float]]) -> Array:
 def _scores(
     folder: Path, store: Store, samples: int, describer: str, seed: int, metric: str
 ) -> dict[str, dict[str, float]]:
+    run = staged_run(folder, store, samples, describer, seed)
+    (case,) = (
+        case
+        for case in list_cases(run.measures, run.suite.name, run.dataset, run.suite.table.groups)
+        if (case.key.part, case.key.metric) == ("overall", metric)
+    )
+    return {name: dict(part) for name, part in run.measure(case).scores.items()}
+
+
+def staged_run(folder: Path, store: Store, samples: int, describer: str, seed: int) -> ChainRun:
+    """Chains of the embedded world by a describer, to be measured."""
     path = folder / "suite.toml"
     text = _SUITE.format(samples=samples, seed=seed, describer=describer)
     path.write_text(text, encoding="utf-8")
     suite = load_suite(path)
     assignments, measures = assign_models(suite, RoleChoices())
-    dataset = load_data(suite, {})
-    run = ChainRun(suite, dataset, assignments, measures, ModelPool(store))
-    (case,) = (
-        case
-        for case in list_cases(measures, suite.name, dataset, suite.table.groups)
-        if (case.key.part, case.key.metric) == ("overall", metric)
-    )
-    return {name: dict(part) for name, part in run.measure(case).scores.items()}
+    return ChainRun(suite, load_data(suite, {}), assignments, measures, ModelPool(store))
 
 
 _LARGE = 200  # beyond it the whole gate takes long: detection is left out there

@@ -1,5 +1,14 @@
 """Reports: results of cases as text, HTML, Markdown, JSON and JUnit. Nothing is computed here."""
 
+from pytest_cepbench.report.drift_record import (
+    OTHER_WORDS,
+    AttractorShown,
+    EndShown,
+    LinkShown,
+    TextDriftShown,
+    TextStepShown,
+    WordFlowShown,
+)
 from pytest_cepbench.report.result import (
     AnchorShown,
     AnswerShown,
@@ -11,7 +20,6 @@ from pytest_cepbench.report.result import (
     FactsShown,
     FactTableShown,
     HopShown,
-    LinkShown,
     ModelShown,
     RoleLossShown,
     SeriesShown,
@@ -20,12 +28,15 @@ from pytest_cepbench.report.result import (
 )
 
 __all__ = [
+    "OTHER_WORDS",
     "AnchorShown",
     "AnswerShown",
+    "AttractorShown",
     "BaselineModel",
     "CaseResult",
     "ChainShown",
     "CurveShown",
+    "EndShown",
     "FactKindShown",
     "FactTableShown",
     "FactsShown",
@@ -35,5 +46,8 @@ __all__ = [
     "RoleLossShown",
     "SeriesShown",
     "StepShown",
+    "TextDriftShown",
+    "TextStepShown",
     "UsageTotals",
+    "WordFlowShown",
 ]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from pytest_cepbench.report.result import CaseResult, ChainShown, HopShown, LinkShown
+from pytest_cepbench.report.drift_record import LinkShown
+from pytest_cepbench.report.result import CaseResult, ChainShown, HopShown
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 

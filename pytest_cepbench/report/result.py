@@ -10,17 +10,7 @@ import msgspec
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import REFUSED
 from pytest_cepbench.models.protocols import Usage
-
-
-class LinkShown(msgspec.Struct, frozen=True):
-    """One artifact of a chain: its text, or the digest of its image in the store.
-
-    similarity: to the start, where it was measured.
-    """
-
-    text: str | None = None
-    image: str | None = None
-    similarity: float | None = None
+from pytest_cepbench.report.drift_record import AttractorShown, LinkShown, TextDriftShown
 
 
 class ChainShown(msgspec.Struct, frozen=True):
@@ -320,6 +310,9 @@ class CaseResult(msgspec.Struct, frozen=True):
     opponents: digest of the answers that those of this run battled in `differences`; empty where
     none did.
     facts: what became of the facts of its samples; None where the metric is not about facts.
+    attractors: where ends of different starts have become alike, the largest first.
+    texts, texts_reference: what drifts in the texts of its chains, of this run and of the
+    reference, by start of the chains.
     """
 
     nodeid: str
@@ -381,6 +374,9 @@ class CaseResult(msgspec.Struct, frozen=True):
     requested: list[ChainShown] = []
     opponents: str = ""
     facts: FactsShown | None = None
+    attractors: list[AttractorShown] = []
+    texts: list[TextDriftShown] = []
+    texts_reference: list[TextDriftShown] = []
 
     @property
     def presentation(self) -> Presentation:

@@ -14,10 +14,12 @@ from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import (
     AnchorShown,
     AnswerShown,
+    AttractorShown,
     BaselineModel,
     CaseResult,
     ChainShown,
     CurveShown,
+    EndShown,
     FactKindShown,
     FactsShown,
     FactTableShown,
@@ -27,7 +29,10 @@ from pytest_cepbench.report import (
     RoleLossShown,
     SeriesShown,
     StepShown,
+    TextDriftShown,
+    TextStepShown,
     UsageTotals,
+    WordFlowShown,
 )
 from pytest_cepbench.report.provenance import Provenance, SuiteProvenance
 from pytest_cepbench.report.writers import PREFIX, SCHEMA, RunFacts, json_document, properties_of
@@ -52,6 +57,11 @@ _NAMES: dict[Any, str] = {
     ChainShown: "Chain",
     CurveShown: "Curve",
     LinkShown: "Link",
+    AttractorShown: "Attractor",
+    EndShown: "End",
+    TextDriftShown: "TextDrift",
+    TextStepShown: "TextStep",
+    WordFlowShown: "WordFlow",
     AnswerShown: "Answer",
     StepShown: "Step",
     UsageTotals: "Effort",
