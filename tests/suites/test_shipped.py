@@ -47,6 +47,7 @@ BUILT_IN = {
     "arena/suite.toml",
     "arena/instrument.toml",
     "geneval/suite.toml",
+    "judge/suite.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
     *(f"shapes-equivariance/{name}.toml" for name in ("suite", "instrument")),
 }
@@ -63,13 +64,16 @@ ANSWERING = RoleChoices(
 )
 """The same for suites of interleaved answers."""
 
+JUDGING = RoleChoices(roles={"judge": "shapes:"})
+"""For the suite whose answers are stored, where the judge is under test."""
+
 
 def _assign(
     suite: Suite,
 ) -> tuple[Assignments, Mapping[str, Measure] | Mapping[str, AnswerMeasure]]:
     if suite.answer_plan is None:
         return assign_models(suite, _choices(suite))
-    return assign_answer_models(suite, ANSWERING)
+    return assign_answer_models(suite, JUDGING if suite.name == "judge" else ANSWERING)
 
 
 def _choices(suite: Suite) -> RoleChoices:
