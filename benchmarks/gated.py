@@ -33,10 +33,12 @@ PROMPT = "describe the image"
 class Gated:
     """What a run said.
 
-    code: pytest's exit code. verdict, value, difference: those of GC@3 over all scenes, None where
-    there is no number; "refused" where nothing was run. regressed: the cases that did. message: the
-    error, where there is one, without the places of files. truth, truth_verdict: of the case about
-    facts, as value and verdict.
+    code: pytest's exit code.
+    verdict, value, difference: those of GC@3 over all scenes, or of the case that was asked for,
+        None where there is no number; "refused" where nothing was run.
+    regressed: the cases that did.
+    message: the error, where there is one, without the places of files.
+    truth, truth_verdict: of the case about facts, as value and verdict.
     """
 
     code: int
@@ -53,15 +55,22 @@ class Bench:
     """A store, baselines and reports below one folder, for as many checkpoints as there are.
 
     tests: what pytest is to run. samples: of each category. generator, encoder: specs, the suite's
-    own where None.
+    own where None. case: part and metric whose verdict is told.
     """
 
     def __init__(
-        self, folder: Path, tests: str, samples: int, generator: str | None, encoder: str | None
+        self,
+        folder: Path,
+        tests: str,
+        samples: int,
+        generator: str | None,
+        encoder: str | None,
+        case: tuple[str, str] = ("overall", "gc"),
     ) -> None:
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         self.folder = folder
         self._tests = tests
+        self._case = case
         self._options = [
             f"--cep-samples={samples}",
             f"--cep-store={folder / 'store'}",
@@ -70,9 +79,9 @@ class Bench:
             *([f"--encoder={encoder}"] if encoder else []),
         ]
 
-    def accept(self, model: Path) -> Gated:
+    def accept(self, model: Path, *options: str) -> Gated:
         """Take a checkpoint as the baseline."""
-        return self.gate(model, "--snapshot-update")
+        return self.gate(model, "--snapshot-update", *options)
 
     def gate(self, model: Path, *options: str) -> Gated:
         """Gate a checkpoint."""
@@ -88,12 +97,12 @@ class Bench:
         if not report.exists():
             first = output.getvalue().strip().partition("\n")[0].removeprefix("ERROR: ")
             return Gated(int(code), "refused", None, None, (), _placeless(first, model))
-        return _read(int(code), json.loads(report.read_bytes())["cases"], model)
+        return _read(int(code), json.loads(report.read_bytes())["cases"], model, self._case)
 
 
-def _read(code: int, cases: list[dict[str, Any]], model: Path) -> Gated:
-    overall = {case["metric"]: case for case in cases if case["part"] == "overall"}
-    whole, truth = overall["gc"], overall.get("truth", {})
+def _read(code: int, cases: list[dict[str, Any]], model: Path, asked: tuple[str, str]) -> Gated:
+    by_case = {(case["part"], case["metric"]): case for case in cases}
+    whole, truth = by_case[asked], by_case.get(("overall", "truth"), {})
     reasons = [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
     return Gated(
         code,

@@ -54,8 +54,27 @@ encoder = "shapes:"
 [metrics.failures]
 """
 
+_EDITS = """\
+name = "edited"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples} }}
+edits = ["mirror", "move", "recolor", "remove"]
+[chain]
+start = "image"
+generations = 1
+seed = {seed}
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "{describer}"
+[metrics.equivariance]
+"""
+
 BASELINE, CANDIDATE = "shapes:?miss=0.1", "shapes:?miss=0.14"
 COLLAPSING = "shapes:?miss=0.1&collapse=0.02"
+BLIND, BLINDER = "shapes:?prior=0.05", "shapes:?prior=0.15"
 FAILING, FAILING_MORE = "shapes:?miss=0.1&blank=0.05", "shapes:?miss=0.1&blank=0.1"
 
 
@@ -131,6 +150,10 @@ def populations(samples: int) -> list[Population]:
         failing = _flat(scores(FAILING, 0, "failures"))[:, None]
         failing_more = _flat(scores(FAILING_MORE, 1, "failures"))[:, None]
         categories = np.repeat(np.arange(len(before[0]) // samples), samples)
+        edits = [
+            _scores(Path(folder), store, samples, describer, seed, "equivariance", text=_EDITS)
+            for describer, seed in ((BLIND, 0), (BLINDER, 1))
+        ]
     old, new = (np.column_stack(parts) for parts in (before, now))
     return [
         Population("embedded GC@3", old[:, :1], new[:, :1]),
@@ -138,6 +161,8 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, 3 seeds", old, new),
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
         Population("embedded facts F1", *facts),
+        Population("embedded equivariance, one edit", *(_of_edit(own, "recolor") for own in edits)),
+        Population("embedded equivariance, 4 edits", *map(_by_start, edits)),
         Population("embedded failures", failing, failing_more, failures=True),
         Population("embedded retrieval@3", found, found_less, shares=True),
     ]
@@ -148,10 +173,31 @@ def _flat(scores: dict[str, dict[str, float]]) -> Array:
     return np.array([part[name] for _, part in sorted(scores.items()) for name in sorted(part)])
 
 
+def _of_edit(scores: dict[str, dict[str, float]], edit: str) -> Array:
+    """(units, 1) the scores of one edit, in the order of the samples' names."""
+    return np.array([[scores[edit][name]] for name in sorted(scores[edit])])
+
+
+def _by_start(scores: dict[str, dict[str, float]]) -> Array:
+    """(units, edits) the scores of the starts that take all edits, which share what they are of."""
+    by_start = [
+        {name.removesuffix(f" {edit}"): score for name, score in own.items()}
+        for edit, own in sorted(scores.items())
+    ]
+    whole = set.intersection(*(set(own) for own in by_start))
+    return np.array([[own[start] for own in by_start] for start in sorted(whole)])
+
+
 def _scores(
-    folder: Path, store: Store, samples: int, describer: str, seed: int, metric: str
+    folder: Path,
+    store: Store,
+    samples: int,
+    describer: str,
+    seed: int,
+    metric: str,
+    text: str = _SUITE,
 ) -> dict[str, dict[str, float]]:
-    run = staged_run(folder, store, samples, describer, seed)
+    run = staged_run(folder, store, samples, describer, seed, text)
     (case,) = (
         case
         for case in list_cases(run.measures, run.suite.name, run.dataset, run.suite.table.groups)
@@ -160,11 +206,12 @@ def _scores(
     return {name: dict(part) for name, part in run.measure(case).scores.items()}
 
 
-def staged_run(folder: Path, store: Store, samples: int, describer: str, seed: int) -> ChainRun:
-    """Chains of the embedded world by a describer, to be measured."""
+def staged_run(
+    folder: Path, store: Store, samples: int, describer: str, seed: int, text: str = _SUITE
+) -> ChainRun:
+    """Chains of the embedded world by a describer, to be measured. text: of their suite."""
     path = folder / "suite.toml"
-    text = _SUITE.format(samples=samples, seed=seed, describer=describer)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text.format(samples=samples, seed=seed, describer=describer), encoding="utf-8")
     suite = load_suite(path)
     assignments, measures = assign_models(suite, RoleChoices())
     return ChainRun(suite, load_data(suite, {}), assignments, measures, ModelPool(store))

@@ -47,26 +47,39 @@ BUILT_IN = {
     "arena/suite.toml",
     "arena/instrument.toml",
     "geneval/suite.toml",
+    "judge/suite.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
+    *(f"shapes-equivariance/{name}.toml" for name in ("suite", "instrument")),
 }
 
 CHOICES = RoleChoices(
     model="shapes:", role="generator", roles={"describer": "shapes:", "encoder": "shapes:"}
 )
 
+DESCRIBING = RoleChoices(model="shapes:", role="describer", roles={"encoder": "shapes:"})
+"""The same for suites in which nothing is drawn."""
 
 ANSWERING = RoleChoices(
     model="shapes:", roles={"writer": "shapes:", "generator": "shapes:", "judge": "shapes:"}
 )
 """The same for suites of interleaved answers."""
 
+JUDGING = RoleChoices(roles={"judge": "shapes:"})
+"""For the suite whose answers are stored, where the judge is under test."""
+
 
 def _assign(
     suite: Suite,
 ) -> tuple[Assignments, Mapping[str, Measure] | Mapping[str, AnswerMeasure]]:
     if suite.answer_plan is None:
-        return assign_models(suite, CHOICES)
-    return assign_answer_models(suite, ANSWERING)
+        return assign_models(suite, _choices(suite))
+    return assign_answer_models(suite, JUDGING if suite.name == "judge" else ANSWERING)
+
+
+def _choices(suite: Suite) -> RoleChoices:
+    plans = suite.plans.values()
+    describes = all((plan.start, plan.generations) == ("image", 1) for plan in plans)
+    return DESCRIBING if describes else CHOICES
 
 
 def _text(file: str) -> str:
@@ -84,7 +97,7 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 18
+    assert len(set(names.values())) == len(FILES) == 23
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -98,7 +111,7 @@ def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
 
 
 def _readers(suite: Suite) -> set[str]:
-    _, measures = assign_models(suite, CHOICES)
+    _, measures = assign_models(suite, _choices(suite))
     needed = (readers_of(measure.required_features(None)) for measure in measures.values())
     return {name for names in needed for name in names}
 
@@ -138,11 +151,16 @@ def test_scores_ask_the_judge_once_for_each_question() -> None:
     assert not any(measure.judged for measure in measures.values())
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
-def test_every_case_over_generated_scenes_ships_a_baseline(world: str, name: str) -> None:
+@pytest.mark.parametrize(
+    "file",
+    [
+        *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
+        *(f"shapes-equivariance/{name}.toml" for name in ("suite", "instrument")),
+    ],
+)
+def test_every_case_over_generated_scenes_ships_a_baseline(file: str) -> None:
     """They need no data, and each of their cases has been accepted."""
-    cases = _cases(f"{world}/{name}.toml", {})
+    cases = _cases(file, {})
     folder = BASELINES / cases[0].key.suite
     shipped = [tomllib.loads(path.read_text())["case"] for path in folder.glob("*.toml")]
     assert sorted(shipped) == sorted(str(case.key) for case in cases)
@@ -173,6 +191,28 @@ def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
         for table in (default, instrument)
     ]
     assert settings[0] == settings[1]
+
+
+def test_every_edit_is_a_case_of_both_roles() -> None:
+    """Of scenes four edits; of photographs four described, and the one that a caption shows."""
+    scenes = _cases("shapes-equivariance/suite.toml", {})
+    edits = ["mirror", "move", "recolor", "remove", "overall"]
+    for metric in ("described", "drawn"):
+        assert [case.key.part for case in scenes if case.key.metric == metric] == edits
+    suite = load_suite(SUITES / "photo-equivariance/pairs.toml")
+    _, measures = _assign(suite)
+    assert measures["described"].own_parts == ("mirror", "brightness", "contrast", "hue")
+    assert measures["drawn"].own_parts == ("mirror",)
+
+
+def test_the_two_suites_of_edited_scenes_measure_the_same() -> None:
+    """The same scenes, edits, chains and metrics, under trained and under rule-based models."""
+    trained, instrument = (
+        load_suite(SUITES / f"shapes-equivariance/{name}.toml").table
+        for name in ("suite", "instrument")
+    )
+    for part in ("data", "chain", "prompts", "metrics", "gate", "cases"):
+        assert getattr(trained, part) == getattr(instrument, part)
 
 
 @pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
@@ -217,6 +257,8 @@ PARTS = {
     "geneval/mgg.toml": ["single_object", "two_object"],
     "sdp/suite.toml": ["docci", "nocaps"],
     "folder/suite.toml": ["one", "two"],
+    "photo-equivariance/suite.toml": ["one", "two"],
+    "photo-equivariance/pairs.toml": ["docci", "nocaps"],
     "opening/suite.toml": list(MULTI_STEP),
     "opening/gold.toml": list(MULTI_STEP),
     "opening-criteria/suite.toml": list(MULTI_STEP),

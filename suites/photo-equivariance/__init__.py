@@ -1,0 +1,1 @@
+"""Edited photographs: what models make of a start and of the same start edited."""
