@@ -205,6 +205,31 @@ class SeriesShown(msgspec.Struct, frozen=True):
     decline: int | None = None
 
 
+class EncoderVote(msgspec.Struct, frozen=True):
+    """What one of several encoders says of a case that they decide together.
+
+    encoder: its name in the suite.
+    metric: of its own case.
+    verdict: empty where it was not reached.
+    tolerance: of its case.
+    value, baseline, difference, low, high: as in `CaseResult`.
+    held_out: whether no training may use it as a reward.
+    reward: whether it is the one that training uses.
+    """
+
+    encoder: str
+    metric: str
+    verdict: str = ""
+    tolerance: float = 0.0
+    value: float | None = None
+    baseline: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    held_out: bool = False
+    reward: bool = False
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -251,6 +276,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     differences: paired difference to the reference by sample, turned so that positive is better.
     opponents: digest of the answers that those of this run battled in `differences`; empty where
     none did.
+    votes: what each encoder says, of a case that several decide together; empty for all others.
     """
 
     nodeid: str
@@ -311,6 +337,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     differences: dict[str, float] = {}
     requested: list[ChainShown] = []
     opponents: str = ""
+    votes: list[EncoderVote] = []
 
     @property
     def presentation(self) -> Presentation:

@@ -57,11 +57,13 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
     """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
 
     at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
-    first whose weights are on this machine is taken, and the metric's label says which.
+    first whose weights are on this machine is taken, and the metric's label says which. encoders:
+    as in `SimilarityTable`.
     """
 
     at: int | None = None
     encoder: str | list[str] = ENCODER
+    encoders: tuple[str, ...] = ()
     start: Modality | None = None
 
 
