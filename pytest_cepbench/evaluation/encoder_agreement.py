@@ -56,24 +56,21 @@ class EvaluatedAgreement:
         verdicts = [judgement.verdict for judgement in judgements.values()]
         verdict = agreed_verdict(verdicts, self.case.needed)
         reasons = [
-            f"{name}: {_words(judgement)}"
+            ": ".join([name, judgement.verdict.value, *judgement.reasons[:1]])
             for name, judgement in judgements.items()
-            if judgement.verdict is not Verdict.HELD
+            if judgement.difference is None
         ]
         regressed = sum(v is Verdict.REGRESSED for v in verdicts)
-        if verdict is Verdict.INCONCLUSIVE and regressed:
-            count, of = self.case.needed, len(verdicts)
-            reasons.append(f"{regressed} of {of} encoders regressed, and {count} must agree")
-        passing = verdict in (Verdict.HELD, Verdict.IMPROVED)
-        return Judgement(verdict, reasons=() if passing else tuple(reasons))
-
-
-def _words(judgement: Judgement) -> str:
-    """A verdict with its numbers, or with its first reason where there are none."""
-    if judgement.difference is None:
-        return ": ".join([judgement.verdict.value, *judgement.reasons[:1]])
-    bounds = _bounds(judgement.low, judgement.high)
-    return f"{judgement.verdict} {judgement.difference:+.4f}{bounds}"
+        if regressed:
+            needed = "is" if self.case.needed == 1 else "are"
+            reasons.append(
+                f"{regressed} of {len(verdicts)} encoders regressed, and {self.case.needed} "
+                f"{needed} needed"
+            )
+        elif verdict is Verdict.INCONCLUSIVE:
+            unsure = [name for name, j in judgements.items() if j.verdict is verdict]
+            reasons.append(f"a drop larger than tolerated is not excluded by {', '.join(unsure)}")
+        return Judgement(verdict, reasons=tuple(reasons))
 
 
 def evaluate_agreement(

@@ -12,6 +12,7 @@ from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
+    SAMPLE,
     Measurement,
     Scores,
     mean_of_scores,
@@ -519,9 +520,15 @@ def _differences(
 
 
 def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
-    """The same under names of their own: a block's name says nothing beyond its category."""
+    """The same under names of their own: a block's name says nothing beyond its category.
+
+    Samples keep theirs: one in two categories is one.
+    """
     return {
-        category: {f"{category}\0{block}": value for block, value in part.items()}
+        category: {
+            block if block.startswith(SAMPLE) else f"{category}\0{block}": value
+            for block, value in part.items()
+        }
         for category, part in parts.items()
     }
 

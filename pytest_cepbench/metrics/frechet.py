@@ -114,7 +114,7 @@ def _from_products(
     x: Moments, y: Moments, x_blocks: Labels, y_blocks: Labels, count: int
 ) -> list[float]:
     """The distances without each block of two sets whose spread is their centred rows."""
-    _check_widths(x, y)
+    check_widths(x, y)
     (left, left_exponent), (right, right_exponent) = scaled(x), scaled(y)
     products = left @ right.T
     distances = []
@@ -176,7 +176,8 @@ def moments_of(features: FeatureSet | FloatArray) -> Moments:
     return features.moments()
 
 
-def _check_widths(x: Moments, y: Moments) -> None:
+def check_widths(x: Moments, y: Moments) -> None:
+    """Raise ValueError for sets of features of different dimensions."""
     if x.mean.shape != y.mean.shape:
         msg = (
             f"features of dimension {len(x.mean)} and of dimension {len(y.mean)} have no distance; "
@@ -187,7 +188,7 @@ def _check_widths(x: Moments, y: Moments) -> None:
 
 def in_order(x: Moments, y: Moments) -> tuple[Moments, Moments]:
     """The pair in an order that does not depend on which came first; roots before squares."""
-    _check_widths(x, y)
+    check_widths(x, y)
     left: tuple[object, ...] = (x.squared, x.n, x.mean.tobytes())
     right: tuple[object, ...] = (y.squared, y.n, y.mean.tobytes())
     if left == right:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.metrics.frechet import (
+    check_widths,
     cholesky,
     congruent,
     factor_of,
@@ -26,10 +27,6 @@ _AT_ONCE = 1000  # rows widened to float64 at once
 _EPS = float(np.finfo(np.float64).eps)
 _TOLERANCE = 1e-9  # of the variances, as for the distance itself
 _REAL = 64  # roundings of the largest singular value, below which one is none
-
-LEAST_PER_DIMENSION = 4
-"""Samples for each dimension from which on bounds by influences err as rarely as they state;
-measured in benchmarks/set_distance_bounds.py."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,11 @@ def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     |diag(s)^(-1/2) V^T Ry c|^2: one decomposition serves both sets, and no matrix that is
     nearly singular is inverted. Where n <= D, A is that map between the spans of the samples.
     Source: Hampel, The influence curve, 1974; the derivative: Takatsu, Wasserstein geometry of
-    Gaussian measures, 2011. Bounds made of them: `LEAST_PER_DIMENSION`.
+    Gaussian measures, 2011.
     Raises as `frechet_distance` does.
     """
     of_x, of_y = moments_of(x), moments_of(y)
+    check_widths(of_x, of_y)
     roots, to_x, to_y = _decomposed(of_x, of_y)
     apart = of_x.mean - of_y.mean
     spread = total_variance(of_x) + total_variance(of_y) - 2 * float(roots.sum())

@@ -42,7 +42,8 @@ def test_two_of_three_make_a_regression(two_see: GatedProject) -> None:
     assert joint.label == "GC@1 [2 of 3 encoders]"
     assert [vote.verdict for vote in joint.votes] == ["regressed", "regressed", "improved"]
     assert [vote.metric for vote in joint.votes] == ["gc-encoder", "gc-eye1", "gc-eye2"]
-    assert joint.reasons[0].startswith("encoder: regressed -0.0497 [")
+    assert joint.reasons == ["2 of 3 encoders regressed, and 2 are needed"]
+    assert joint.notes[0].startswith("encoder: regressed, 0.7503, -0.0497 [")
     own = result["scored/overall/gc-encoder"]
     vote = joint.votes[0]
     assert (vote.low, vote.difference) == (own.low, own.difference)
@@ -59,7 +60,7 @@ def test_one_of_three_is_no_regression_and_no_pass(tmp_path: Path) -> None:
 
     joint = result["scored/overall/gc"]
     assert joint.verdict == "inconclusive"
-    assert "1 of 3 encoders regressed, and 2 must agree" in joint.reasons
+    assert joint.reasons == ["1 of 3 encoders regressed, and 2 are needed"]
     assert result.passed
     assert not alone.gate({"inconclusive": "fail"}, drop=0.05, spread=0.01).passed
     assert not alone.gate({"gate": "noninferiority"}, drop=0.05, spread=0.01).passed
@@ -76,11 +77,15 @@ def test_it_holds_where_all_hold(two_see: GatedProject) -> None:
 @pytest.mark.slow
 def test_one_encoder_in_doubt_is_enough_for_doubt(tmp_path: Path) -> None:
     """Held needs all of them: one that sees ten times the scatter cannot exclude a loss."""
-    result = project(tmp_path, 1, 1, 10).gate(drop=0, spread=0.006)
+    seen = project(tmp_path, 1, 1, 10)
+    result = seen.gate(drop=0, spread=0.006)
 
     said = verdicts(result)
     assert (said["overall-gc-encoder"], said["overall-gc-eye1"]) == ("held", "held")
     assert said["overall-gc-eye2"] == said["overall-gc"] == "inconclusive"
+    assert result["scored/overall/gc"].reasons == [
+        "a drop larger than tolerated is not excluded by eye2"
+    ]
 
 
 def test_a_missing_baseline_of_one_encoder_fails_the_case(
