@@ -22,6 +22,7 @@ from pytest_cepbench.evaluation.case_series import SeriesCase, enter_series
 from pytest_cepbench.evaluation.encoder_agreement import (
     agreed_result,
     evaluate_agreement,
+    part_ways,
     unmeasured_votes,
 )
 from pytest_cepbench.evaluation.evaluator import Evaluator
@@ -98,6 +99,8 @@ class CaseRunner:
                 )
                 agreement = evaluate_agreement(evaluator, self.suite_file, case, policy, overrides)
                 result = agreed_result(agreement, unmeasured)
+                parted = part_ways(evaluator, agreement, unmeasured.votes)
+                result = replace_fields(result, warnings=[*result.warnings, *parted])
             else:
                 result = self._evaluate(case, policy, unmeasured)
         except CepError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,14 @@ from pytest_cepbench.evaluation.case_series import enter_series
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.agreement import agreed_verdict, upper_share
+from pytest_cepbench.gate.series import (
+    EncoderScores,
+    Place,
+    partings,
+    read_scores,
+    write_scores,
+)
+from pytest_cepbench.gate.series.encoder_paths import comparable_digest
 from pytest_cepbench.report import CaseResult, EncoderVote
 from pytest_cepbench.suites.cases import AgreedCase, Case
 from pytest_cepbench.suites.gate_config import Overrides
@@ -32,11 +40,13 @@ class EvaluatedAgreement:
 
     policy: of the case, with its own alpha.
     members: encoder -> its case, measured and judged at the levels of `gate.agreement`.
+    places: encoder -> its place in the series of the run; empty without one.
     """
 
     case: AgreedCase
     policy: Policy
     members: Mapping[str, EvaluatedCase]
+    places: Mapping[str, Place]
 
     @property
     def judgement(self) -> Judgement:
@@ -88,23 +98,28 @@ def evaluate_agreement(
     """
     _refuse_one_model(evaluator, suite_file, case)
     share = upper_share(case.needed, len(case.members))
-    members = {}
+    members: dict[str, EvaluatedCase] = {}
+    places: dict[str, Place] = {}
     for encoder, member in case.members.items():
         own = evaluator.suites.claim(suite_file, member.key, overrides or Overrides()).policy
         own = replace(
             own, gate=policy.gate, alpha=policy.alpha, primary=policy.primary, upper_share=share
         )
         evaluator.suites.check_policy(suite_file, member.key, own)
-        members[encoder] = _evaluate(evaluator, suite_file, member, own)
-    return EvaluatedAgreement(case, policy, members)
+        members[encoder], place = _evaluate(evaluator, suite_file, member, own)
+        if place is not None:
+            places[encoder] = place
+    return EvaluatedAgreement(case, policy, members, places)
 
 
-def _evaluate(evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy) -> EvaluatedCase:
-    """One encoder's case, with its place in the series of the run, if it is in one."""
+def _evaluate(
+    evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy
+) -> tuple[EvaluatedCase, Place | None]:
+    """One encoder's case, and its place in the series of the run, if it is in one."""
     references = read_references(evaluator, case)
     series = enter_series(evaluator, suite_file, case, policy, references)
     if series is None:
-        return evaluate_case(evaluator, suite_file, case, policy, references, whole=False)
+        return evaluate_case(evaluator, suite_file, case, policy, references, whole=False), None
     try:
         policy = series.adjusted(policy)
         evaluated = evaluate_case(evaluator, suite_file, case, policy, references, whole=False)
@@ -112,7 +127,47 @@ def _evaluate(evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy
         series.settle(Verdict.ERROR)
         raise
     series.settle(evaluated.judgement.verdict, evaluated)
-    return evaluated
+    return evaluated, series.place
+
+
+def part_ways(
+    evaluator: Evaluator, evaluated: EvaluatedAgreement, votes: Sequence[EncoderVote]
+) -> list[str]:
+    """Keep the scores of a checkpoint in its series; warnings where encoders part ways over it.
+
+    votes: which encoder is the reward's, and which are held out. Without either there is nothing to
+    part from, and nothing is kept.
+    Raises SeriesError and WriteError.
+    """
+    file = evaluator.series
+    if file is None or not evaluated.places or not any(vote.reward for vote in votes):
+        return []
+    case = str(evaluated.case.key)
+    for vote in votes:
+        member, place = evaluated.members[vote.encoder], evaluated.places[vote.encoder]
+        measurement = member.measurement
+        sets = bool(measurement.sizes)
+        scores = measurement.blocks if sets else measurement.scores
+        record = EncoderScores(
+            format=1,
+            case=case,
+            encoder=vote.encoder,
+            look=place.look,
+            model=measurement.model.get("identity", ""),
+            identity=comparable_digest(measurement.identity),
+            higher_is_better=measurement.higher_is_better,
+            sets=sets,
+            tolerance=member.policy.tolerance,
+            alpha=place.alpha,
+            reward=vote.reward,
+            held_out=vote.held_out,
+            scores={category: dict(part) for category, part in scores.items()},
+            clusters=dict(measurement.clusters),
+        )
+        write_scores(file.path, record)
+    expected = next(iter(evaluated.places.values())).expected
+    kept = [record for record in read_scores(file.path) if record.case == case]
+    return [parting.sentence for parting in partings(kept, expected) if parting.parted]
 
 
 def _refuse_one_model(evaluator: Evaluator, suite_file: Path, case: AgreedCase) -> None:

@@ -160,6 +160,28 @@ def test_a_series_gives_each_encoder_its_share(two_see: GatedProject, tmp_path: 
     assert all("overall/gc-" in line for line in settled)
 
 
+@pytest.mark.slow
+def test_a_reward_that_rises_alone_is_warned_of(tmp_path: Path) -> None:
+    """Over a series in which the reward's encoder sees gains where the others see losses."""
+    rest = metrics(
+        1, -1, gate='agree = 2\nreward = "eye1"\nheld_out = ["encoder"]\ntolerance = 0.2\n'
+    )
+    seen = GatedProject.make(tmp_path / "project", n=N, rest=rest)
+    warned = []
+    for step in range(5):
+        drop = 0.03 * step
+        result = seen.gate({"series": "one"}, drop=drop, spread=0.02, chance=step)
+        joint = result["scored/overall/gc"]
+        warned.append(bool(joint.warnings))
+        assert result.passed
+    assert warned[:2] == [False, False]
+    assert warned[-1]
+    assert "under eye1 (the reward's encoder) rises by" in joint.warnings[0]
+    assert "under encoder (held out) falls by" in joint.warnings[0]
+    assert [vote.held_out for vote in joint.votes] == [True, False]
+    assert [vote.reward for vote in joint.votes] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
