@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isclose
 
+from benchmarks.error_rates.encoders import ENCODERS, NEEDED, PLAIN
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
 from benchmarks.error_rates.labelled import LABELLED
 from benchmarks.error_rates.simulated import HARD_NAMES, Settings
@@ -22,7 +23,7 @@ def report(
 
     earlier: the power of an earlier version, with which the last table compares.
     """
-    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED)
+    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED, ENCODERS)
     usual = [f for f in figures if not f.world.startswith(apart)]
     trainings = [
         replace(f, world=f.world.removeprefix(TRAINING))
@@ -38,6 +39,11 @@ def report(
         replace(f, world=f.world.removeprefix(LABELLED))
         for f in figures
         if f.world.startswith(LABELLED)
+    ]
+    agreed = [
+        replace(f, world=f.world.removeprefix(ENCODERS))
+        for f in figures
+        if f.world.startswith(ENCODERS)
     ]
     few = [f for f in figures if f.world.startswith(_UNSEEN)]
     played = [f for f in figures if f.world.startswith(_EMBEDDED)]
@@ -60,6 +66,8 @@ def report(
         ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
         ("The embedded world, percent of runs", table(played, list(_played()))),
         ("People's labels of a part of the battles, percent", table(labelled, list(_labelled()))),
+        ("Several encoders: errors, percent", table(agreed, list(_agreed_errors()))),
+        ("Several encoders: detection, percent", table(agreed, list(_agreed_detection()))),
         ("Whole trainings: false stops, percent", table(trainings, list(_stops()))),
         ("Whole trainings: delays", table(trainings, list(_delays()))),
         ("Power against an earlier version, in points", _changes(earlier, usual, settings)),
@@ -140,6 +148,25 @@ def _labelled() -> Iterator[Column]:
             for m in (1, 10):
                 held = _is(f"{what} of a case", f"{rule}, {by}", m)
                 yield Column(f"{what}, {by}, {_cases(m)}", held, _if_promised)
+
+
+def _agreed_errors() -> Iterator[Column]:
+    for needed in NEEDED:
+        for dropped in range(needed):
+            what = f"false failures, {dropped} dropped"
+            held = _is(what, f"regression, {needed} of 3")
+            yield Column(f"{needed} of 3 needed, {dropped} dropped", held, _if_promised)
+    for dropped in (0, 1):
+        held = _is(f"false failures, {dropped} dropped", f"regression, {PLAIN}")
+        yield Column(f"{PLAIN}, {dropped} dropped", held, _if_promised)
+    yield Column("false passes", _is("false passes", "noninferiority"), _if_promised)
+
+
+def _agreed_detection() -> Iterator[Column]:
+    for needed in NEEDED:
+        yield Column(
+            f"{needed} of 3 needed", _is("detection", f"regression, {needed} of 3"), percent
+        )
 
 
 def _passed(settings: Settings) -> list[Column]:

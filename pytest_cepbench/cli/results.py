@@ -86,9 +86,14 @@ def read_report(path: Path) -> RunReport:
         verdict=document.verdict,
         problems=tuple(document.problems),
         deaths=document.deaths,
-        cases=tuple(case for case in document.cases if (case.part, case.metric) != POOLED),
-        suite_verdicts=tuple(case for case in document.cases if (case.part, case.metric) == POOLED),
+        cases=tuple(case for case in document.cases if _is_measured(case)),
+        suite_verdicts=tuple(case for case in document.cases if not _is_measured(case)),
     )
+
+
+def _is_measured(case: CaseResult) -> bool:
+    """True for a case with a measurement of its own, False for a verdict on others."""
+    return (case.part, case.metric) != POOLED and not case.votes
 
 
 def key_of(case: CaseResult) -> CaseKey:

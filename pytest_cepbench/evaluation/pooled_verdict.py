@@ -13,11 +13,17 @@ from pytest_cepbench.evaluation.case_evaluation import (
     read_references,
 )
 from pytest_cepbench.evaluation.case_series import enter_series
-from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
+from pytest_cepbench.evaluation.encoder_agreement import (
+    EvaluatedAgreement,
+    evaluate_agreement,
+)
+from pytest_cepbench.evaluation.evaluator import AssignedAgreement, AssignedCase, Evaluator
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.suites.cases import PooledCase
+
+_Evaluated = EvaluatedCase | EvaluatedAgreement
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
 
@@ -36,7 +42,7 @@ def pooled_verdict(
     unmeasured: the record so far.
     Raises what measuring and reading baselines raise.
     """
-    members = {
+    members: dict[str, _Evaluated] = {
         assigned.case.key.within: _evaluate(evaluator, assigned)
         for assigned in _collected(evaluator, suite_file, case)
     }
@@ -54,7 +60,9 @@ def pooled_verdict(
 
 
 def _decide(
-    members: Mapping[str, EvaluatedCase], weights: Mapping[str, float], alpha: float
+    members: Mapping[str, _Evaluated],
+    weights: Mapping[str, float],
+    alpha: float,
 ) -> tuple[Verdict, list[str]]:
     """The verdict on all cases, and why it is none that passes."""
     uncompared = {
@@ -78,15 +86,17 @@ def _decide(
     return Verdict.HELD, []
 
 
-def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list[AssignedCase]:
+def _collected(
+    evaluator: Evaluator, suite_file: Path, case: PooledCase
+) -> list[AssignedCase | AssignedAgreement]:
     """The suite's primary cases that this run judges.
 
     Two tests may gate one case; it counts once, by the smaller tolerance, which fails where the
     other one does.
     """
     keys = {member.key for member in case.members}
-    collected: dict[CaseKey, AssignedCase] = {}
-    for assigned in evaluator.assigned.values():
+    collected: dict[CaseKey, AssignedCase | AssignedAgreement] = {}
+    for assigned in (*evaluator.assigned.values(), *evaluator.agreed.values()):
         key = assigned.case.key
         if assigned.suite_file == suite_file and key in keys:
             other = collected.get(key, assigned)
@@ -94,7 +104,9 @@ def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list
     return list(collected.values())
 
 
-def _evaluate(evaluator: Evaluator, assigned: AssignedCase) -> EvaluatedCase:
+def _evaluate(evaluator: Evaluator, assigned: AssignedCase | AssignedAgreement) -> _Evaluated:
+    if isinstance(assigned, AssignedAgreement):
+        return evaluate_agreement(evaluator, assigned.suite_file, assigned.case, assigned.policy)
     path, case, policy = assigned.suite_file, assigned.case, assigned.policy
     references = read_references(evaluator, case)
     series = enter_series(evaluator, path, case, policy, references)
@@ -102,14 +114,16 @@ def _evaluate(evaluator: Evaluator, assigned: AssignedCase) -> EvaluatedCase:
     return evaluate_case(evaluator, path, case, policy, references, whole=False)
 
 
-def _holds(member: EvaluatedCase, alpha: float) -> bool:
+def _holds(member: _Evaluated, alpha: float) -> bool:
     """Whether a case excludes its tolerated drop, if need be at another level."""
     good = member.judgement.verdict in _GOOD
     return good or (member.policy.statistical and member.judge_at(alpha).verdict in _GOOD)
 
 
 def _regressed(
-    members: Mapping[str, EvaluatedCase], weights: Mapping[str, float], alpha: float
+    members: Mapping[str, _Evaluated],
+    weights: Mapping[str, float],
+    alpha: float,
 ) -> set[str]:
     """The cases that regressed: by Holm's procedure, and those judged without statistics."""
 
@@ -124,7 +138,9 @@ def _regressed(
     return plain | (holm(rejects, weights, alpha) if weights else set())
 
 
-def _lost(name: str, member: EvaluatedCase) -> str:
+def _lost(name: str, member: _Evaluated) -> str:
     alone = member.judgement.verdict is Verdict.REGRESSED
     also = "" if alone else " (not seen by the case alone)"
+    if isinstance(member, EvaluatedAgreement):
+        return f"{name}: {member.case.needed} of {len(member.members)} encoders agree{also}"
     return f"{name}: {member.judgement.difference:+.4f}{also}"

@@ -12,6 +12,7 @@ from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
+    SAMPLE,
     Measurement,
     Scores,
     mean_of_scores,
@@ -70,7 +71,8 @@ class Judgement:
     difference: mean paired difference.
     low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
     or none can be made.
-    upper_alpha: level of high in a series of gates, where it is not alpha.
+    upper_alpha: level of high where it is not alpha: in a series of gates, or where several
+    encoders have a say.
     spread: standard deviation of a unit's difference; None without bounds.
     method: how they were made.
     units: independent samples.
@@ -129,9 +131,16 @@ def judge(
     def compare(
         scored: Measurement, reference: Baseline, rules: Policy, share: float | None
     ) -> Judgement:
-        upper = None if share is None else policy.alpha * share
+        # In a series the shares are of the whole alpha, and anchor and baseline have one each.
+        upper = (rules.alpha if share is None else policy.alpha * share) * policy.upper_share
+        same = share is None and policy.upper_share == 1
         return _compare(
-            scored, reference, rules, upper_alpha=upper, pairing=pairing, partial=partial
+            scored,
+            reference,
+            rules,
+            upper_alpha=None if same else upper,
+            pairing=pairing,
+            partial=partial,
         )
 
     of_baseline, of_anchor = (None, None) if shares is None else (shares.baseline, shares.anchor)
@@ -219,7 +228,8 @@ def _compare(
 ) -> Judgement:
     """Compare with one baseline.
 
-    upper_alpha: error of the upper bound in a series; None outside of one, where it is alpha.
+    upper_alpha: error of the upper bound where it is not alpha: in a series, or beside the bounds
+    of other encoders.
     """
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
@@ -256,7 +266,7 @@ def _compare(
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
     bets = policy.looks != "bounds" and bool(measurement.answers)
-    strict = upper_alpha is not None or (bets and policy.looks == "betting-strict")
+    strict = policy.series is not None or (bets and policy.looks == "betting-strict")
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
@@ -343,7 +353,7 @@ def _with_bounds(
                 bounds.units,
                 policy.alpha if upper_alpha is None else upper_alpha,
                 policy.tolerance,
-                strict=upper_alpha is not None,
+                strict=policy.series is not None,
             )
         )
     return replace(
@@ -510,9 +520,15 @@ def _differences(
 
 
 def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
-    """The same under names of their own: a block's name says nothing beyond its category."""
+    """The same under names of their own: a block's name says nothing beyond its category.
+
+    Samples keep theirs: one in two categories is one.
+    """
     return {
-        category: {f"{category}\0{block}": value for block, value in part.items()}
+        category: {
+            block if block.startswith(SAMPLE) else f"{category}\0{block}": value
+            for block, value in part.items()
+        }
         for category, part in parts.items()
     }
 

@@ -17,6 +17,9 @@ from pytest_cepbench.metrics.facts import FactSummary
 DECIMALS = 6
 """Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""
 
+SAMPLE = "sample "
+"""What the names of blocks begin with that are samples, each with a score of its own."""
+
 _LARGEST = 1e12
 """No score of ours is larger, and sums of squares of larger ones lose their decimals."""
 
@@ -88,8 +91,10 @@ class Measurement:
     curve: the mean at each iteration or generation, for the reader.
     sizes: category -> how many samples its score stands for, where one score is that of a whole set
     (FID); empty where every sample has its own.
-    blocks: category -> block of samples -> jackknife pseudo-value of a score of a whole set; empty
-    where every sample has its own score, or where a set is too small to leave a block out.
+    blocks: category -> block of samples -> its part in a score of a whole set, whose mean over the
+    blocks is that score, but for its bias: `SAMPLE` and the name of a sample or its cluster -> its
+    influence, or a block's number -> its jackknife pseudo-value; empty where every sample has its
+    own score, or where a set is too small.
     shares: whether scores are shares of right answers, in [0, 1], rather than points on a scale.
     clusters: sample id -> the cluster that it shares with others, where it does.
     notes: what else a reader should know, a sentence each.

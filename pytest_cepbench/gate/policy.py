@@ -57,6 +57,8 @@ class Policy:
     primary: whether the case can fail a run.
     series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
     series only a drop that is larger than the tolerance beyond doubt is a regression.
+    upper_share: part of alpha that the upper bounds have, in (0, 1], where several encoders have a
+    say in whether a case regressed; see `gate.agreement`.
     origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
     """
@@ -69,6 +71,7 @@ class Policy:
     looks: LooksName = "bounds"
     primary: bool = True
     series: SeriesShares | None = None
+    upper_share: float = 1.0
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

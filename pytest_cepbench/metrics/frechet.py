@@ -44,9 +44,9 @@ def frechet_distance(x: FeatureSet | FloatArray, y: FeatureSet | FloatArray) -> 
     Raises TooFewError for n < 2 (no covariance), ValueError for different D and for features that
     `FeatureSet` refuses.
     """
-    first, second = _in_order(_moments(x), _moments(y))
+    first, second = in_order(moments_of(x), moments_of(y))
     apart = first.mean - second.mean
-    variances = _total_variance(first) + _total_variance(second)
+    variances = total_variance(first) + total_variance(second)
     spread = variances - 2 * _trace_of_root(first, second)
     return float(np.vdot(apart, apart)) + max(0.0, spread)
 
@@ -73,7 +73,7 @@ def frechet_distances_without(
     for rows, blocks in ((x, x_blocks), (y, y_blocks)):
         _check_blocks(np.shape(rows), blocks, count)
     if len(x) <= x.shape[1] and len(y) <= y.shape[1]:
-        return _from_products(_moments(x), _moments(y), x_blocks, y_blocks, count)
+        return _from_products(moments_of(x), moments_of(y), x_blocks, y_blocks, count)
     rests = (_rests(rows, blocks, count) for rows, blocks in ((x, x_blocks), (y, y_blocks)))
     return [frechet_distance(*pair) for pair in zip(*rests, strict=True)]
 
@@ -114,8 +114,8 @@ def _from_products(
     x: Moments, y: Moments, x_blocks: Labels, y_blocks: Labels, count: int
 ) -> list[float]:
     """The distances without each block of two sets whose spread is their centred rows."""
-    _check_widths(x, y)
-    (left, left_exponent), (right, right_exponent) = _scaled(x), _scaled(y)
+    check_widths(x, y)
+    (left, left_exponent), (right, right_exponent) = scaled(x), scaled(y)
     products = left @ right.T
     distances = []
     for block in range(count):
@@ -123,7 +123,7 @@ def _from_products(
         cross = products[np.ix_(x_kept, y_kept)]
         cross -= cross.mean(axis=0)
         cross -= cross.mean(axis=1, keepdims=True)
-        root = _nuclear(cross) / sqrt((x_kept.sum() - 1) * (y_kept.sum() - 1))
+        root = nuclear(cross) / sqrt((x_kept.sum() - 1) * (y_kept.sum() - 1))
         x_moved, x_variance = _of_rows(left, x_kept)
         y_moved, y_variance = _of_rows(right, y_kept)
         apart = x.mean - y.mean + np.ldexp(x_moved, left_exponent)
@@ -159,7 +159,8 @@ def _rests(rows: FloatArray, blocks: Labels, count: int) -> Iterator[FeatureSet]
     return without(0, count, FeatureSet(rows.shape[1]))
 
 
-def _moments(features: FeatureSet | FloatArray) -> Moments:
+def moments_of(features: FeatureSet | FloatArray) -> Moments:
+    """Moments of at least 2 samples, gathered where they were given as rows."""
     if not isinstance(features, FeatureSet):
         rows = np.asarray(features)
         if rows.ndim != 2 or not rows.shape[1]:
@@ -175,7 +176,8 @@ def _moments(features: FeatureSet | FloatArray) -> Moments:
     return features.moments()
 
 
-def _check_widths(x: Moments, y: Moments) -> None:
+def check_widths(x: Moments, y: Moments) -> None:
+    """Raise ValueError for sets of features of different dimensions."""
     if x.mean.shape != y.mean.shape:
         msg = (
             f"features of dimension {len(x.mean)} and of dimension {len(y.mean)} have no distance; "
@@ -184,9 +186,9 @@ def _check_widths(x: Moments, y: Moments) -> None:
         raise ValueError(msg)
 
 
-def _in_order(x: Moments, y: Moments) -> tuple[Moments, Moments]:
+def in_order(x: Moments, y: Moments) -> tuple[Moments, Moments]:
     """The pair in an order that does not depend on which came first; roots before squares."""
-    _check_widths(x, y)
+    check_widths(x, y)
     left: tuple[object, ...] = (x.squared, x.n, x.mean.tobytes())
     right: tuple[object, ...] = (y.squared, y.n, y.mean.tobytes())
     if left == right:
@@ -194,31 +196,32 @@ def _in_order(x: Moments, y: Moments) -> tuple[Moments, Moments]:
     return (x, y) if left <= right else (y, x)
 
 
-def _total_variance(x: Moments) -> float:
+def total_variance(x: Moments) -> float:
+    """Trace of the covariance."""
     return x.total_scatter / (x.n - 1)
 
 
 def _trace_of_root(x: Moments, y: Moments) -> float:
     """Tr (Sx Sy)^(1/2), the pair in order."""
-    left, left_exponent = _scaled(x)
-    right, right_exponent = _scaled(y)
+    left, left_exponent = scaled(x)
+    right, right_exponent = scaled(y)
     if not x.squared and not y.squared:
-        total = _nuclear(left @ right.T)
+        total = nuclear(left @ right.T)
     elif not x.squared:
-        total = _nuclear(left @ _factor(right))
+        total = nuclear(left @ factor_of(right))
     else:
         quick = _quick_trace_of_root(left, right)
-        total = _nuclear(_factor(left).T @ _factor(right)) if quick is None else quick
+        total = nuclear(factor_of(left).T @ factor_of(right)) if quick is None else quick
     return ldexp(total / sqrt((x.n - 1) * (y.n - 1)), left_exponent + right_exponent)
 
 
-def _scaled(x: Moments) -> tuple[Array, int]:
+def scaled(x: Moments) -> tuple[Array, int]:
     """The spread in units of a power of two near its size, whose products cannot overflow."""
     exponent = frexp(sqrt(x.total_scatter))[1]
     return np.ldexp(x.spread, -2 * exponent if x.squared else -exponent), exponent
 
 
-def _nuclear(matrix: Array) -> float:
+def nuclear(matrix: Array) -> float:
     """Sum of singular values."""
     return float(np.linalg.svd(matrix, compute_uv=False).sum())
 
@@ -231,11 +234,11 @@ def _quick_trace_of_root(left: Array, right: Array) -> float | None:
     """
     # From the largest variance to the smallest, the order in which Cholesky keeps most digits.
     order = np.argsort(-left.diagonal(), kind="stable")
-    lower = _cholesky(left[np.ix_(order, order)])
+    lower = cholesky(left[np.ix_(order, order)])
     if lower is None:
         return None
     right = right[np.ix_(order, order)]
-    values = np.linalg.eigvalsh(_congruent(lower, right))
+    values = np.linalg.eigvalsh(congruent(lower, right))
     # An eigenvalue is known up to a few roundings of the largest, and so is its root; the errors
     # of different eigenvalues have no common sign.
     unsure = 8 * _EPS * values[-1]
@@ -244,7 +247,7 @@ def _quick_trace_of_root(left: Array, right: Array) -> float | None:
     return float(np.sqrt(values).sum())
 
 
-def _congruent(lower: Array, symmetric: Array) -> Array:
+def congruent(lower: Array, symmetric: Array) -> Array:
     """Lower triangle of lower^T symmetric lower, without multiplying by the zeros of `lower`."""
     size = len(lower)
     strips = [slice(low, min(low + _STRIP, size)) for low in range(0, size, _STRIP)]
@@ -258,9 +261,9 @@ def _congruent(lower: Array, symmetric: Array) -> Array:
     return whole
 
 
-def _factor(scatter: Array) -> Array:
+def factor_of(scatter: Array) -> Array:
     """(D, k) with factor factor^T = scatter; directions that are only rounding are left out."""
-    lower = _cholesky(scatter)
+    lower = cholesky(scatter)
     if lower is not None:
         return lower
     values, vectors = np.linalg.eigh(scatter)
@@ -269,7 +272,7 @@ def _factor(scatter: Array) -> Array:
     return factor
 
 
-def _cholesky(scatter: Array) -> Array | None:
+def cholesky(scatter: Array) -> Array | None:
     """Lower Cholesky factor, or None for features that are dependent within rounding."""
     try:
         lower = np.asarray(np.linalg.cholesky(scatter), dtype=np.float64)

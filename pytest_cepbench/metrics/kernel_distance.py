@@ -107,6 +107,35 @@ class KernelBlocks:
         self._check_complete()
         return fsum(block.without(part) for block in self._closed) / len(self._closed)
 
+    def influences(self) -> tuple[Array, Array]:
+        """How the distance answers to the weight of each row: (n_x,) and (n_y,), in their order.
+
+        The influence of a row of x is the derivative of its block's estimate where the weights of
+        the block's x go from 1 / n_b each towards that row alone, times n_x / (n_b count), so that
+        all influences of a set over its n have the scale of the distance:
+
+            2 (mean of k(row, other x) - mean over the x) - 2 (mean of k(row, y) - mean over both)
+
+        It is the projection by which a U-statistic is a sum of terms of one sample each; it sums to
+        0 in every block. Where both sets are of one law the projection vanishes and the rest, of
+        the order 1 / n, is all that there is.
+        Source: Hoeffding, A class of statistics with asymptotically normal distribution, 1948
+        (the projection is also named after Hajek).
+        Raises ValueError while rows are missing.
+        """
+        self._check_complete()
+        count = len(self._closed)
+        of_x, of_y = (
+            np.concatenate(
+                [
+                    block.influences[side] * (n / (len(block.influences[side]) * count))
+                    for block in self._closed
+                ]
+            )
+            for side, n in enumerate(self._expected)
+        )
+        return of_x, of_y
+
     def _check_complete(self) -> None:
         if tuple(self._received) != self._expected:
             msg = (
@@ -156,6 +185,7 @@ class _Block:
     sizes: (2, P) rows of each set in each part.
     x, y, across: (P, P) sums of the kernel over pairs of rows of two parts, a row with itself left
     out.
+    influences: of each row of x, and of y, on the estimate.
     """
 
     estimate: float
@@ -163,6 +193,7 @@ class _Block:
     x: Array
     y: Array
     across: Array
+    influences: tuple[Array, Array]
 
     def without(self, part: int) -> float:
         """The estimate of the other parts; the sums are added up anew, none is taken off."""
@@ -200,7 +231,19 @@ def _closed(x: Array, y: Array, x_parts: Labels, y_parts: Labels) -> _Block:
         x=in_x.T @ of_x @ in_x,
         y=in_y.T @ of_y @ in_y,
         across=in_x.T @ across @ in_y,
+        influences=(_projected(of_x, across), _projected(of_y, across.T)),
     )
+
+
+def _projected(own: Array, across: Array) -> Array:
+    """Influence of each row of one set on the estimate of its block.
+
+    own: (n, n) its kernel, the diagonal 0.
+    across: (n, m) its kernel with the other set.
+    """
+    projected = 2 * (own.sum(axis=1) / (len(own) - 1) - across.mean(axis=1))
+    centred: Array = projected - projected.mean()
+    return centred
 
 
 def _kernel(x: Array, y: Array) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,14 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without, gc_fid_at_t
+from pytest_cepbench.metrics.frechet_influence import frechet_influences
 from pytest_cepbench.metrics.kernel_distance import KernelBlocks
 from pytest_cepbench.models.registry import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
     ENCODER,
+    INFLUENCE,
     JACKKNIFE,
     CaseScores,
     Measured,
@@ -33,6 +36,7 @@ from pytest_cepbench.suites.measures.base import (
     block_of_each,
     by_category,
     everyone,
+    influence_scores,
     outcome_of_chain,
     scored_blocks,
     too_few_units,
@@ -40,6 +44,8 @@ from pytest_cepbench.suites.measures.base import (
 )
 from pytest_cepbench.suites.measures.chain_similarity import last_iteration
 from pytest_cepbench.suites.measures.sanity_checks import one_vector
+
+Array = npt.NDArray[np.float64]
 
 _ALL = "all images"
 
@@ -50,6 +56,9 @@ LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 FEWEST = 2
 """Images that a set must have; one alone has no spread."""
 
+Spread = Literal["influence", "jackknife"]
+"""What bounds are made of: a score of every sample, or ten blocks of them left out in turn."""
+
 _FED = 1000  # rows widened to float64 at once, about a block of a kernel distance
 
 
@@ -57,12 +66,16 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
     """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
 
     at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
-    first whose weights are on this machine is taken, and the metric's label says which.
+    first whose weights are on this machine is taken, and the metric's label says which. encoders:
+    as in `SimilarityTable`. spread: what bounds are made of; "jackknife" goes on with baselines
+    that were accepted with it.
     """
 
     at: int | None = None
     encoder: str | list[str] = ENCODER
+    encoders: tuple[str, ...] = ()
     start: Modality | None = None
+    spread: Spread = "influence"
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ class _CategoryDistances:
 
     @property
     def why(self) -> str:
-        """The reason why no block can be left out; empty where there is none."""
+        """The reason why there can be no bounds; empty where there is none."""
         return next((step.why for step in self.steps if step.why), "")
 
     def __str__(self) -> str:
@@ -100,8 +113,8 @@ class _CategoryDistances:
 class SetMeasure:
     """A distance between sets of images in the features of one encoder; see `Measure`.
 
-    features: names the encoder in the label. Groups and wholes are, by default, the unweighted mean
-    of their categories' distances, as in GenCeption's Table 2.
+    features: names the encoder in the label. spread: as in `SetTable`. Groups and wholes are, by
+    default, the unweighted mean of their categories' distances, as in GenCeption's Table 2.
     """
 
     name: str
@@ -112,6 +125,7 @@ class SetMeasure:
     features: str
     pool: Pool
     parts: Parts
+    spread: Spread = "influence"
     higher_is_better: bool = False
     own_parts: tuple[str, ...] = ()
     per_sample: bool = False
@@ -124,8 +138,9 @@ class SetMeasure:
 
     @property
     def identity(self) -> str:
-        """Formula, iteration, and how blocks are left out."""
-        return f"{self.kind}/2 at {self.at}, over {self.pool}, {JACKKNIFE}"
+        """Formula, iteration, and what bounds are made of."""
+        made = JACKKNIFE if self.spread == "jackknife" else INFLUENCE
+        return f"{self.kind}/2 at {self.at}, over {self.pool}, {made}"
 
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the images of the iterations that count."""
@@ -136,7 +151,7 @@ class SetMeasure:
         chain_data.store_features(self.plan.start, self.encoder, self._generations, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """One distance per category, or one over all samples, and its pseudo-values by block.
+        """One distance per category, or one over all samples, and what bounds are made of.
 
         A chain that stopped has no image to enter the set: the sets shrink, their sizes are part of
         what was measured, and the gate compares no sets of different sizes.
@@ -182,14 +197,20 @@ class SetMeasure:
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
     def _blocks(self, category: _CategoryDistances) -> Mapping[str, float]:
-        without = zip(*(step.without for step in category.steps), strict=True)
-        rest = [] if category.why else [self._value(distances) for distances in without]
-        return scored_blocks(self._value(category.distances), rest)
+        if category.why:
+            return {}
+        by_step = [step.parts for step in category.steps]
+        whole = self._value(category.distances)
+        # A mean over iterations is linear: it makes of influences and of distances the same.
+        parts = {name: self._value([step[name] for step in by_step]) for name in by_step[0]}
+        if self.spread == "influence":
+            return influence_scores(whole, parts)
+        return scored_blocks(whole, list(parts.values()))
 
     def _distances(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDistances:
         """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
         sets = ImageSets(self.plan, self.encoder, samples, chain_data)
-        distance = _kernel if self.kind == "kid" else _frechet
+        distance = _DISTANCES[self.kind == "kid", self.spread]
         steps = tuple(sets.step(generation, distance) for generation in self._generations[1:])
         failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
         outcomes = tuple(
@@ -235,6 +256,7 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
         features=features_name(context.specs[encoder]) if encoder in context.specs else encoder,
         pool=table.pool or "categories",
         parts=table.parts or "all",
+        spread=table.spread,
     )
 
 
@@ -246,12 +268,14 @@ class FeatureRows:
     """Features of all images at a generation, in an order that depends on the samples alone.
 
     features: (n, D) float32.
+    units: (n,) which independent sample each belongs to, numbered in the order of their names.
     blocks: (n,) the block of each.
     failed: sample -> why it has none, where that was the encoder's failure.
     different: how many different images they are of.
     """
 
     features: npt.NDArray[np.float32]
+    units: npt.NDArray[np.intp]
     blocks: npt.NDArray[np.intp]
     failed: dict[str, Failure]
     different: int
@@ -264,21 +288,23 @@ class SetStep:
     images: how many starts, how many images.
     width: D.
     whole: the distance, None where a set has too few images.
-    without: the distance of the rest without each block, block 0 first; empty where `why` gives the
-    reason.
+    parts: what bounds are made of, empty where `why` gives the reason: by unit what it adds to the
+    distance, times the number of units, or by block the distance of the rest without it.
     failed: as in `FeatureRows`, of both.
     """
 
     images: tuple[int, int]
     width: int
     whole: float | None
-    without: tuple[float, ...]
+    parts: Mapping[str, float]
     why: str
     failed: dict[str, Failure]
 
 
-Distance = Callable[[FeatureRows, FeatureRows], tuple[float, Callable[[int], Iterable[float]]]]
-"""Starts, images -> the whole distance, and what gives those without each of so many blocks."""
+Distance = Callable[[FeatureRows, FeatureRows, Sequence[str]], tuple[float, Mapping[str, float]]]
+"""Starts, images, names of units (empty where there are too few) -> the distance and its parts.
+
+Raises TooFewError where nothing is left without a part."""
 
 
 @dataclass(frozen=True)
@@ -306,18 +332,16 @@ class ImageSets:
         failed = starts.failed | images.failed
         width = starts.features.shape[1]
         if min(sizes) < FEWEST:
-            return SetStep(sizes, width, None, (), "", failed)
+            return SetStep(sizes, width, None, {}, "", failed)
         self._refuse_one_vector(starts, images)
-        whole, distances_without = distance(starts, images)
-        without: tuple[float, ...] = ()
-        if not self._block_of_each:
-            why = too_few_units(self.samples)
-        else:
-            try:
-                without, why = tuple(distances_without(max(self._block_of_each.values()) + 1)), ""
-            except TooFewError as error:
-                why = str(error)
-        return SetStep(sizes, width, whole, without, why, failed)
+        units = list(self._unit_numbers) if self._block_of_each else []
+        why = "" if units else too_few_units(self.samples)
+        try:
+            whole, parts = distance(starts, images, units)
+        except TooFewError as error:
+            why = str(error)
+            whole, parts = distance(starts, images, [])
+        return SetStep(sizes, width, whole, parts, why, failed)
 
     def _refuse_one_vector(self, starts: FeatureRows, images: FeatureRows) -> None:
         """Raise MeasurementError if images that differ have one vector: no distance sees them."""
@@ -334,12 +358,17 @@ class ImageSets:
         return block_of_each(self.samples)
 
     @cached_property
+    def _unit_numbers(self) -> dict[str, int]:
+        return {unit: n for n, unit in enumerate(sorted({s.unit for s in self.samples}))}
+
+    @cached_property
     def _starts(self) -> FeatureRows:
         return self.rows(0)
 
     def rows(self, generation: int) -> FeatureRows:
         """The features of a generation."""
         features: list[npt.NDArray[np.float32]] = []
+        units: list[int] = []
         blocks: list[int] = []
         failed: dict[str, Failure] = {}
         digests: set[str] = set()
@@ -352,35 +381,85 @@ class ImageSets:
                 else:
                     able.append(vector)
                     digests.add(chain.links[generation].digest)
+                    units.append(self._unit_numbers[chain.sample.unit])
                     blocks.append(self._block_of_each.get(chain.sample.id, 0))
             if able:
                 features.append(np.stack(able))
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
-        return FeatureRows(rows, np.array(blocks, dtype=np.intp), failed, len(digests))
+        numbers = (np.array(own, dtype=np.intp) for own in (units, blocks))
+        return FeatureRows(rows, *numbers, failed, len(digests))
 
 
 def _frechet(
-    starts: FeatureRows, images: FeatureRows
-) -> tuple[float, Callable[[int], Iterable[float]]]:
-    def without(count: int) -> Iterable[float]:
-        return frechet_distances_without(
-            starts.features, images.features, starts.blocks, images.blocks, count
-        )
-
-    return frechet_distance(starts.features, images.features), without
+    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
+) -> tuple[float, Mapping[str, float]]:
+    if not units:
+        return frechet_distance(starts.features, images.features), {}
+    result = frechet_influences(starts.features, images.features)
+    return result.distance, _parts(starts, images, units, result.x, result.y)
 
 
 def _kernel(
-    starts: FeatureRows, images: FeatureRows
-) -> tuple[float, Callable[[int], Iterable[float]]]:
+    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
+) -> tuple[float, Mapping[str, float]]:
+    sums = _kernel_sums(starts, images, blocks=False)
+    if not units:
+        return sums.distance(), {}
+    return sums.distance(), _parts(starts, images, units, *sums.influences())
+
+
+def _frechet_without(
+    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
+) -> tuple[float, Mapping[str, float]]:
+    whole = frechet_distance(starts.features, images.features)
+    if not units:
+        return whole, {}
+    count = 1 + int(max(starts.blocks.max(), images.blocks.max()))
+    without = frechet_distances_without(
+        starts.features, images.features, starts.blocks, images.blocks, count
+    )
+    return whole, {str(block): distance for block, distance in enumerate(without)}
+
+
+def _kernel_without(
+    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
+) -> tuple[float, Mapping[str, float]]:
+    sums = _kernel_sums(starts, images, blocks=True)
+    count = 1 + int(max(starts.blocks.max(), images.blocks.max())) if units else 0
+    return sums.distance(), {str(block): sums.distance_without(block) for block in range(count)}
+
+
+def _kernel_sums(starts: FeatureRows, images: FeatureRows, *, blocks: bool) -> KernelBlocks:
     sizes = len(starts.features), len(images.features)
     sums = KernelBlocks(*sizes)
     # In step, so that no more than a block of each set is held as float64.
     for low in range(0, max(sizes), _FED):
         part = slice(low, low + _FED)
-        sums.add(
-            starts.features[part],
-            images.features[part],
-            (starts.blocks[part], images.blocks[part]),
-        )
-    return sums.distance(), lambda count: map(sums.distance_without, range(count))
+        labels = (starts.blocks[part], images.blocks[part]) if blocks else None
+        sums.add(starts.features[part], images.features[part], labels)
+    return sums
+
+
+def _parts(
+    starts: FeatureRows,
+    images: FeatureRows,
+    units: Sequence[str],
+    of_starts: Array,
+    of_images: Array,
+) -> Mapping[str, float]:
+    """Unit -> what its start and its images add to the distance, times the number of units."""
+    count = len(units)
+    added = sum(
+        np.bincount(rows.units, influences / len(influences), count)
+        for rows, influences in ((starts, of_starts), (images, of_images))
+    )
+    return dict(zip(units, (count * added).tolist(), strict=True))
+
+
+_DISTANCES: Mapping[tuple[bool, Spread], Distance] = {
+    (False, "influence"): _frechet,
+    (True, "influence"): _kernel,
+    (False, "jackknife"): _frechet_without,
+    (True, "jackknife"): _kernel_without,
+}
+"""Whether it is a kernel distance, what bounds are made of -> how both are found."""

@@ -1,4 +1,4 @@
-"""Blocks of set metrics: a distance without each tenth of the samples, and when there is none."""
+"""Blocks of set metrics (`spread = "jackknife"`): a distance without each tenth of the samples."""
 
 from __future__ import annotations
 
@@ -33,14 +33,19 @@ from tests.suites.world import LOSSY, SUITE, Staged, stage, vector
 
 METRICS = """\
 [metrics.gc_fid]
+spread = "jackknife"
 [metrics.fid]
+spread = "jackknife"
 [metrics.last]
 kind = "fid"
 at = 2
+spread = "jackknife"
 [metrics.kid]
+spread = "jackknife"
 [metrics.pooled]
 kind = "gc_fid"
 pool = "samples"
+spread = "jackknife"
 """
 
 BLANK = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?blank=0.15"')
