@@ -29,7 +29,9 @@ from pytest_cepbench.gate.statistics import (
     Differences,
     Rounds,
     betting_bounds,
+    look_shares,
     mean_bounds,
+    sequential_levels,
     smallest_visible,
 )
 from pytest_cepbench.gate.verdict import Verdict
@@ -255,7 +257,7 @@ def _compare(
                 f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
-    bets = policy.looks != "bounds" and bool(measurement.answers)
+    bets = policy.bets and bool(measurement.answers)
     strict = upper_alpha is not None or (bets and policy.looks == "betting-strict")
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
@@ -326,13 +328,16 @@ def _with_bounds(
     policy: Policy,
     upper_alpha: float | None,
 ) -> Judgement:
-    judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
     if not both.bounded:
+        judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return _add(judgement, reason)
-    bounds = _bounds(both, measurement, policy, policy.alpha)
+    bounds = _bounds_of_look(both, measurement, policy, policy.alpha)
+    judgement = replace(judgement, alpha=bounds.alpha)
     if upper_alpha is not None:
-        upper = _bounds(both, measurement, policy, upper_alpha)
+        upper = _bounds_of_look(both, measurement, policy, upper_alpha)
+        upper_alpha = upper.alpha
+        judgement = replace(judgement, upper_alpha=upper_alpha)
         bounds = replace(bounds, high=upper.high)
     visible = None
     spread = both.differences.sd if bounds.spread is None else bounds.spread
@@ -341,7 +346,7 @@ def _with_bounds(
             smallest_visible(
                 spread,
                 bounds.units,
-                policy.alpha if upper_alpha is None else upper_alpha,
+                bounds.alpha if upper_alpha is None else upper_alpha,
                 policy.tolerance,
                 strict=upper_alpha is not None,
             )
@@ -358,11 +363,26 @@ def _with_bounds(
     )
 
 
+def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
+    """Bounds at the level that the look has of an alpha, where looks know of each other.
+
+    What makes looks alike is the bell shape of their means. Exact bounds are for differences
+    without one, so theirs have a share of alpha by Bonferroni's inequality, which is less.
+    """
+    if not policy.sizes:
+        return _bounds(both, measurement, policy, alpha)
+    level = sequential_levels(policy.sizes, alpha)[policy.look]
+    bounds = _bounds(both, measurement, policy, level)
+    if "exact" not in bounds.method:
+        return bounds
+    return _bounds(both, measurement, policy, alpha * look_shares(len(policy.sizes))[policy.look])
+
+
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
     if measurement.labels is not None:
         return bounds_by_labels(both.now, measurement.labels, measurement.clusters, alpha)
-    if policy.looks != "bounds" and measurement.answers:
+    if policy.bets and measurement.answers:
         return _bounds_by_betting(both, measurement, alpha)
     return mean_bounds(
         both.differences,

@@ -11,9 +11,10 @@ GateName = Literal["regression", "noninferiority", "threshold"]
 
 BoundsName = Literal["auto", "t", "bca", "exact"]
 
-LooksName = Literal["bounds", "betting", "betting-strict"]
-"""What decides where samples are looked at again: bounds at shares of alpha, or bets on win rates,
-whose strict rule says `regressed` only of a drop that is proven to exceed the tolerance."""
+LooksName = Literal["bounds", "sequential", "betting", "betting-strict"]
+"""What decides where samples are looked at again: bounds at shares of alpha, bounds at the levels
+of a group sequential test, or bets on win rates, whose strict rule says `regressed` only of a drop
+that is proven to exceed the tolerance."""
 
 LabelsName = Literal["auto", "needed", "ignored"]
 """What people's labels are to win rates. auto: bounds are made by them where there are any of these
@@ -55,6 +56,8 @@ class Policy:
     bounds: how the confidence bounds are made.
     looks: what decides; bets are made on win rates alone.
     primary: whether the case can fail a run.
+    sizes: samples at each look of a group sequential test, of which `look` is the one that is
+    judged, from 0; empty where alpha is that of the look already.
     series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
     series only a drop that is larger than the tolerance beyond doubt is a regression.
     origins: setting -> where it came from, as reports show it.
@@ -68,6 +71,8 @@ class Policy:
     bounds: BoundsName = "auto"
     looks: LooksName = "bounds"
     primary: bool = True
+    sizes: tuple[int, ...] = ()
+    look: int = 0
     series: SeriesShares | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,6 +88,11 @@ class Policy:
         if self.anchor_tolerance is not None:
             return self.anchor_tolerance
         return ANCHOR_FACTOR * self.tolerance
+
+    @property
+    def bets(self) -> bool:
+        """True where bets decide on win rates."""
+        return self.looks in ("betting", "betting-strict")
 
     @property
     def statistical(self) -> bool:

@@ -179,7 +179,8 @@ class GateTable(_Strict, frozen=True):
     alpha: error of a run in each direction, which is divided among its cases.
     primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
     pooled: whether the suite has a verdict of its own, an item beside its cases.
-    looks: how win rates are decided under `--cep-inconclusive=more`.
+    looks: when `--cep-inconclusive=more` looks again, and at which level: `sequential` for all
+        scores of samples, `betting` for win rates.
     labels: what people's labels of battles are to win rates: their bounds are made by them where
         there are any ("auto"), or always ("needed"), or never ("ignored").
     """
