@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.proxied_look import proxied
 from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import Scores, rounded
@@ -171,6 +172,15 @@ def evaluate_case(
             _compute_population(evaluator, suite_file, case)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
+        measurement = proxied(
+            evaluator,
+            suite_file,
+            case,
+            policy,
+            references.baseline,
+            measurement,
+            partial=partial,
+        )
         level = replace(policy, alpha=policy.alpha * share)
         judgement = references.judge(measurement, level, partial=partial)
         evaluated = EvaluatedCase(
@@ -223,11 +233,18 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
     if not (policy.primary and policy.statistical):
         return [look_sizes(most)[0]]
     if not (policy.bets and run.battles(case)):
-        fine = (FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH) if policy.looks == "sequential" else ()
-        return list(look_sizes(most, *fine))
+        return _sizes_for_bounds(run, case, policy, most)
     if _decided_by_bets(evaluator, run, case, policy):
         return list(look_sizes(most, LEAST_LOST, _BETTING_GROWTH))
     return [most]
+
+
+def _sizes_for_bounds(run: SuiteRun, case: Case, policy: Policy, most: int) -> list[int]:
+    if policy.looks != "sequential":
+        return list(look_sizes(most))
+    sizes = look_sizes(most, FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH)
+    # Categories grow alike, so that sizes next to each other may be the same samples.
+    return list(dict.fromkeys(run.samples(case, run.depth(case, size)) for size in sizes))
 
 
 def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Policy) -> bool:

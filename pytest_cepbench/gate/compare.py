@@ -34,6 +34,12 @@ from pytest_cepbench.gate.statistics import (
     sequential_levels,
     smallest_visible,
 )
+from pytest_cepbench.gate.statistics.control_variates import (
+    TWO_PHASE,
+    TwoPhaseMean,
+    TwoPhaseSample,
+    two_phase_bounds,
+)
 from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9
@@ -384,13 +390,29 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
         return bounds_by_labels(both.now, measurement.labels, measurement.clusters, alpha)
     if policy.bets and measurement.answers:
         return _bounds_by_betting(both, measurement, alpha)
+    span = EVEN if measurement.answers else 1.0
+    if both.phases is not None and policy.bounds == "auto" and not measurement.shares:
+        bounds, estimate = two_phase_bounds(both.phases, alpha, span=span)
+        return replace(bounds, statement=_phases_statement(both.phases, bounds, estimate))
     return mean_bounds(
         both.differences,
         alpha,
         method=policy.bounds,
         shares=measurement.shares,
         blocks=both.blocks,
-        span=EVEN if measurement.answers else 1.0,
+        span=span,
+    )
+
+
+def _phases_statement(sample: TwoPhaseSample, bounds: Bounds, estimate: TwoPhaseMean) -> str:
+    """How the estimate of a look was made."""
+    whole, every = sample.counts
+    if bounds.method != TWO_PHASE:
+        why = f": {bounds.statement}" if bounds.statement else ""
+        return f"{whole} whole chains decide alone, their proxies have no part{why}"
+    return (
+        f"{whole} whole chains and the proxies of {every}: these are followed by "
+        f"{estimate.lam:.2f} (lam), and a whole chain counts as {estimate.factor:.2f}"
     )
 
 
@@ -444,6 +466,7 @@ class Pair:
     blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
     bounded: whether bounds can be made.
     dropped: how many samples only one of the two has.
+    phases: the differences with those of proxies of more samples, where there are any.
     """
 
     before: Scores
@@ -453,6 +476,7 @@ class Pair:
     blocks: bool
     bounded: bool
     dropped: int = 0
+    phases: TwoPhaseSample | None = None
 
     @property
     def largest_change(self) -> float:
@@ -506,7 +530,24 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped)
+    phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
+    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases)
+
+
+def _phases(
+    measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
+) -> TwoPhaseSample | None:
+    """Differences of a look with those of the same proxy; None where not both have it.
+
+    Nor where samples share clusters, since a cluster may have whole chains in part.
+    """
+    if not measurement.proxy or measurement.proxy != baseline.proxy or measurement.clusters:
+        return None
+    proxies = _signed_differences(baseline.proxies, measurement.proxies, sign)
+    whole = _signed_differences(before, now, sign)
+    if any(not part.keys() <= proxies.get(name, {}).keys() for name, part in whole.items()):
+        return None
+    return TwoPhaseSample(whole, proxies, dict.fromkeys(whole, 1 / len(whole)))
 
 
 def _differences(
