@@ -29,7 +29,7 @@ if __package__ in (
 ):  # Run by its path, Python looks beside the script for what it imports.
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.error_rates import embedded, labelled, simulated, trainings
+from benchmarks.error_rates import embedded, labelled, proxied, simulated, trainings
 from benchmarks.error_rates.figures import Figure
 from benchmarks.error_rates.simulated import Settings
 from benchmarks.error_rates.tables import LOOKED, fill, report
@@ -46,9 +46,9 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate.statistics import look_sizes
 
-PARTS = ("worlds", "hard", "chains", "trainings", "labels")
+PARTS = ("worlds", "hard", "chains", "trainings", "labels", "proxies")
 """Simulated worlds, those that are hard on the bounds, chains of the embedded world, whole
-trainings, and win rates of which people labelled a part."""
+trainings, win rates of which people labelled a part, and ways of looking again."""
 
 QUICK = Settings(runs=100, sizes=(24, 60, 192))
 
@@ -77,6 +77,8 @@ def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Itera
             yield from simulated.hard(row, settings)
     if "labels" in parts:
         yield from labelled.figures(settings, quick=quick)
+    if "proxies" in parts:
+        yield from proxied.figures(settings, quick=quick)
     if "trainings" in parts:
         yield from trainings.figures(_trainings(settings, quick=quick), quick=quick)
     for population in played:

@@ -8,6 +8,8 @@ from math import isclose
 
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
 from benchmarks.error_rates.labelled import LABELLED
+from benchmarks.error_rates.look_ways import WAYS
+from benchmarks.error_rates.proxied import CASES, PROXIED
 from benchmarks.error_rates.simulated import HARD_NAMES, Settings
 from benchmarks.error_rates.trainings import DELAY, RULES, TRAINING, VALID
 
@@ -22,7 +24,7 @@ def report(
 
     earlier: the power of an earlier version, with which the last table compares.
     """
-    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED)
+    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED, PROXIED)
     usual = [f for f in figures if not f.world.startswith(apart)]
     trainings = [
         replace(f, world=f.world.removeprefix(TRAINING))
@@ -38,6 +40,11 @@ def report(
         replace(f, world=f.world.removeprefix(LABELLED))
         for f in figures
         if f.world.startswith(LABELLED)
+    ]
+    proxied = [
+        replace(f, world=f.world.removeprefix(PROXIED))
+        for f in figures
+        if f.world.startswith(PROXIED)
     ]
     few = [f for f in figures if f.world.startswith(_UNSEEN)]
     played = [f for f in figures if f.world.startswith(_EMBEDDED)]
@@ -60,6 +67,8 @@ def report(
         ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
         ("The embedded world, percent of runs", table(played, list(_played()))),
         ("People's labels of a part of the battles, percent", table(labelled, list(_labelled()))),
+        ("Ways of looking again: false failures, percent", table(proxied, _ways("failures"))),
+        ("Ways of looking again: false passes, percent", table(proxied, _ways("passes"))),
         ("Whole trainings: false stops, percent", table(trainings, list(_stops()))),
         ("Whole trainings: delays", table(trainings, list(_delays()))),
         ("Power against an earlier version, in points", _changes(earlier, usual, settings)),
@@ -140,6 +149,18 @@ def _labelled() -> Iterator[Column]:
             for m in (1, 10):
                 held = _is(f"{what} of a case", f"{rule}, {by}", m)
                 yield Column(f"{what}, {by}, {_cases(m)}", held, _if_promised)
+
+
+def _ways(what: str) -> list[Column]:
+    return [
+        Column(
+            f"false {what}: {way.name}, {_cases(cases)}",
+            _is(f"false {what} of a case", way.name, cases),
+            percent,
+        )
+        for way in WAYS
+        for cases in CASES
+    ]
 
 
 def _passed(settings: Settings) -> list[Column]:

@@ -29,8 +29,8 @@ from pytest_cepbench.gate.statistics import (
     Differences,
     Rounds,
     betting_bounds,
-    look_shares,
     mean_bounds,
+    separate_shares,
     sequential_levels,
     smallest_visible,
 )
@@ -373,7 +373,7 @@ def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha:
     """Bounds at the level that the look has of an alpha, where looks know of each other.
 
     What makes looks alike is the bell shape of their means. Exact bounds are for differences
-    without one, so theirs have a share of alpha by Bonferroni's inequality, which is less.
+    without one, so theirs have shares of alpha that add up to it, by Bonferroni's inequality.
     """
     if not policy.sizes:
         return _bounds(both, measurement, policy, alpha)
@@ -381,7 +381,7 @@ def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha:
     bounds = _bounds(both, measurement, policy, level)
     if "exact" not in bounds.method:
         return bounds
-    return _bounds(both, measurement, policy, alpha * look_shares(len(policy.sizes))[policy.look])
+    return _bounds(both, measurement, policy, alpha * separate_shares(policy.sizes)[policy.look])
 
 
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:

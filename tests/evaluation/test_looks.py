@@ -10,7 +10,12 @@ import pytest
 
 from pytest_cepbench import CaseResult
 from pytest_cepbench.gate import CaseKey, Measurement, Policy, judge, load_baseline
-from pytest_cepbench.gate.statistics import look_shares, look_sizes, sequential_levels
+from pytest_cepbench.gate.statistics import (
+    look_shares,
+    look_sizes,
+    separate_shares,
+    sequential_levels,
+)
 from tests.evaluation.gated_project import GatedProject
 
 MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
@@ -177,7 +182,7 @@ def test_the_last_of_many_looks_has_half_of_alpha(sequential: GatedProject) -> N
 def test_equal_scores_have_the_smaller_share(sequential: GatedProject) -> None:
     """Differences without a bell shape have exact bounds, at their share by Bonferroni."""
     case = sequential.case(MORE, drop=0.005)
-    count = len(look_sizes(200, 12, 1.25))
+    shares = separate_shares(look_sizes(200, 12, 1.25))
 
     assert "exact" in case.method
-    assert case.level == pytest.approx(0.06 * look_shares(count)[len(case.looks) - 1])
+    assert case.level == pytest.approx(0.06 * shares[len(case.looks) - 1])

@@ -20,6 +20,7 @@ from pytest_cepbench.gate.statistics.power import (
 from pytest_cepbench.gate.statistics.sequential import (
     FIRST_SEQUENTIAL_LOOK,
     SEQUENTIAL_GROWTH,
+    separate_shares,
     sequential_levels,
 )
 from pytest_cepbench.gate.statistics.spending import (
@@ -46,6 +47,7 @@ __all__ = [
     "mean_bounds",
     "reference_share",
     "samples_needed",
+    "separate_shares",
     "sequential_levels",
     "smallest_visible",
     "stops_of",
