@@ -30,11 +30,13 @@ from pytest_cepbench.gate.statistics import (
     separate_shares,
     sequential_levels,
 )
+from pytest_cepbench.gate.statistics.bounds import find_lump
 from pytest_cepbench.gate.statistics.control_variates import (
     LEAST_WHOLE,
     TwoPhaseSample,
     two_phase_bounds,
 )
+from pytest_cepbench.gate.statistics.exact import upper_symmetric
 
 ProxyKind = Literal["first", "text"]
 
@@ -62,7 +64,6 @@ class Way:
 
 WAYS = (
     Way("bounds"),
-    Way("bounds, first", proxy="first"),
     Way("sequential", sequential=True),
     Way("sequential, strata", sequential=True, strata=True),
     Way("sequential, first", sequential=True, proxy="first"),
@@ -141,19 +142,34 @@ def _verdict(
     way: Way, drawn: Drawn, size: int, begun: int, level: float, share: float, tolerance: float
 ) -> Verdict:
     chosen = _chosen(way, drawn, size)
-    if not _may_decide(drawn.whole[chosen], level, tolerance) and not way.strata:
-        return Verdict.INCONCLUSIVE
+    if not way.strata:
+        whole = Differences.of(_by_category(drawn.whole, drawn.categories, chosen))
+        proxied = way.proxy is not None and begun > size >= LEAST_WHOLE
+        if not _may_decide(whole, level, share, tolerance, proxied=proxied):
+            return Verdict.INCONCLUSIVE
     bounds = _bounds(way, drawn, chosen, begun, level)
     if way.sequential and "exact" in bounds.method and share < level:
         bounds = _bounds(way, drawn, chosen, begun, share)
     return verdict_of(bounds.mean, bounds.low, bounds.high, tolerance)
 
 
-def _may_decide(values: Array, level: float, tolerance: float) -> bool:
-    """Whether a bound could lie on the right side: a mean too near to what it excludes cannot."""
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
+def _may_decide(
+    whole: Differences, level: float, share: float, tolerance: float, *, proxied: bool
+) -> bool:
+    """Whether a bound could lie on the right side; where not, it need not be made.
+
+    A proxy moves mean and error, so that nothing is said of a look that has one.
+    """
+    mean, count = whole.mean, whole.units
+    if proxied:
+        return True
+    if find_lump(whole, 1.0).share == 1:
+        if mean < -tolerance:
+            high = upper_symmetric(whole.weighted(), whole.weights(), mean, min(level, share))
+            return high is not None and high < 0
+        return mean - (1 + mean) * (1 - min(level, share) ** (1 / count)) > -tolerance
     away = -mean if mean < -tolerance else mean + tolerance
-    return error < 1e-9 or away >= -_NEAREST * NormalDist().inv_cdf(level) * error * 0.6
+    return away >= -_NEAREST * NormalDist().inv_cdf(level) * whole.sd / sqrt(count)
 
 
 def _bounds(way: Way, drawn: Drawn, chosen: Sequence[int], begun: int, level: float) -> Bounds:
