@@ -34,6 +34,7 @@ from benchmarks.error_rates import (
     embedded,
     encoders,
     labelled,
+    proxied,
     simulated,
     trainings,
 )
@@ -53,10 +54,10 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate.statistics import look_sizes
 
-PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "encoders")
+PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "encoders", "proxies")
 """Simulated worlds, those that are hard on the bounds, chains of the embedded world, sets
-of their ends, whole trainings, win rates of which people labelled a part, and encoders that have
-the word together."""
+of their ends, whole trainings, win rates of which people labelled a part, encoders that have the
+word together, and ways of looking again."""
 
 QUICK = Settings(runs=100, sizes=(24, 60, 192))
 
@@ -75,6 +76,12 @@ _HARD_QUICK = tuple(HARD[i] for i in (0, 5, 9, 14, 15, 17))
 """One of each: loud categories, heavy clusters, few samples, ties, jitter, chosen baselines."""
 _MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
 
+_BY_SETTINGS = {
+    "labels": labelled.figures,
+    "encoders": encoders.figures,
+    "proxies": proxied.figures,
+}
+
 
 def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Iterator[Figure]:
     """Every figure, in the order of the tables; chains, which can fail, are played first."""
@@ -85,10 +92,9 @@ def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Itera
     if "hard" in parts:
         for row in _HARD_QUICK if quick else HARD:
             yield from simulated.hard(row, settings)
-    if "labels" in parts:
-        yield from labelled.figures(settings, quick=quick)
-    if "encoders" in parts:
-        yield from encoders.figures(settings, quick=quick)
+    for part, figures in _BY_SETTINGS.items():
+        if part in parts:
+            yield from figures(settings, quick=quick)
     if "trainings" in parts:
         yield from trainings.figures(_trainings(settings, quick=quick), quick=quick)
     for population in played:

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.proxied_look import proxied
 from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.statistics import LEAST_LOST, look_shares, look_sizes
+from pytest_cepbench.gate.statistics import (
+    FIRST_SEQUENTIAL_LOOK,
+    LEAST_LOST,
+    SEQUENTIAL_GROWTH,
+    look_shares,
+    look_sizes,
+)
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.shards import ShardQueue
@@ -147,11 +154,15 @@ def evaluate_case(
     shares = look_shares(len(sizes))
     if not whole and _decided_by_bets(evaluator, run, case, policy):
         shares = (1.0,) * len(sizes)
+    elif policy.looks == "sequential" and len(sizes) > 1:
+        shares = (1.0,) * len(sizes)
+        policy = replace(policy, sizes=tuple(sizes))
     else:
         policy = replace(policy, looks="bounds")
     looks: list[int] = []
     evaluated: EvaluatedCase | None = None
-    for size, share in _affordable(evaluator, sizes, shares):
+    for number, (size, share) in enumerate(_affordable(evaluator, sizes, shares)):
+        policy = replace(policy, look=number)
         depth = run.depth(case, size)
         partial = depth is not None
         shards = prepared_shards(evaluator)
@@ -161,6 +172,15 @@ def evaluate_case(
             _compute_population(evaluator, suite_file, case)
         measurement = run.measure(case, depth)
         looks.append(measurement.n)
+        measurement = proxied(
+            evaluator,
+            suite_file,
+            case,
+            policy,
+            references.baseline,
+            measurement,
+            partial=partial,
+        )
         level = replace(policy, alpha=policy.alpha * share)
         judgement = references.judge(measurement, level, partial=partial)
         evaluated = EvaluatedCase(
@@ -212,11 +232,19 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [most]
     if not (policy.primary and policy.statistical):
         return [look_sizes(most)[0]]
-    if policy.looks == "bounds" or not run.battles(case):
-        return list(look_sizes(most))
+    if not (policy.bets and run.battles(case)):
+        return _sizes_for_bounds(run, case, policy, most)
     if _decided_by_bets(evaluator, run, case, policy):
         return list(look_sizes(most, LEAST_LOST, _BETTING_GROWTH))
     return [most]
+
+
+def _sizes_for_bounds(run: SuiteRun, case: Case, policy: Policy, most: int) -> list[int]:
+    if policy.looks != "sequential":
+        return list(look_sizes(most))
+    sizes = look_sizes(most, FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH)
+    # Categories grow alike, so that sizes next to each other may be the same samples.
+    return list(dict.fromkeys(run.samples(case, run.depth(case, size)) for size in sizes))
 
 
 def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Policy) -> bool:
@@ -227,7 +255,7 @@ def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Po
     """
     settings = evaluator.settings
     return (
-        policy.looks != "bounds"
+        policy.bets
         and policy.primary
         and policy.statistical
         and settings.inconclusive == "more"

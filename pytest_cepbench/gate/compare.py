@@ -31,7 +31,15 @@ from pytest_cepbench.gate.statistics import (
     Rounds,
     betting_bounds,
     mean_bounds,
+    separate_shares,
+    sequential_levels,
     smallest_visible,
+)
+from pytest_cepbench.gate.statistics.control_variates import (
+    TWO_PHASE,
+    TwoPhaseMean,
+    TwoPhaseSample,
+    two_phase_bounds,
 )
 from pytest_cepbench.gate.verdict import Verdict
 
@@ -265,7 +273,7 @@ def _compare(
                 f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
-    bets = policy.looks != "bounds" and bool(measurement.answers)
+    bets = policy.bets and bool(measurement.answers)
     strict = policy.series is not None or (bets and policy.looks == "betting-strict")
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
@@ -336,13 +344,16 @@ def _with_bounds(
     policy: Policy,
     upper_alpha: float | None,
 ) -> Judgement:
-    judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
     if not both.bounded:
+        judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return _add(judgement, reason)
-    bounds = _bounds(both, measurement, policy, policy.alpha)
+    bounds = _bounds_of_look(both, measurement, policy, policy.alpha)
+    judgement = replace(judgement, alpha=bounds.alpha)
     if upper_alpha is not None:
-        upper = _bounds(both, measurement, policy, upper_alpha)
+        upper = _bounds_of_look(both, measurement, policy, upper_alpha)
+        upper_alpha = upper.alpha
+        judgement = replace(judgement, upper_alpha=upper_alpha)
         bounds = replace(bounds, high=upper.high)
     visible = None
     spread = both.differences.sd if bounds.spread is None else bounds.spread
@@ -351,7 +362,7 @@ def _with_bounds(
             smallest_visible(
                 spread,
                 bounds.units,
-                policy.alpha if upper_alpha is None else upper_alpha,
+                bounds.alpha if upper_alpha is None else upper_alpha,
                 policy.tolerance,
                 strict=policy.series is not None,
             )
@@ -368,19 +379,50 @@ def _with_bounds(
     )
 
 
+def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
+    """Bounds at the level that the look has of an alpha, where looks know of each other.
+
+    What makes looks alike is the bell shape of their means. Exact bounds are for differences
+    without one, so theirs have shares of alpha that add up to it, by Bonferroni's inequality.
+    """
+    if not policy.sizes:
+        return _bounds(both, measurement, policy, alpha)
+    level = sequential_levels(policy.sizes, alpha)[policy.look]
+    bounds = _bounds(both, measurement, policy, level)
+    if "exact" not in bounds.method:
+        return bounds
+    return _bounds(both, measurement, policy, alpha * separate_shares(policy.sizes)[policy.look])
+
+
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
     if measurement.labels is not None:
         return bounds_by_labels(both.now, measurement.labels, measurement.clusters, alpha)
-    if policy.looks != "bounds" and measurement.answers:
+    if policy.bets and measurement.answers:
         return _bounds_by_betting(both, measurement, alpha)
+    span = EVEN if measurement.answers else 1.0
+    if both.phases is not None and policy.bounds == "auto" and not measurement.shares:
+        bounds, estimate = two_phase_bounds(both.phases, alpha, span=span)
+        return replace(bounds, statement=_phases_statement(both.phases, bounds, estimate))
     return mean_bounds(
         both.differences,
         alpha,
         method=policy.bounds,
         shares=measurement.shares,
         blocks=both.blocks,
-        span=EVEN if measurement.answers else 1.0,
+        span=span,
+    )
+
+
+def _phases_statement(sample: TwoPhaseSample, bounds: Bounds, estimate: TwoPhaseMean) -> str:
+    """How the estimate of a look was made."""
+    whole, every = sample.counts
+    if bounds.method != TWO_PHASE:
+        why = f": {bounds.statement}" if bounds.statement else ""
+        return f"{whole} whole chains decide alone, their proxies have no part{why}"
+    return (
+        f"{whole} whole chains and the proxies of {every}: these are followed by "
+        f"{estimate.lam:.2f} (lam), and a whole chain counts as {estimate.factor:.2f}"
     )
 
 
@@ -434,6 +476,7 @@ class Pair:
     blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
     bounded: whether bounds can be made.
     dropped: how many samples only one of the two has.
+    phases: the differences with those of proxies of more samples, where there are any.
     """
 
     before: Scores
@@ -443,6 +486,7 @@ class Pair:
     blocks: bool
     bounded: bool
     dropped: int = 0
+    phases: TwoPhaseSample | None = None
 
     @property
     def largest_change(self) -> float:
@@ -496,7 +540,24 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped)
+    phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
+    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases)
+
+
+def _phases(
+    measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
+) -> TwoPhaseSample | None:
+    """Differences of a look with those of the same proxy; None where not both have it.
+
+    Nor where samples share clusters, since a cluster may have whole chains in part.
+    """
+    if not measurement.proxy or measurement.proxy != baseline.proxy or measurement.clusters:
+        return None
+    proxies = _signed_differences(baseline.proxies, measurement.proxies, sign)
+    whole = _signed_differences(before, now, sign)
+    if any(not part.keys() <= proxies.get(name, {}).keys() for name, part in whole.items()):
+        return None
+    return TwoPhaseSample(whole, proxies, dict.fromkeys(whole, 1 / len(whole)))
 
 
 def _differences(

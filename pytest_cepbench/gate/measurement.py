@@ -116,6 +116,9 @@ class Measurement:
     the judge decides alone.
     facts: what became of the facts of the samples along their chains, for the reader; None where
     the metric is not about facts.
+    proxy: what `proxies` are, kind and formula in one line; empty where there are none.
+    proxies: category -> sample id -> score of the beginning of its chain, of all samples that have
+    a score and perhaps of more.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -142,17 +145,21 @@ class Measurement:
     unscored: tuple[str, ...] = ()
     labels: PeopleScores | None = None
     facts: FactSummary | None = None
+    proxy: str = ""
+    proxies: Scores = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]
-        pseudo = [value for part in self.blocks.values() for value in part.values()]
-        numbers = np.abs([*values, *pseudo])
+        others = (*self.blocks.values(), *self.proxies.values())
+        further = [value for part in others for value in part.values()]
+        numbers = np.abs([*values, *further])
         if not values or not all(self.scores.values()) or not (numbers <= _LARGEST).all():
             msg = f"{self.key}: a measurement needs a finite score for every sample"
             raise ValueError(msg)
         object.__setattr__(self, "scores", _rounded_parts(self.scores))
         object.__setattr__(self, "blocks", _rounded_parts(self.blocks))
         object.__setattr__(self, "anchor_scores", _rounded_parts(self.anchor_scores))
+        object.__setattr__(self, "proxies", _rounded_parts(self.proxies))
         object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
         if self.floor is not None:
             object.__setattr__(self, "floor", rounded(self.floor))

@@ -11,14 +11,19 @@ GateName = Literal["regression", "noninferiority", "threshold"]
 
 BoundsName = Literal["auto", "t", "bca", "exact"]
 
-LooksName = Literal["bounds", "betting", "betting-strict"]
-"""What decides where samples are looked at again: bounds at shares of alpha, or bets on win rates,
-whose strict rule says `regressed` only of a drop that is proven to exceed the tolerance."""
+LooksName = Literal["bounds", "sequential", "betting", "betting-strict"]
+"""What decides where samples are looked at again: bounds at shares of alpha, bounds at the levels
+of a group sequential test, or bets on win rates, whose strict rule says `regressed` only of a drop
+that is proven to exceed the tolerance."""
 
 LabelsName = Literal["auto", "needed", "ignored"]
 """What people's labels are to win rates. auto: bounds are made by them where there are any of these
 answers. needed: a win rate without them is comparable with nothing. ignored: the judge decides
 alone."""
+
+ProxyName = Literal["none", "first", "text"]
+"""What stands for whole chains at early looks: nothing, the first iteration, or the first
+description of an image alone."""
 
 BETTING = "betting"
 """Method of bounds that hold at every look, each at the whole alpha of the case."""
@@ -54,7 +59,10 @@ class Policy:
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
     bounds: how the confidence bounds are made.
     looks: what decides; bets are made on win rates alone.
+    proxy: what stands for whole chains at early looks.
     primary: whether the case can fail a run.
+    sizes: samples at each look of a group sequential test, of which `look` is the one that is
+    judged, from 0; empty where alpha is that of the look already.
     series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
     series only a drop that is larger than the tolerance beyond doubt is a regression.
     upper_share: part of alpha that the upper bounds have, in (0, 1], where several encoders have a
@@ -69,7 +77,10 @@ class Policy:
     anchor_tolerance: float | None = None
     bounds: BoundsName = "auto"
     looks: LooksName = "bounds"
+    proxy: ProxyName = "none"
     primary: bool = True
+    sizes: tuple[int, ...] = ()
+    look: int = 0
     series: SeriesShares | None = None
     upper_share: float = 1.0
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -86,6 +97,11 @@ class Policy:
         if self.anchor_tolerance is not None:
             return self.anchor_tolerance
         return ANCHOR_FACTOR * self.tolerance
+
+    @property
+    def bets(self) -> bool:
+        """True where bets decide on win rates."""
+        return self.looks in ("betting", "betting-strict")
 
     @property
     def statistical(self) -> bool:

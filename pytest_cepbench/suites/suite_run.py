@@ -13,6 +13,7 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.definition import Suite
@@ -189,13 +190,25 @@ class SuiteRun(ABC):
         """True if the case's scores are of battles against the accepted answers."""
         return False
 
+    def proxy_of(self, case: Case, kind: ProxyName) -> Case | None:  # noqa: ARG002 - of chains alone
+        """The case of the beginnings of chains, which stand for these; None where there is none."""
+        return None
+
+    def run_for(self, case: Case) -> SuiteRun:  # noqa: ARG002 - of suites of chains alone
+        """The run that measures a case: itself, but for the proxy of another case."""
+        return self
+
     def labelled(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
         """True if people labelled battles of the suite, so that the case is measured whole."""
         return False
 
-    def samples(self, case: Case) -> int:
-        """The number of samples of a case, counted in each of its categories."""
-        return sum(self._category_sizes(case))
+    def samples(self, case: Case, most: int | None = None) -> int:
+        """The number of samples of a case, counted in each of its categories.
+
+        most: of each category; all where None.
+        """
+        sizes = self._category_sizes(case)
+        return sum(sizes) if most is None else sum(min(size, most) for size in sizes)
 
     def depth(self, case: Case, samples: int) -> int | None:
         """The samples of each category that make so many of the case; None where that is all."""

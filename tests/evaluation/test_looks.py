@@ -10,6 +10,12 @@ import pytest
 
 from pytest_cepbench import CaseResult
 from pytest_cepbench.gate import CaseKey, Measurement, Policy, judge, load_baseline
+from pytest_cepbench.gate.statistics import (
+    look_shares,
+    look_sizes,
+    separate_shares,
+    sequential_levels,
+)
 from tests.evaluation.gated_project import GatedProject
 
 MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
@@ -144,3 +150,39 @@ def test_a_regression_is_followed_through_the_chain(accepted: GatedProject) -> N
     assert accepted.case(drop=0.0).attribution == ""
     assert len(followed.chains) == 5
     assert [bool(chain.links) for chain in followed.chains] == [True, True, True, False, False]
+
+
+@pytest.fixture(scope="module")
+def sequential(accepted: GatedProject, tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
+    """The same project, whose suite looks again after every quarter more."""
+    project = accepted.copy(tmp_path_factory.mktemp("sequential") / "project")
+    file = project.path / "suite.toml"
+    file.write_text(file.read_text().replace("[gate]\n", "[gate]\nlooks = 'sequential'\n"))
+    return project
+
+
+def test_looks_that_know_each_other_begin_earlier(sequential: GatedProject) -> None:
+    """A clear drop ends at twelve samples, at a level above what Bonferroni's would be."""
+    case = sequential.case(MORE, drop=0.05, spread=0.01)
+    sizes = look_sizes(200, 12, 1.25)
+
+    assert (case.looks, case.verdict, case.partial) == ([12], "regressed", True)
+    assert case.level == sequential_levels(sizes, 0.06)[0]
+    assert case.level > 0.06 * look_shares(len(sizes))[0]
+
+
+def test_the_last_of_many_looks_has_half_of_alpha(sequential: GatedProject) -> None:
+    """What stays vague is judged in the end as under bounds: the looks between cost it nothing."""
+    case = sequential.case(MORE, drop=0.006, spread=0.2)
+
+    assert case.looks == list(look_sizes(200, 12, 1.25))
+    assert _bounds(case) == _judged_alone(sequential, case, 0.5)
+
+
+def test_equal_scores_have_the_smaller_share(sequential: GatedProject) -> None:
+    """Differences without a bell shape have exact bounds, at their share by Bonferroni."""
+    case = sequential.case(MORE, drop=0.005)
+    shares = separate_shares(look_sizes(200, 12, 1.25))
+
+    assert "exact" in case.method
+    assert case.level == pytest.approx(0.06 * shares[len(case.looks) - 1])

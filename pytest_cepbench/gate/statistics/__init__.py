@@ -17,6 +17,12 @@ from pytest_cepbench.gate.statistics.power import (
     samples_needed,
     smallest_visible,
 )
+from pytest_cepbench.gate.statistics.sequential import (
+    FIRST_SEQUENTIAL_LOOK,
+    SEQUENTIAL_GROWTH,
+    separate_shares,
+    sequential_levels,
+)
 from pytest_cepbench.gate.statistics.spending import (
     EXPECTED_CHECKPOINTS,
     checkpoint_share,
@@ -25,7 +31,9 @@ from pytest_cepbench.gate.statistics.spending import (
 
 __all__ = [
     "EXPECTED_CHECKPOINTS",
+    "FIRST_SEQUENTIAL_LOOK",
     "LEAST_LOST",
+    "SEQUENTIAL_GROWTH",
     "Bounds",
     "Differences",
     "Rounds",
@@ -39,6 +47,8 @@ __all__ = [
     "mean_bounds",
     "reference_share",
     "samples_needed",
+    "separate_shares",
+    "sequential_levels",
     "smallest_visible",
     "stops_of",
 ]

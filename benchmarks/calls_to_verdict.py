@@ -1,0 +1,373 @@
+"""Calls of models until a case is decided, under each way to look again.
+
+    OMP_NUM_THREADS=1 python benchmarks/calls_to_verdict.py --write             # ten CPU minutes
+    OMP_NUM_THREADS=1 python benchmarks/calls_to_verdict.py --quick
+    python benchmarks/calls_to_verdict.py --read --write                        # page from the JSON
+
+Chains are played once: the reference series through `suites/shapes`, each checkpoint against the
+best of its role, and the instrument at two losses. Every pair of scores that they gave is a
+population, with its ties and ceilings; a repetition draws 24 samples of each category from it and
+looks again until a verdict. The tolerance is the population's drop, or a half or a quarter of it;
+without drift each pair is turned around with probability one half, and the tolerance is half of the
+drop. Calls are those of describer and generator with an empty store.
+
+Prints Markdown; --write puts it and the figures into benchmarks/results/calls-to-verdict.md and
+benchmarks/results/calls_to_verdict.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+if __package__ in (
+    None,
+    "",
+):  # Run by its path, Python looks beside the script for what it imports.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.curves.lineups import Pair, find_series
+from benchmarks.error_rates.look_ways import WAYS, Drawn, Ended, Way, look_again_by
+from benchmarks.error_rates.worlds import Array
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.metrics import gc_at_t
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import ChainRun, ModelPool, RoleChoices, assign_models, load_data
+from pytest_cepbench.suites import load_suite as read_suite
+from pytest_cepbench.suites.definition import Suite, SuiteNumber, amended
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+PAGE = _ROOT / "benchmarks" / "results" / "calls-to-verdict.md"
+
+RESULTS = _ROOT / "benchmarks" / "results" / "calls_to_verdict.json"
+
+DROPS = (0, 1, 2, 4)
+"""In tolerances."""
+
+ALPHA = 0.05
+
+_EACH = 24  # samples of a category
+_REPEATS, _QUICK = 40, 4
+_SEEDS = (0, 1, 2)  # of the calibration
+_INSTRUMENT = "shapes:?miss=0.1"
+_LOSSIER = {"0.12": "shapes:?miss=0.12"}
+_SUITE = """\
+name = "instrument"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples} }}
+[chain]
+start = "image"
+iterations = 3
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+encoder = "shapes:"
+[metrics.gc]
+"""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of the samples of a suite: gc, (n,) GC@3; first, (n,) GC@1; text, (n,) of texts."""
+
+    gc: Array
+    first: Array
+    text: Array
+    categories: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Pairs of scores to draw from. spreads: (n,) over the seeds of the baseline."""
+
+    name: str
+    before: Scores
+    now: Scores
+    spreads: Array
+
+    @property
+    def drop(self) -> float:
+        """The mean drop."""
+        return float(self.before.gc.mean() - self.now.gc.mean())
+
+    def drawn(self, generator: np.random.Generator, *, drifts: bool) -> Drawn:
+        """A case of 24 samples of each category, in turn."""
+        numbers = self.before.categories
+        rows = np.stack(
+            [
+                generator.choice(np.flatnonzero(numbers == number), _EACH)
+                for number in range(int(numbers.max()) + 1)
+            ],
+            axis=1,
+        ).ravel()
+        turned = np.where(drifts | (generator.random(len(rows)) < 0.5), 1.0, -1.0)
+
+        def differences(before: Array, now: Array) -> Array:
+            return np.round(turned * (now - before)[rows], 6)
+
+        return Drawn(
+            differences(self.before.gc, self.now.gc),
+            numbers[rows],
+            {
+                "first": differences(self.before.first, self.now.first),
+                "text": differences(self.before.text, self.now.text),
+            },
+            self.spreads[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one way came to. drop: in tolerances. quartiles: of calls until a decided verdict, None
+    where under one half of the repetitions ended decided. calls, drawings: medians of all
+    repetitions. failed, held: shares.
+    """
+
+    population: str
+    drop: int
+    way: str
+    runs: int
+    calls: float
+    drawings: float
+    decided: float
+    quartiles: tuple[float, float, float] | None
+    failed: float
+    held: float
+
+
+def measure(population: Population, repeats: int) -> Iterator[Row]:
+    """Every way at every drop, each on the same draws."""
+    for drop in DROPS:
+        tolerance = population.drop / (drop or 2)
+        for way in WAYS:
+            generator = np.random.default_rng([*map(ord, population.name), drop])
+            ended = [
+                look_again_by(way, population.drawn(generator, drifts=drop > 0), ALPHA, tolerance)
+                for _ in range(repeats)
+            ]
+            yield _row(population.name, drop, way, ended)
+
+
+def _row(name: str, drop: int, way: Way, ended: Sequence[Ended]) -> Row:
+    decided = [case.calls for case in ended if case.decided]
+    quartiles = np.percentile(decided, (25, 50, 75)).tolist() if decided else None
+    passed = (Verdict.HELD, Verdict.IMPROVED)
+    return Row(
+        name,
+        drop,
+        way.name,
+        len(ended),
+        float(np.median([case.calls for case in ended])),
+        float(np.median([case.drawings for case in ended])),
+        len(decided) / len(ended),
+        tuple(quartiles) if quartiles and 2 * len(decided) >= len(ended) else None,
+        float(np.mean([case.verdict is Verdict.REGRESSED for case in ended])),
+        float(np.mean([case.verdict in passed for case in ended])),
+    )
+
+
+# -- chains, played once ---------------------------------------------------------------------------
+
+
+def play(suite: Suite, roles: Mapping[str, str], seed: int, pool: ModelPool) -> Scores:
+    """The scores of one pair of models. Raises what suites, models and the store raise."""
+    seeded = amended(suite, SuiteNumber("chain", "seed", seed)) if seed else suite
+    assignments, measures = assign_models(
+        seeded,
+        RoleChoices(roles=dict(roles)),  # type: ignore[arg-type] # they are role names
+    )
+    dataset = load_data(seeded, {})
+    run = ChainRun(seeded, dataset, assignments, measures, pool)
+    traces = run.chain_data.traces("image", "encoder", (1, 2, 4, 6), dataset.samples)
+    similarities = np.array([traces[sample.id].similarities for sample in dataset.samples])
+    homes = [dataset.categories.index(sample.categories[0]) for sample in dataset.samples]
+    return Scores(
+        gc_at_t(similarities[:, 1:]), similarities[:, 1], similarities[:, 0], np.array(homes)
+    )
+
+
+def reference_populations(folder: Path, pool: ModelPool) -> Iterator[Population]:
+    """Every checkpoint of both series that is worse than the best of its role."""
+    suite = read_suite(_ROOT / "suites" / "shapes" / "suite.toml")
+    series = find_series(folder)
+
+    def roles(pair: Pair) -> dict[str, str]:
+        return {"describer": pair.describer, "generator": pair.generator}
+
+    best = series[0].pairs[-1]
+    seeded = [play(suite, roles(best), seed, pool) for seed in _SEEDS]
+    spreads = np.std([scores.gc for scores in seeded], axis=0, ddof=1)
+    for own in series:
+        for step, pair in zip(own.steps[:-1], own.pairs[:-1], strict=True):
+            now = play(suite, roles(pair), 0, pool)
+            name = f"{own.role} of step {step}"
+            yield Population(name, seeded[0], now, spreads)
+
+
+def instrument_populations(pool: ModelPool, samples: int) -> Iterator[Population]:
+    """The instrument at two greater losses, with the same draws and with others."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "suite.toml"
+        path.write_text(_SUITE.format(samples=samples), encoding="utf-8")
+        suite = read_suite(path)
+        seeded = [play(suite, {"describer": _INSTRUMENT}, seed, pool) for seed in _SEEDS]
+        spreads = np.std([scores.gc for scores in seeded], axis=0, ddof=1)
+        for miss, spec in _LOSSIER.items():
+            for seed, draws in ((0, "same draws"), (3, "other draws")):
+                now = play(suite, {"describer": spec}, seed, pool)
+                name = f"instrument, miss 0.1 to {miss}, {draws}"
+                yield Population(name, seeded[0], now, spreads)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def report(rows: Sequence[Row]) -> str:
+    """Two tables: calls until a decided verdict, and what the verdicts were."""
+    ways = list(dict.fromkeys(row.way for row in rows))
+    by_key = {(row.population, row.drop, row.way): row for row in rows}
+    keys = list(dict.fromkeys((row.population, row.drop) for row in rows))
+    calls = [
+        [name, str(drop), *(_calls(by_key[name, drop, way]) for way in ways)] for name, drop in keys
+    ]
+    drawings = [
+        [name, str(drop), *(f"{by_key[name, drop, way].drawings:.0f}" for way in ways)]
+        for name, drop in keys
+    ]
+    verdicts = [
+        [
+            name,
+            str(drop),
+            *(
+                f"{by_key[name, drop, w].failed:.0%} / {by_key[name, drop, w].held:.0%}"
+                for w in ways
+            ),
+        ]
+        for name, drop in keys
+    ]
+    head = ["pair", "drop", *ways]
+    return (
+        f"## Calls\n\n{_table(head, calls)}\n\n## Drawings\n\n{_table(head, drawings)}\n\n"
+        f"## Verdicts\n\n{_table(head, verdicts)}\n\n## Against doublings\n\n{_summary(rows)}"
+    )
+
+
+def _calls(row: Row) -> str:
+    """Median of all repetitions; then quartiles of the decided ones."""
+    if row.quartiles is None:
+        return f"{row.calls:.0f} (-)"
+    low, middle, high = row.quartiles
+    return f"{row.calls:.0f} ({low:.0f}, {middle:.0f}, {high:.0f})"
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """Median over pairs of the ratio of decided medians to those of doublings, by drop and way."""
+    today = {(row.population, row.drop): row for row in rows if row.way == WAYS[0].name}
+    lines = []
+    for drop in DROPS:
+        cells = [str(drop)]
+        for way in WAYS[1:]:
+            ratios = [
+                row.quartiles[1] / before.quartiles[1]
+                for row in rows
+                if (row.drop, row.way) == (drop, way.name)
+                and row.quartiles is not None
+                and (before := today[row.population, drop]).quartiles is not None
+            ]
+            cells.append(f"{np.median(ratios):.2f} of {len(ratios)}" if ratios else "-")
+        lines.append(cells)
+    return _table(["drop", *(way.name for way in WAYS[1:])], lines)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+_MARKS = ("<!-- figures -->", "<!-- end of figures -->")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure or read, print, write what was asked for; 2 where something is missing."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--quick", action="store_true", help="the instrument alone, few repetitions"
+    )
+    parser.add_argument("--repeats", type=int, default=_REPEATS, help="of each setting; 40")
+    parser.add_argument("--read", action="store_true", help="play nothing: take the JSON file")
+    parser.add_argument("--write", action="store_true", help="write the JSON file and the page")
+    parser.add_argument("--store", type=Path, default=_ROOT / ".cepbench" / "store")
+    parser.add_argument("--checkpoints", type=Path, default=_ROOT / "reference" / "checkpoints")
+    options = parser.parse_args(arguments)
+    if options.repeats < 2:
+        parser.error(f"--repeats: quartiles need at least 2 repetitions, got {options.repeats}")
+    started = time.process_time()
+    try:
+        rows = _read() if options.read else list(_measured(options))
+    except (CepError, ValueError, OSError) as error:
+        print(f"calls_to_verdict: {error}", file=sys.stderr)
+        return 2
+    text = report(rows)
+    print(text)
+    if options.write:
+        if not options.read:
+            _write(rows, time.process_time() - started)
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(_MARKS[0])
+        after = rest.partition(_MARKS[1])[2]
+        page = f"{before}{_MARKS[0]}\n\n{text}\n\n{_MARKS[1]}{after}"
+        PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def _measured(options: argparse.Namespace) -> Iterator[Row]:
+    repeats = _QUICK if options.quick else options.repeats
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "store" if options.quick else options.store
+        with Store(root) as store:
+            pool = ModelPool(store, threads=1)
+            populations = [*instrument_populations(pool, 8 if options.quick else 100)]
+            if not options.quick:
+                populations += reference_populations(options.checkpoints, pool)
+            for population in populations:
+                print(f"{population.name}: {population.drop:.4f}", file=sys.stderr, flush=True)
+                yield from measure(population, repeats)
+
+
+def _read() -> list[Row]:
+    document = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return [
+        Row(**{**row, "quartiles": None if row["quartiles"] is None else tuple(row["quartiles"])})
+        for row in document["rows"]
+    ]
+
+
+def _write(rows: Sequence[Row], seconds: float) -> None:
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    document = {
+        "machine": machine,
+        "cpu_seconds": round(seconds, 1),
+        "alpha": ALPHA,
+        "rows": [asdict(row) for row in rows],
+    }
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
