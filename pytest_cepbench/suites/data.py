@@ -8,16 +8,19 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
+from pytest_cepbench.datasets.geneval2 import load_geneval2
 from pytest_cepbench.datasets.judged_battles import load_judged_battles
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.opening.questions import load_opening
+from pytest_cepbench.datasets.questions import with_questions
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sample_choice import SampleChoice
 from pytest_cepbench.datasets.shapes import load_shapes
@@ -37,7 +40,12 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.option_values import is_url
-from pytest_cepbench.suites.data_source import open_source, refuse_table_settings, table_columns
+from pytest_cepbench.suites.data_source import (
+    open_source,
+    refuse_table_settings,
+    side_file,
+    table_columns,
+)
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
@@ -47,6 +55,7 @@ _NOWHERE = LoadingFolders()
 LOADERS: Mapping[str, Loader] = {
     "folder": load_folder,
     "geneval": load_geneval,
+    "geneval2": load_geneval2,
     "judged-battles": load_judged_battles,
     "mme": load_mme,
     "mmgenbench": load_mmgenbench,
@@ -78,19 +87,40 @@ def load_data(
     parameter = inspect.signature(loader).parameters.get("path")
     if parameter is None:
         refuse_table_settings(suite)
-        return _chosen(suite, _call(suite, loader), most)
+        return _chosen(suite, _asked(suite, _call(suite, loader)), most)
     place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, folders)
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
         reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
-        return _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        dataset = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        whole = most is None and not suite.table.data.skip
+        return _asked(suite, dataset, source.side_file, whole=whole)
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:
         identity = {**dataset.identity, "source": source.identity}
         dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
-    return _chosen(suite, dataset, most)
+    beside = None if source.path is None else partial(side_file, source.path)
+    return _chosen(suite, _asked(suite, dataset, beside), most)
+
+
+def _asked(
+    suite: Suite,
+    dataset: Dataset,
+    beside: Callable[[str], Path] | None = None,
+    *,
+    whole: bool = True,
+) -> Dataset:
+    """The data set with the questions of the file that the suite names, if it names one.
+
+    beside: finds a file beside the data; where there is none, it is in the suite's folder.
+    """
+    name = suite.table.data.questions
+    if name is None:
+        return dataset
+    path = side_file(suite.folder, name) if beside is None else beside(name)
+    return with_questions(dataset, path, whole=whole)
 
 
 def data_name(suite: Suite) -> str | None:

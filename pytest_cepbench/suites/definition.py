@@ -54,6 +54,8 @@ class DataTable(_Strict, frozen=True):
     options: keyword arguments of the loader.
     config, split: of a data set in tables, where it has several.
     id, image, text, category: columns of its tables; those that the loader knows when left out.
+    questions: name of a JSON Lines file of questions about the samples, beside the data, or in the
+        suite's folder where the data is not read from a path; see `datasets.questions`.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
     """
@@ -70,6 +72,7 @@ class DataTable(_Strict, frozen=True):
     image: str | None = None
     text: str | None = None
     category: str | None = None
+    questions: str | None = None
     skip: int = 0
 
 
@@ -160,6 +163,7 @@ class RolesTable(_Strict, frozen=True):
     writer: str | None = None
     editor: str | None = None
     interleaver: str | None = None
+    vqa: str | None = None
 
 
 class PresetTable(_Strict, frozen=True):

@@ -35,6 +35,7 @@ from pytest_cepbench.suites.measures.mapping_drift import (
     MappingTable,
     make_mapping,
 )
+from pytest_cepbench.suites.measures.soft_tifa import SoftTifaTable, make_soft_tifa
 
 KINDS: Mapping[str, type[MetricTable]] = {
     "gc": SimilarityTable,
@@ -47,6 +48,8 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "sdr": MappingTable,
     "geneval": ComplianceTable,
     "mgg": ComplianceTable,
+    "soft_tifa_gm": SoftTifaTable,
+    "soft_tifa_am": SoftTifaTable,
     "failures": FailuresTable,
 }
 """Kind of metric -> its settings."""
@@ -88,6 +91,8 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
             made[name] = make_mapping(kind, name, table, context)
         elif isinstance(table, ComplianceTable):
             made[name] = make_compliance(kind, name, table, context)
+        elif isinstance(table, SoftTifaTable):
+            made[name] = make_soft_tifa(kind, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
