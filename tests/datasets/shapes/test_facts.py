@@ -1,0 +1,102 @@
+"""Facts of scenes: complete, atomic, and the same however a scene is told or drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+
+from pytest_cepbench.datasets.shapes import (
+    Degradation,
+    Scene,
+    SceneObject,
+    caption,
+    degrade_scene,
+    parse_caption,
+    parse_image,
+    render,
+)
+from pytest_cepbench.datasets.shapes.facts import SCENE_KINDS, scene_facts
+from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
+
+PAIR = Scene((SceneObject(0, "small", "red", "circle"), SceneObject(8, "large", "blue", "square")))
+
+
+def _lost(scene: Scene, other: Scene) -> dict[str, int]:
+    gone = set(scene_facts(scene)) - set(scene_facts(other))
+    return dict(Counter(fact.kind for fact in gone))
+
+
+def test_the_facts_of_two_objects() -> None:
+    """One count, and of each object its shape, color, size and place; one relation."""
+    assert [f"{fact.kind}: {fact}" for fact in scene_facts(PAIR)] == [
+        "color: blue square",
+        "color: red circle",
+        "count: two shapes",
+        "object: circle",
+        "object: square",
+        "position: circle top left",
+        "position: square bottom right",
+        "relation: small red circle above left of large blue square",
+        "size: large square",
+        "size: small circle",
+    ]
+
+
+def test_the_empty_scene_has_a_fact() -> None:
+    """That there is nothing is true of it as well."""
+    assert [str(fact) for fact in scene_facts(Scene())] == ["no shapes"]
+
+
+def test_another_color_costs_color_and_relation_only() -> None:
+    """Facts are atomic: one changed attribute leaves the others as they are."""
+    first, second = PAIR.objects
+    recolored = Scene((replace(first, color="green"), second))
+    assert _lost(PAIR, recolored) == {"color": 1, "relation": 1}
+    moved = Scene((replace(first, cell=3), second))
+    assert _lost(PAIR, moved) == {"position": 1}
+    resized = Scene((replace(first, size="large"), second))
+    assert _lost(PAIR, resized) == {"size": 1, "relation": 1}
+    assert _lost(PAIR, Scene((second,))) == {
+        "count": 1, "object": 1, "color": 1, "size": 1, "position": 1, "relation": 1,
+    }  # fmt: skip
+
+
+def test_equal_objects_are_counted() -> None:
+    """Two red circles are two facts, and one of them is lost with one circle."""
+    twins = Scene(
+        (SceneObject(0, "small", "red", "circle"), SceneObject(4, "small", "red", "circle"))
+    )
+    facts = [str(fact) for fact in scene_facts(twins) if fact.kind == "color"]
+    assert facts == ["red circle", "red circle #2"]
+    assert _lost(twins, Scene(twins.objects[:1]))["color"] == 1
+
+
+@given(drawn_scenes(), drawn_scenes())
+def test_different_scenes_have_different_facts(scene: Scene, other: Scene) -> None:
+    """Facts say all there is: nothing that changes a drawn scene goes unseen."""
+    assert (scene == other) == (scene_facts(scene) == scene_facts(other))
+
+
+@given(drawn_scenes(), SEEDS)
+def test_every_degradation_is_seen(scene: Scene, seed: int) -> None:
+    """Also exchanged places and changed looks of objects that are alike but for one thing."""
+    worse = degrade_scene(scene, Degradation(swap=1.0, recolor=0.3, resize=0.3), seed)
+    assert (scene == worse) == (scene_facts(scene) == scene_facts(worse))
+
+
+@given(drawn_scenes(), SEEDS)
+def test_text_and_picture_have_the_facts_of_their_scene(scene: Scene, seed: int) -> None:
+    """Read by the grammar and by the rules of sight, without any error of their own."""
+    facts = scene_facts(scene)
+    assert scene_facts(parse_caption(caption(scene))) == facts
+    assert scene_facts(parse_image(render(scene, seed))) == facts
+
+
+@given(scenes())
+def test_facts_are_of_the_worlds_kinds_and_differ(scene: Scene) -> None:
+    """No fact twice, none of another kind, and any scene that a model may tell has some."""
+    facts = scene_facts(scene)
+    assert len(set(facts)) == len(facts) > 0
+    assert {fact.kind for fact in facts} <= set(SCENE_KINDS)
