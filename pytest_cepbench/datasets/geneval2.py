@@ -27,8 +27,14 @@ VERSION = 1
 
 FILE_NAME = "geneval2_data.jsonl"
 
-SKILLS = ("object", "attribute", "count", "position", "verb")
-"""What an atom of a prompt is about."""
+SKILLS = {
+    "object": "object",
+    "attribute": "attribute",
+    "count": "count",
+    "position": "relation",
+    "verb": "action",
+}
+"""What an atom of a prompt is about, and the kind of fact that this is here."""
 
 _FIELDS = ("prompt", "atom_count", "vqa_list", "skills")
 
@@ -110,10 +116,10 @@ def _questions(pairs: Any, skills: Any) -> tuple[FactQuestion, ...]:
         if not isinstance(pair, list) or len(pair) != 2:
             msg = f"vqa_list[{place}]: a question and its answer are expected, got {pair!r:.80}"
             raise ValueError(msg)
-        if skill not in SKILLS:
+        if not isinstance(skill, str) or skill not in SKILLS:
             msg = f"skills[{place}]: {unknown_name('skill', str(skill), SKILLS)}"
             raise ValueError(msg)
-        stated = {"id": str(place), "question": pair[0], "answer": pair[1], "kind": skill}
+        stated = {"id": str(place), "question": pair[0], "answer": pair[1], "kind": SKILLS[skill]}
         try:
             questions.append(check_question(stated))
         except ValueError as error:

@@ -15,24 +15,11 @@ from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
+from pytest_cepbench.metrics.facts import check_kinds
 
 VERSION = 1
 
 QUESTIONS, CONTROLS = "questions", "controls"
-
-KINDS = (
-    "object",
-    "count",
-    "color",
-    "size",
-    "attribute",
-    "position",
-    "relation",
-    "verb",
-    "text",
-    "other",
-)
-"""What a question can be about."""
 
 YES = "yes"
 
@@ -53,7 +40,7 @@ class FactQuestion:
 
     id: unique among the questions of its sample.
     text: the question.
-    kind: one of `KINDS`.
+    kind: of the fact that it checks, one of `metrics.facts.KINDS`.
     answer: the right one: "yes", "no", or in the fewest words ("four", "red").
     depends_on: ids of earlier questions of the sample; where one of them fails, this one has.
     """
@@ -93,8 +80,7 @@ def check_question(fields: Mapping[str, Any]) -> FactQuestion:
         if key not in _FIELDS:
             raise ValueError(unknown_name("key", key, _FIELDS))
     texts = {key: _text(fields, key) for key in ("id", "question", "kind", "answer")}
-    if texts["kind"] not in KINDS:
-        raise ValueError(unknown_name("kind of question", texts["kind"], KINDS))
+    check_kinds([texts["kind"]])
     depends_on = fields.get("depends_on", [])
     if not isinstance(depends_on, list) or not all(isinstance(own, str) for own in depends_on):
         msg = f"depends_on: a list of ids is expected, got {depends_on!r:.80}"

@@ -21,6 +21,9 @@ HALF = 0.5
 """An answer less likely than this is not the model's answer: another one, or all others together,
 are likelier."""
 
+FEW = 10
+"""Control questions too few for a share of them to tell much."""
+
 
 def soft_tifa(probabilities: npt.ArrayLike, mean: MeanName = "geometric") -> float:
     """The score of one picture or text.
@@ -98,12 +101,17 @@ class ControlAccuracy:
         return cls(*((sum(p >= HALF for p in own), len(own)) for own in (present, absent)))
 
     def below(self, least: float) -> bool:
-        """Whether one of the two shares is below a limit.
+        """Whether one of the two shares is below a limit; of fewer than `FEW` questions, whether
+        none of them was answered rightly, since chance decides most of so small a share.
 
         A model that says yes to all has 0 of the absent, one that says no to all 0 of the present,
         and one that tosses a coin one half of both. A share of no questions is not below anything.
         """
-        return any(count and right < least * count for right, count in (self.present, self.absent))
+        return any(
+            right == 0 if count < FEW else right < least * count
+            for right, count in (self.present, self.absent)
+            if count
+        )
 
     def __str__(self) -> str:
         parts = []

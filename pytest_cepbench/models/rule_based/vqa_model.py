@@ -56,8 +56,7 @@ class ShapesVqa:
             if right is None:
                 return Failure("refused", f"no question of the shapes world: {question.text!r:.80}")
             wanted = {answer.strip().lower() for answer in question.answers}
-            certain = (1.0 - self.knobs.yes) * (right in wanted) + self.knobs.yes * (
-                "yes" in wanted
-            )
-            probabilities.append(certain * (1.0 - self.knobs.doubt))
+            seen, agreed = float(right in wanted), float("yes" in wanted)
+            mixed = (1.0 - self.knobs.yes) * seen + self.knobs.yes * agreed
+            probabilities.append(mixed * (1.0 - self.knobs.doubt))
         return probabilities

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -54,6 +54,16 @@ KINDS: Mapping[str, type[MetricTable]] = {
 }
 """Kind of metric -> its settings."""
 
+_MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]] = {
+    SimilarityTable: make_similarity,
+    SetTable: make_sets,
+    MappingTable: make_mapping,
+    ComplianceTable: make_compliance,
+    SoftTifaTable: make_soft_tifa,
+}
+"""Settings -> what makes their measure, from its kind, its name, its table and the suite's chains;
+failures come last, since they depend on the others."""
+
 
 def read_table(
     name: str, raw: Mapping[str, Any], kinds: Mapping[str, type[MetricTable]] = KINDS
@@ -82,17 +92,9 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        kind = table.kind or name
-        if isinstance(table, SimilarityTable):
-            made[name] = make_similarity(kind, name, table, context)
-        elif isinstance(table, SetTable):
-            made[name] = make_sets(kind, name, table, context)
-        elif isinstance(table, MappingTable):
-            made[name] = make_mapping(kind, name, table, context)
-        elif isinstance(table, ComplianceTable):
-            made[name] = make_compliance(kind, name, table, context)
-        elif isinstance(table, SoftTifaTable):
-            made[name] = make_soft_tifa(kind, name, table, context)
+        make = _MAKERS.get(type(table))
+        if make is not None:
+            made[name] = make(table.kind or name, name, table, context)
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
