@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
+from pytest_cepbench.evaluation.shown_facts import shown_facts
 from pytest_cepbench.evaluation.shown_samples import shown_answers
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, record_of
@@ -102,6 +103,7 @@ def measured_case(
         identity=dict(measurement.identity),
         measured=record_of(measurement),
         judge=measurement.judge,
+        facts=None if measurement.facts is None else shown_facts(measurement.facts),
         models=[
             ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
             for role, bound in run.models(measurement).items()

@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.metrics import mean_of_categories
+from pytest_cepbench.metrics.facts import FactSummary
 
 DECIMALS = 6
 """Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""
@@ -108,6 +109,8 @@ class Measurement:
     unscored: ids of samples that were measured and have no score, since the judge gave none.
     labels: people's scores of a random part of the battles, by which bounds are made; None where
     the judge decides alone.
+    facts: what became of the facts of the samples along their chains, for the reader; None where
+    the metric is not about facts.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -133,6 +136,7 @@ class Measurement:
     judge: str = ""
     unscored: tuple[str, ...] = ()
     labels: PeopleScores | None = None
+    facts: FactSummary | None = None
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]

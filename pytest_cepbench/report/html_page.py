@@ -26,6 +26,16 @@ from pytest_cepbench.report.chain_pairs import (
     paired_steps,
     placed_chains,
 )
+from pytest_cepbench.report.fact_table import (
+    PAIR_HEADS,
+    fact_lines,
+    kind_heads,
+    kind_rows,
+    loses_most,
+    pair_rows,
+    shade_of,
+    share_of,
+)
 from pytest_cepbench.report.number_format import between, number, word_of
 from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
 from pytest_cepbench.report.page_overview import (
@@ -61,7 +71,7 @@ STYLESHEET, SCRIPT = "page.css", "page.js"
 """Files of the page's look and behavior; everything is readable without the script."""
 
 _PARTS = {
-    STYLESHEET: ("page.css", "plots.css", "paired_chains.css"),
+    STYLESHEET: ("page.css", "plots.css", "paired_chains.css", "facts.css"),
     SCRIPT: ("page.js", "paired_chains.js", "paired_differences.js"),
 }
 """File of the page -> files of this package that it consists of."""
@@ -99,6 +109,7 @@ def html_page(
         return _noteworthy(result, pictured)
 
     environment.tests |= {"noteworthy": noteworthy}
+    environment.globals |= {"pair_heads": PAIR_HEADS}
     environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     page_images, files = PageImages(image, folder, file), page_files()
@@ -110,6 +121,7 @@ def html_page(
             *error_lines(results),
             effort_line(facts.efforts(results)),
             *judge_lines(results),
+            *fact_lines(results),
             *improvement_lines(results),
         ],
         images=page_images,
@@ -183,8 +195,9 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
 
 _FUNCTIONS = (
     between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots,
-    drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot, looks_of, moment,
-    number, observed_losses, paired_steps, placed_chains, reach_of, replaces_answers,
-    sample_anchor, sample_values, settings_of, strip_plot, word_of, worst_samples,
+    drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot, kind_heads, kind_rows,
+    looks_of, loses_most, moment, number, observed_losses, pair_rows, paired_steps, placed_chains,
+    reach_of, replaces_answers, sample_anchor, sample_values, settings_of, shade_of, share_of,
+    strip_plot, word_of, worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

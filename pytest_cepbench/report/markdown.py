@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_cepbench.report.case_table import (
     HEADS,
@@ -13,6 +13,13 @@ from pytest_cepbench.report.case_table import (
     range_shown,
     shortage_advice,
     shortage_cells,
+)
+from pytest_cepbench.report.fact_table import (
+    PAIR_HEADS,
+    fact_lines,
+    kind_heads,
+    kind_rows,
+    pair_rows,
 )
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import name_of, number, printable
@@ -57,6 +64,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     summary = [*verdict_lines(results), *error_lines(results), *improvement_lines(results)]
     lines += [f"- {line}" for line in summary]
     lines += [f"- {escaped(line, 700)}" for line in judge_lines(results)]
+    lines += [f"- {escaped(line, 700)}" for line in fact_lines(results)]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
     if loud:
@@ -67,6 +75,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         lines += [f"- {escaped(one_line(result), 500)}" for result in failing]
     lines += _lost_answers(failing)
     lines += _shortage(results)
+    lines += _facts(results)
     if quiet:
         lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
         lines += [_HEAD, *map(_row, quiet), "", "</details>"]
@@ -99,6 +108,26 @@ def _shortage(results: Sequence[CaseResult]) -> Iterator[str]:
         yield from ("", f"**{escaped(shortage_advice(cases))}:**", "", _SHORTAGE_HEAD)
         for result in cases:
             yield f"| {' | '.join(map(escaped, shortage_cells(result)))} |"
+
+
+def _facts(results: Sequence[CaseResult]) -> Iterator[str]:
+    """What became of the facts of each case about them, folded away."""
+    for result in results:
+        facts = result.facts
+        if facts is None:
+            continue
+        yield ""
+        yield f"<details><summary>{escaped(f'{name_of(result)}: what became of facts')}</summary>"
+        yield from ("", *_table(kind_heads(facts), kind_rows(facts)))
+        yield from ("", *_table(PAIR_HEADS, pair_rows(facts.every)), "", "</details>")
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table whose first column begins at the left, and whose others end at the right."""
+    yield f"| {' | '.join(map(escaped, heads))} |"
+    yield f"|---|{'---:|' * (len(heads) - 1)}"
+    for row in rows:
+        yield f"| {' | '.join(map(escaped, row))} |"
 
 
 def _row(result: CaseResult) -> str:

@@ -205,6 +205,74 @@ class SeriesShown(msgspec.Struct, frozen=True):
     decline: int | None = None
 
 
+class RoleLossShown(msgspec.Struct, frozen=True):
+    """What the steps of one role do to facts; fields as in `metrics.facts.RoleLoss`."""
+
+    role: str
+    steps: int
+    right: float
+    lost: float
+    wrong: float
+    regained: float
+
+
+class FactTableShown(msgspec.Struct, frozen=True):
+    """How many facts a text and the picture beside it have right: a 2 x 2 table.
+
+    text, picture: the generations of the two.
+    both, read, drawn, neither: facts that are right in both, in the text alone (drawn wrong), in
+    the picture alone (read wrong), in none.
+    """
+
+    text: int
+    picture: int
+    both: float
+    read: float
+    drawn: float
+    neither: float
+
+
+class FactKindShown(msgspec.Struct, frozen=True):
+    """What became of the facts of one kind, or of all of them.
+
+    kind: empty for all kinds together.
+    facts: how many there are.
+    curve: share that is right at each generation; None where none was answered.
+    last: the last generation that was checked.
+    half_life: generations until half of them are gone; None for more than `last`.
+    low, high: ends of its 95 % interval; None for more than `last`.
+    losses: what each role loses.
+    tables: one for each pair of a text and a picture.
+    """
+
+    kind: str
+    facts: int
+    curve: list[float | None] = []
+    last: int = 0
+    half_life: float | None = None
+    low: float | None = None
+    high: float | None = None
+    losses: list[RoleLossShown] = []
+    tables: list[FactTableShown] = []
+
+
+class FactsShown(msgspec.Struct, frozen=True):
+    """What became of the facts of a case's samples along their chains.
+
+    generations: that were checked.
+    precision: whether what is claimed beyond the facts counts.
+    unanswered: answers that checkers did not give.
+    every: the facts of all kinds.
+    kinds: of each kind.
+    """
+
+    generations: list[int]
+    precision: bool
+    unanswered: int
+    every: FactKindShown
+    kinds: list[FactKindShown]
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -251,6 +319,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     differences: paired difference to the reference by sample, turned so that positive is better.
     opponents: digest of the answers that those of this run battled in `differences`; empty where
     none did.
+    facts: what became of the facts of its samples; None where the metric is not about facts.
     """
 
     nodeid: str
@@ -311,6 +380,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     differences: dict[str, float] = {}
     requested: list[ChainShown] = []
     opponents: str = ""
+    facts: FactsShown | None = None
 
     @property
     def presentation(self) -> Presentation:

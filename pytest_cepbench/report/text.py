@@ -16,6 +16,14 @@ from pytest_cepbench.report.case_table import (
     settings_of,
     shortage_advice,
 )
+from pytest_cepbench.report.fact_table import (
+    PAIR_HEADS,
+    fact_lines,
+    kind_heads,
+    kind_rows,
+    loses_most,
+    pair_rows,
+)
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import between, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
@@ -61,6 +69,7 @@ def explain(result: CaseResult) -> str:
         _worst_samples(result),
         _coverage(result),
         _attribution(result),
+        _facts(result),
         wrap(f"  next: {result.presentation.next_step}", _WIDTH, indent=" " * 6),
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
@@ -138,6 +147,26 @@ def _attribution(result: CaseResult) -> Iterator[str]:
             yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
 
 
+def _facts(result: CaseResult) -> Iterator[str]:
+    """What became of the facts: by kind, in text and picture side by side, by role."""
+    facts = result.facts
+    if facts is None:
+        return
+    yield from _columns(kind_heads(facts), list(kind_rows(facts)))
+    yield ""
+    yield from _columns(PAIR_HEADS, list(pair_rows(facts.every)))
+    sentence = loses_most(facts)
+    yield from wrap(f"  {sentence}", _WIDTH) if sentence else []
+
+
+def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table: the first column begins at the left, the others end at the right."""
+    widths = [max(map(width_of, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = [f"{' ' * (w - width_of(c))}{c}" for w, c in zip(widths, row, strict=True)]
+        yield "  " + "  ".join([f"{row[0]}{' ' * (widths[0] - width_of(row[0]))}", *cells[1:]])
+
+
 def one_line(result: CaseResult) -> str:
     """A case and its verdict in one sentence, as warnings show it."""
     if result.refused:
@@ -176,6 +205,7 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
         *verdict_lines(results),
         *error_lines(results),
         *judge_lines(results),
+        *fact_lines(results),
         *([shortage_advice(cases)] if cases else []),
         *improvement_lines(results),
     ]

@@ -169,6 +169,7 @@ class SuiteRun(ABC):
                 judge=measured.judge,
                 unscored=measured.unscored,
                 labels=measured.labels,
+                facts=measured.facts,
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error

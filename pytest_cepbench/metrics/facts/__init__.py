@@ -13,7 +13,14 @@ from pytest_cepbench.metrics.facts.answers import FactAnswers, fact_f1, right_sh
 from pytest_cepbench.metrics.facts.chance import chance_f1
 from pytest_cepbench.metrics.facts.fact import KINDS, Fact, check_kinds
 from pytest_cepbench.metrics.facts.half_life import HalfLife, half_life
+from pytest_cepbench.metrics.facts.summary import (
+    FactSummary,
+    KindSummary,
+    PairTable,
+    summarize_facts,
+)
 from pytest_cepbench.metrics.facts.truth_table import (
+    Role,
     RoleLoss,
     TruthTable,
     attribute_losses,
@@ -24,7 +31,11 @@ __all__ = [
     "KINDS",
     "Fact",
     "FactAnswers",
+    "FactSummary",
     "HalfLife",
+    "KindSummary",
+    "PairTable",
+    "Role",
     "RoleLoss",
     "TruthTable",
     "attribute_losses",
@@ -33,5 +44,6 @@ __all__ = [
     "fact_f1",
     "half_life",
     "right_share",
+    "summarize_facts",
     "truth_table",
 ]

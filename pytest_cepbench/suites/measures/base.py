@@ -15,6 +15,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
+from pytest_cepbench.metrics.facts import FactSummary
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BoundRole
@@ -99,7 +100,7 @@ class Measured:
 
     scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles,
     judge: as in `Measurement`.
-    unscored, labels: as in `Measurement`.
+    unscored, labels, facts: as in `Measurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
@@ -125,6 +126,7 @@ class Measured:
     judge: str = ""
     unscored: tuple[str, ...] = ()
     labels: PeopleScores | None = None
+    facts: FactSummary | None = None
 
 
 @dataclass(frozen=True)

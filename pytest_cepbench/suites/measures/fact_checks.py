@@ -26,7 +26,7 @@ from pytest_cepbench.datasets.shapes.facts import SCENE_FACTS, scene_facts
 from pytest_cepbench.errors import DamagedInputsError, MeasurementError
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.suites.chain_data import ChainData
-from pytest_cepbench.suites.measures.base import RequiredFeatures
+from pytest_cepbench.suites.measures.base import RequiredFeatures, SuiteContext
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ def _scene(artifact: str | Image) -> Scene:
     return parse_image(ImageArtifact.from_pil(artifact))
 
 
-SOURCES: Mapping[str, Callable[[], FactSource]] = {"scene": SceneSource}
+SOURCES: Mapping[str, Callable[[SuiteContext], FactSource]] = {"scene": lambda _: SceneSource()}
 """Name under `facts` -> what makes the source."""
 
-CHECKERS: Mapping[str, Callable[[], FactChecker]] = {"scene": SceneChecker}
+CHECKERS: Mapping[str, Callable[[SuiteContext], FactChecker]] = {"scene": lambda _: SceneChecker()}
 """Name under `texts` and `pictures` -> what makes the checker."""

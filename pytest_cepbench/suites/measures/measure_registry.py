@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -27,6 +27,7 @@ from pytest_cepbench.suites.measures.chain_similarity import (
     SimilarityTable,
     make_similarity,
 )
+from pytest_cepbench.suites.measures.fact_score import FactsTable, make_facts
 from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
 from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
@@ -50,19 +51,10 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "mgg": ComplianceTable,
     "soft_tifa_gm": SoftTifaTable,
     "soft_tifa_am": SoftTifaTable,
+    "facts": FactsTable,
     "failures": FailuresTable,
 }
 """Kind of metric -> its settings."""
-
-_MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]] = {
-    SimilarityTable: make_similarity,
-    SetTable: make_sets,
-    MappingTable: make_mapping,
-    ComplianceTable: make_compliance,
-    SoftTifaTable: make_soft_tifa,
-}
-"""Settings -> what makes their measure, from its kind, its name, its table and the suite's chains;
-failures come last, since they depend on the others."""
 
 
 def read_table(
@@ -92,9 +84,9 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     for name, table in tables.items():
-        make = _MAKERS.get(type(table))
-        if make is not None:
-            made[name] = make(table.kind or name, name, table, context)
+        measure = _make_measure(table.kind or name, name, table, context)
+        if measure is not None:
+            made[name] = measure
     encoders = _comparing(made)
     for name, table in tables.items():
         if isinstance(table, FailuresTable):
@@ -105,6 +97,23 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
             msg = f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
             raise SuiteError(msg)
     return {name: made[name] for name in tables}
+
+
+def _make_measure(
+    kind: str, name: str, table: MetricTable, context: SuiteContext
+) -> Measure | None:
+    """The measure of a table; None for failures, which depend on the other measures."""
+    if isinstance(table, SimilarityTable):
+        return make_similarity(kind, name, table, context)
+    if isinstance(table, SetTable):
+        return make_sets(kind, name, table, context)
+    if isinstance(table, MappingTable):
+        return make_mapping(kind, name, table, context)
+    if isinstance(table, ComplianceTable):
+        return make_compliance(kind, name, table, context)
+    if isinstance(table, SoftTifaTable):
+        return make_soft_tifa(kind, name, table, context)
+    return make_facts(name, table, context) if isinstance(table, FactsTable) else None
 
 
 def list_cases(

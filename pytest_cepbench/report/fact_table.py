@@ -1,0 +1,137 @@
+"""What became of facts, in words and cells: which kinds are lost, when, and by which role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_cepbench.report.number_format import counted, percent, printable
+from pytest_cepbench.report.result import (
+    CaseResult,
+    FactKindShown,
+    FactsShown,
+    FactTableShown,
+    RoleLossShown,
+)
+
+ROLE_STEPS = {"describer": "description", "generator": "drawing"}
+"""Role -> what one of its steps is called."""
+
+_ARTIFACTS = {"describer": "text", "generator": "picture"}
+
+PAIR_HEADS = ("text, picture", "right in both", "text alone", "picture alone", "in neither")
+"""Of the columns of `pair_rows`."""
+
+
+def kind_heads(facts: FactsShown) -> tuple[str, ...]:
+    """Of the columns of `kind_rows`."""
+    last = facts.generations[-1]
+    lost = (f"{_ARTIFACTS[loss.role]} loses" for loss in facts.every.losses)
+    return ("facts", "n", f"right at {last}", "half-life (95 %)", *lost)
+
+
+def kind_rows(facts: FactsShown) -> Iterator[tuple[str, ...]]:
+    """Cells of each kind, and of all where there are several.
+
+    n, the share right at the last generation, half-life in generations, and of the facts that are
+    right before a step of each role the share that is wrong after it.
+    """
+    every = [facts.every] if len(facts.kinds) > 1 else []
+    for kind in (*facts.kinds, *every):
+        yield (
+            printable(kind.kind) or "all kinds",
+            str(kind.facts),
+            "-" if not kind.curve or kind.curve[-1] is None else percent(kind.curve[-1]),
+            half_life_shown(kind),
+            *(lost_share(loss) for loss in kind.losses),
+        )
+
+
+def half_life_shown(kind: FactKindShown) -> str:
+    """A half-life with its interval, or how long the chain saw less than half go."""
+    if not kind.curve:
+        return "-"
+    value, low, high = (_generations(kind, end) for end in (kind.half_life, kind.low, kind.high))
+    if kind.half_life is None:
+        return value if kind.low is None else f"{value} (from {low})"
+    return f"{value} ({low} to {high})"
+
+
+def _generations(kind: FactKindShown, end: float | None) -> str:
+    return f"over {kind.last}" if end is None else f"{end:.1f}"
+
+
+def lost_share(loss: RoleLossShown) -> str:
+    """The share of right facts that a step loses; a dash where none was right before one."""
+    return percent(loss.lost / loss.right) if loss.right else "-"
+
+
+def share_of(cell: float, whole: float) -> str:
+    """A cell of a 2 x 2 table as a share of the facts; a dash of none."""
+    return percent(cell / whole) if whole else "-"
+
+
+def shade_of(cell: float, whole: float) -> str:
+    """How dark a cell is drawn, in [0.05, 0.6]: so light that the number in it can be read."""
+    return f"{0.05 + 0.55 * cell / whole:.2f}" if whole else "0.05"
+
+
+def pair_rows(kind: FactKindShown) -> Iterator[tuple[str, ...]]:
+    """Cells of the 2 x 2 tables of a kind, one row for each pair, in shares of the facts."""
+    for pair in kind.tables:
+        cells = (pair.both, pair.read, pair.drawn, pair.neither)
+        whole = sum(cells)
+        yield (pair_shown(pair), *(share_of(cell, whole) for cell in cells))
+
+
+def pair_shown(pair: FactTableShown) -> str:
+    """The generations of a text and of the picture beside it."""
+    return f"{pair.text}, {pair.picture}"
+
+
+def loses_most(facts: FactsShown) -> str:
+    """The role of which a step loses more facts, in a sentence; empty where it cannot be said."""
+    shares = [(loss.lost / loss.right, loss) for loss in facts.every.losses if loss.right]
+    if len(shares) < 2:
+        return ""
+    (most, first), (least, second) = sorted(shares, key=lambda pair: pair[0], reverse=True)
+    steps = [ROLE_STEPS[loss.role] for loss in (first, second)]
+    if most == least:
+        return f"a {steps[0]} loses {percent(most)} of the right facts, and so does a {steps[1]}"
+    return f"a {steps[0]} loses {percent(most)} of the right facts, a {steps[1]} {percent(least)}"
+
+
+def facts_line(result: CaseResult) -> str:
+    """A sentence on the facts of a case; empty where it has none."""
+    facts = result.facts
+    if facts is None or not facts.every.curve or facts.every.curve[-1] is None:
+        return ""
+    last = facts.generations[-1]
+    first = min(facts.kinds, key=_lifetime)
+    outlived = first.half_life is None and first.low is None
+    right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
+    parts = [
+        f"{right} after {counted(last, 'generation')}",
+        f"half-life of every kind: over {first.last}"
+        if outlived
+        else f"half-life of {printable(first.kind)}, the shortest: {half_life_shown(first)}",
+        loses_most(facts),
+        f"{facts.unanswered} answers are missing" if facts.unanswered else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _lifetime(kind: FactKindShown) -> tuple[float, float]:
+    """Sorts kinds by half-life, those that outlive the chain by what is left at its end."""
+    end = kind.curve[-1] if kind.curve else None
+    beyond = kind.last + 1.0
+    return beyond if kind.half_life is None else kind.half_life, 1.0 if end is None else end
+
+
+def fact_lines(results: Iterable[CaseResult]) -> list[str]:
+    """A line for each case about facts."""
+    lines = ((result, facts_line(result)) for result in results)
+    return [
+        printable(f"facts of {result.suite} {result.part} [{result.metric}]: {line}", 700)
+        for result, line in lines
+        if line
+    ]

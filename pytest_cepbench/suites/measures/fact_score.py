@@ -1,0 +1,377 @@
+"""facts: whether what is true of a sample is still told and still shown along its chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.metrics import mean_of_categories
+from pytest_cepbench.metrics.facts import (
+    Fact,
+    FactAnswers,
+    FactSummary,
+    Role,
+    chance_f1,
+    check_kinds,
+    fact_f1,
+    summarize_facts,
+)
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.measures.base import (
+    CaseScores,
+    ChainExcerpt,
+    Measured,
+    MetricTable,
+    Parts,
+    Pool,
+    RequiredFeatures,
+    SuiteContext,
+    by_category,
+    everyone,
+    outcome_of_chain,
+    population,
+    readers_of,
+)
+from pytest_cepbench.suites.measures.fact_checks import (
+    CHECKERS,
+    SOURCES,
+    FactChecker,
+    FactReading,
+    FactSource,
+)
+from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR
+
+VERSION = "facts/1"
+"""Of the score; raised when equal answers give another number."""
+
+_NAMED = 4  # lost facts of a sample, in its remark
+
+
+class FactsTable(MetricTable, frozen=True, kw_only=True):
+    """facts: F1 of a sample's atomic facts over the texts and pictures of its chain.
+
+    facts: where they come from: "scene", the generated scene of the embedded world.
+    texts, pictures: what checks them there: "scene", the world's grammar and rules of sight.
+    kinds: of facts that count; all that the source has when left out.
+    at: the last iteration that counts; the chain's when left out.
+    start: which chains, where the suite plays both.
+    """
+
+    facts: str = "scene"
+    texts: str = "scene"
+    pictures: str = "scene"
+    kinds: list[str] | None = None
+    at: int | None = None
+    start: Modality | None = None
+
+
+@dataclass(frozen=True)
+class CheckedChain:
+    """The facts of one sample, and what was found of them in its chain.
+
+    facts: those that count.
+    answers: on them, at each generation that is checked.
+    claims: what each artifact claims; empty for one that is not there, None where no checker lists.
+    outcome: what stopped the chain, or which checker failed, if anything did.
+    """
+
+    facts: tuple[Fact, ...]
+    answers: FactAnswers
+    claims: tuple[frozenset[Fact], ...] | None
+    outcome: CaseScores
+
+    @property
+    def f1(self) -> npt.NDArray[np.float64]:
+        """The score of each artifact; NaN where its checker failed."""
+        return fact_f1(self.answers)
+
+    @property
+    def score(self) -> float | None:
+        """The mean over the chain's artifacts; None where a checker failed at one."""
+        mean = float(self.f1.mean())
+        return None if isnan(mean) else mean
+
+
+@dataclass(frozen=True)
+class FactsMeasure:
+    """The mean macro-F1 of a sample's facts over the artifacts of its chain; see `Measure`.
+
+    Texts and pictures count alike. Where a checker fails at an artifact the sample has no score.
+    """
+
+    name: str
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    source: FactSource
+    texts: FactChecker
+    pictures: FactChecker
+    kinds: tuple[str, ...]
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+
+    @property
+    def precision(self) -> bool:
+        """Whether what is claimed beyond the facts counts."""
+        return self.texts.lists and self.pictures.lists
+
+    @property
+    def label(self) -> str:
+        """F1 of facts, or their recall where no precision can be had, and a name of its own."""
+        score = "facts F1" if self.precision else "facts recall"
+        return score if self.name == "facts" else f"{score} [{self.name}]"
+
+    @property
+    def identity(self) -> str:
+        """Version, source, checkers, and what counts."""
+        kinds = ", ".join(self.kinds) or "all kinds"
+        last = self.generations[-1]
+        return (
+            f"{VERSION} of {self.source.identity}, texts by {self.texts.identity}, pictures by "
+            f"{self.pictures.identity}, {kinds}, to generation {last}, over {self.pool}"
+        )
+
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The artifacts of the chains, as their checkers read them."""
+        return tuple(
+            features
+            for describes, checker in ((True, self.texts), (False, self.pictures))
+            for features in checker.required_features(
+                self.plan, tuple(g for g in self.generations if self.plan.describes(g) == describes)
+            )
+        )
+
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """Check the facts of the samples."""
+        self._checked(chain_data, samples)
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """One score per chain, and what became of the facts.
+
+        Raises MeasurementError for a sample without facts, and where no sample has a score.
+        """
+        parts = by_category(case, chain_data)
+        samples = everyone(parts)
+        checked = self._checked(chain_data, samples)
+        scores = {s.id: score for s in samples if (score := checked[s.id].score) is not None}
+        self._refuse_unscored(samples, checked, scores)
+        by_part = {
+            name: {s.id: scores[s.id] for s in part if s.id in scores}
+            for name, part in parts.items()
+        }
+        curve = np.array([checked[name].f1 for name in scores]).mean(axis=0)
+        floor = self._floor(case, parts, checked)
+        facts = [[s.id, *map(str, self._facts(s))] for s in population(case, chain_data)]
+        unscored = tuple(sample.id for sample in samples if sample.id not in scores)
+        notes = [f"no score of {len(unscored)} samples: a checker of facts failed"]
+        return Measured(
+            scores={name: part for name, part in by_part.items() if part},
+            samples=samples,
+            outcomes=[checked[sample.id].outcome for sample in samples],
+            curve=tuple(curve.tolist()),
+            notes=(*(notes if unscored else ()), *([NO_FLOOR] if floor is None else ())),
+            identity={"facts": digest_json(facts)[:16]},
+            floor=floor,
+            unscored=unscored,
+            facts=self._summary(samples, checked),
+        )
+
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+        """The chain with the F1 of its artifacts, and the facts that it lost first."""
+        samples = chain_data.named(sample_id)
+        checked = self._checked(chain_data, samples)[sample_id]
+        chain = chain_data.chains(self.plan.start, samples)[sample_id]
+        marks = {
+            generation: float(f1)
+            for generation, f1 in zip(self.generations, checked.f1, strict=True)
+            if chain.has(generation) and not isnan(f1)
+        }
+        outcome = checked.outcome
+        return ChainExcerpt(chain, marks, outcome.failure, chain.failed_at, self._remark(checked))
+
+    def _remark(self, checked: CheckedChain) -> str:
+        """The facts that are not right at the first generation that loses any."""
+        for generation, column in zip(self.generations, checked.answers.answers.T, strict=True):
+            lost = [f for f, answer in zip(checked.facts, column, strict=True) if answer < 0.5]
+            if lost:
+                named = ", ".join(f"{fact.kind} {str(fact)!r}" for fact in lost[:_NAMED])
+                more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+                role = "description" if self.plan.describes(generation) else "drawing"
+                return f"generation {generation}, a {role}, lacks {named}{more}"
+        return ""
+
+    def _facts(self, sample: Sample) -> tuple[Fact, ...]:
+        """The facts of a sample that count. Raises MeasurementError where there is none."""
+        facts = self.source.facts(sample)
+        counted = tuple(f for f in facts if not self.kinds or f.kind in self.kinds)
+        if not counted:
+            which = f" of the kinds {', '.join(self.kinds)}" if facts else ""
+            msg = f"{self.name}: sample {sample.id!r} has no facts{which}"
+            raise MeasurementError(msg)
+        return counted
+
+    def _checked(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, CheckedChain]:
+        chain_data.require_recorded(self.plan.start, self.generations)
+
+        def read(group: ChainGroup) -> dict[str, CheckedChain]:
+            return group.read(lambda chains: self._check_chains(chains, chain_data))
+
+        return chain_data.per_sample(self, self.plan.start, samples, read)
+
+    def _check_chains(
+        self, chains: Sequence[Chain], chain_data: ChainData
+    ) -> dict[str, CheckedChain]:
+        facts = {chain.sample.id: self._facts(chain.sample) for chain in chains}
+        readings: dict[str, list[FactReading | Failure | None]] = {name: [] for name in facts}
+        for generation in self.generations:
+            checker = self.texts if self.plan.describes(generation) else self.pictures
+            able = [chain for chain in chains if chain.has(generation)]
+            results = checker.check(able, generation, facts, chain_data)
+            by_sample = {c.sample.id: own for c, own in zip(able, results, strict=True)}
+            for name, own_readings in readings.items():
+                own_readings.append(by_sample.get(name))
+        return {
+            chain.sample.id: self._sum_up(chain, facts[chain.sample.id], readings[chain.sample.id])
+            for chain in chains
+        }
+
+    def _sum_up(
+        self,
+        chain: Chain,
+        facts: tuple[Fact, ...],
+        readings: Sequence[FactReading | Failure | None],
+    ) -> CheckedChain:
+        """The answers on a chain: 0 where it stopped, none where a checker failed."""
+        columns, claims = [], []
+        outcome = outcome_of_chain(chain, self.plan)
+        for generation, reading in zip(self.generations, readings, strict=True):
+            claimed: frozenset[Fact] = frozenset()
+            if isinstance(reading, FactReading):
+                columns.append([np.nan if a is None else float(a) for a in reading.answers])
+                claimed = reading.claimed or claimed
+            else:
+                columns.append([0.0 if reading is None else np.nan] * len(facts))
+            if isinstance(reading, Failure) and outcome.failure is None:
+                outcome = CaseScores(chain.sample.id, reading, self._reader(generation))
+            claims.append(frozenset(f for f in claimed if not self.kinds or f.kind in self.kinds))
+        listed = tuple(claims) if self.precision else None
+        surplus = None if listed is None else _surplus(facts, listed)
+        kinds = tuple(fact.kind for fact in facts)
+        answers = FactAnswers(kinds, np.array(columns).T, surplus)
+        return CheckedChain(facts, answers, listed, outcome)
+
+    def _reader(self, generation: int) -> str | None:
+        """The role that checks a generation, where a model does."""
+        checker = self.texts if self.plan.describes(generation) else self.pictures
+        return next(iter(readers_of(checker.required_features(self.plan, (generation,)))), None)
+
+    def _refuse_unscored(
+        self,
+        samples: Sequence[Sample],
+        checked: Mapping[str, CheckedChain],
+        scores: Mapping[str, float],
+    ) -> None:
+        """Raise MeasurementError where checkers failed at every sample."""
+        if scores:
+            return
+        failures = [checked[sample.id].outcome.failure for sample in samples]
+        why = next((f": {f.kind}: {f.detail}" for f in failures if f is not None), "")
+        msg = f"{self.name}: no sample has a score, the checker of facts gave no answers{why}"
+        raise MeasurementError(msg)
+
+    def _floor(
+        self,
+        case: Case,
+        parts: Mapping[str, Sequence[Sample]],
+        checked: Mapping[str, CheckedChain],
+    ) -> float | None:
+        """What chance gives; None where claims are not listed, or all samples are alike."""
+        if not self.precision:
+            return None
+        rows = [(name, sample) for name, part in parts.items() for sample in part]
+        own = [checked[sample.id] for _, sample in rows]
+        pooled = len(parts) < len(case.categories)
+        homes = [sample.categories[0] if pooled else name for name, sample in rows]
+        chance = chance_f1([c.facts for c in own], [c.claims or () for c in own], homes)
+        if chance is None:
+            return None
+        names = np.array([name for name, _ in rows])
+        return mean_of_categories({name: chance[names == name] for name in parts})
+
+    def _summary(
+        self, samples: Sequence[Sample], checked: Mapping[str, CheckedChain]
+    ) -> FactSummary:
+        roles: list[Role] = [
+            "describer" if self.plan.describes(g) else "generator" for g in self.generations
+        ]
+        answers = [checked[sample.id].answers for sample in samples]
+        units = [sample.unit for sample in samples]
+        return summarize_facts(answers, units, self.generations, roles)
+
+
+def _surplus(
+    facts: Sequence[Fact], claims: Sequence[frozenset[Fact]]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Of each kind, how many facts each artifact claims that the sample does not have."""
+    true = frozenset(facts)
+    added = [claimed - true for claimed in claims]
+    kinds = {fact.kind for claimed in added for fact in claimed}
+    return {
+        kind: np.array([float(sum(f.kind == kind for f in claimed)) for claimed in added])
+        for kind in kinds
+    }
+
+
+def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
+    """The measure of a table.
+
+    Raises SuiteError for an unknown source, checker or kind of fact, or an iteration that the
+    chains do not reach.
+    """
+    plan = context.plan(name, table.start)
+    where = f"suite {context.suite!r}, metric {name!r}"
+    for what, given, known in (
+        ("source of facts", table.facts, SOURCES),
+        ("checker of texts", table.texts, CHECKERS),
+        ("checker of pictures", table.pictures, CHECKERS),
+    ):
+        if given not in known:
+            msg = f"{where}: {unknown_name(what, given, known)}"
+            raise SuiteError(msg)
+    try:
+        check_kinds(table.kinds or ())
+    except ValueError as error:
+        msg = f"{where}: {error}"
+        raise SuiteError(msg) from error
+    last = plan.generations if table.at is None else 2 * table.at
+    if table.kinds == [] or not 1 <= last <= plan.generations:
+        problem = (
+            "kinds = [] leaves no facts"
+            if table.kinds == []
+            else f"at = {table.at}, and the chains have {plan.generations // 2} iterations"
+        )
+        msg = f"{where}: {problem}"
+        raise SuiteError(msg)
+    return FactsMeasure(
+        name=name,
+        plan=plan,
+        generations=tuple(range(1, last + 1)),
+        source=SOURCES[table.facts](context),
+        texts=CHECKERS[table.texts](context),
+        pictures=CHECKERS[table.pictures](context),
+        kinds=tuple(dict.fromkeys(table.kinds or ())),
+        pool=table.pool or "categories",
+        parts=table.parts or "all",
+    )
