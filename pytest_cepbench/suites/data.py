@@ -15,6 +15,7 @@ from typing import Any
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.datasets.geneval2 import load_geneval2
+from pytest_cepbench.datasets.geneval_questions import METADATA, with_prompt_questions
 from pytest_cepbench.datasets.judged_battles import load_judged_battles
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
@@ -112,13 +113,15 @@ def _asked(
     *,
     whole: bool = True,
 ) -> Dataset:
-    """The data set with the questions of the file that the suite names, if it names one.
+    """The data set with the questions that the suite names: of a file, or of the metadata.
 
     beside: finds a file beside the data; where there is none, it is in the suite's folder.
     """
     name = suite.table.data.questions
     if name is None:
         return dataset
+    if name == METADATA:
+        return with_prompt_questions(dataset)
     path = side_file(suite.folder, name) if beside is None else beside(name)
     return with_questions(dataset, path, whole=whole)
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cepbench.datasets.folder import unsafe
+from pytest_cepbench.datasets.geneval_questions import METADATA
 from pytest_cepbench.datasets.sources.data_files import COMPRESSED, SHARDS, Choice
 from pytest_cepbench.datasets.sources.hub import Repository, open_repository
 from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders, parse_hub_location
@@ -128,7 +129,7 @@ def _hub_source(
     patterns: Sequence[str] | None = list(named.values())
     if not named:
         patterns = [location.path, f"{location.path}/*"] if location.path else None
-    elif data.questions is not None:
+    elif data.questions not in (None, METADATA):
         patterns = [*named.values(), f"{prefix}{data.questions}"]
     folder = repository.snapshot(patterns)
     identity = f"hf://datasets/{repository.repo}@{repository.commit}/{location.path}".rstrip("/")

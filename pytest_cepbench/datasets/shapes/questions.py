@@ -3,7 +3,7 @@
 The grammar of questions in EBNF; a noun is the name of a shape or "shape", singular or plural:
 
     question = "How many" things "are in the image?"
-             | "Are there any" things "in the image?"
+             | ( "Are there any" | "Is there a" ) things "in the image?"
              | ( "Is the" | "Are the" ) things look "?"
              | ( "Is the" | "Are the" ) things relation "the" things "?" ;
     things   = [ size ] [ color ] noun ;
@@ -57,7 +57,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _COUNT = _pattern(rf"How many {_THINGS} are in the image\?")
-_PRESENCE = _pattern(rf"Are there any {_THINGS} in the image\?")
+_PRESENCE = _pattern(rf"(?:Are there any|Is there an?) {_THINGS} in the image\?")
 _LOOK = _pattern(rf"(?:Is|Are) the {_THINGS} ({'|'.join((*SIZES, *COLORS))})\s*\?")
 _RELATION = _pattern(rf"(?:Is|Are) the {_THINGS} ({'|'.join(_RELATIONS)}) the {_THINGS}\s*\?")
 

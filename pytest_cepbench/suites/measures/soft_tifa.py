@@ -6,26 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality, vqa_answers, vqa_query
-from pytest_cepbench.datasets.questions import (
-    MOST_CONTROLS,
-    NO,
-    FactQuestion,
-    controls_of,
-    questions_of,
-)
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality, vqa_answers
+from pytest_cepbench.datasets.questions import questions_of
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.metrics.soft_tifa import (
     HALF,
-    ControlAccuracy,
     MeanName,
-    fail_descendants,
     means_by_kind,
     soft_tifa,
 )
-from pytest_cepbench.models.protocols import BoundRole, VqaQuestion
+from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
@@ -42,17 +34,17 @@ from pytest_cepbench.suites.measures.base import (
     outcome_of_chain,
     population,
 )
-
-VQA = "vqa"
-
-QUESTION = "{question}"
-"""The place of the question in the `prompt` of a table."""
+from pytest_cepbench.suites.measures.vqa_questions import (
+    CONTROLS,
+    LEAST_CONTROL,
+    PROMPT,
+    VQA,
+    QuestionSettings,
+)
 
 _MEANS: Mapping[str, MeanName] = {"soft_tifa_gm": "geometric", "soft_tifa_am": "arithmetic"}
 
 _LABELS = {"soft_tifa_gm": "Soft-TIFA GM", "soft_tifa_am": "Soft-TIFA AM"}
-
-_NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 _SHOWN = 3  # questions in a remark
 
@@ -71,25 +63,9 @@ class SoftTifaTable(MetricTable, frozen=True, kw_only=True):
 
     start: Modality | None = None
     generation: int | None = None
-    prompt: str = "{question} Answer in one word."
-    controls: int = 2
-    least_control: float = 0.6
-
-
-def spellings(answer: str) -> tuple[str, ...]:
-    """The ways in which a model may write an answer: in either case, a number also in digits.
-
-    Source: the answers that the released code of GenEval 2 adds up, but for those that differ by a
-    space before them, which are the VQA model's own to know.
-    """
-    word = answer.strip()
-    forms = [word, word.lower(), word.capitalize()]
-    if word.lower() in _NUMBERS:
-        forms.append(str(_NUMBERS.index(word.lower())))
-    elif word.isdecimal() and int(word) < len(_NUMBERS):
-        number = _NUMBERS[int(word)]
-        forms += [number, number.capitalize()]
-    return tuple(dict.fromkeys(forms))
+    prompt: str = PROMPT
+    controls: int = CONTROLS
+    least_control: float = LEAST_CONTROL
 
 
 @dataclass(frozen=True)
@@ -123,9 +99,7 @@ class SoftTifaMeasure:
     kind: str
     plan: ChainPlan
     generation: int
-    prompt: str
-    controls: int
-    least_control: float
+    settings: QuestionSettings
     pool: Pool
     parts: Parts
     higher_is_better: bool = True
@@ -143,19 +117,18 @@ class SoftTifaMeasure:
         """Which mean, of what, and how the model is asked."""
         return (
             f"soft-tifa/1 {_MEANS[self.kind]} mean at generation {self.generation} of "
-            f"{self.plan.start}-first chains, asked {self.prompt!r}, {self.controls} controls, "
-            f"least {self.least_control:g}"
+            f"{self.plan.start}-first chains, {self.settings.identity}"
         )
 
     @property
     def _generations(self) -> tuple[int, ...]:
-        return (0, self.generation) if self.controls else (self.generation,)
+        return (0, self.generation) if self.settings.controls else (self.generation,)
 
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The start and the artifact that is asked about."""
 
         def query(sample: Sample, _: BoundRole) -> str:
-            return self._query(sample)
+            return self.settings.query(sample)
 
         return (RequiredFeatures(self.plan, self._generations, VQA, query, stops_chain=False),)
 
@@ -168,7 +141,10 @@ class SoftTifaMeasure:
         parts = by_category(case, chain_data)
         samples = everyone(parts)
         asked = self._asked_chains(chain_data, samples)
-        notes = (*self._check_controls(list(asked.values())), *_kind_note(samples, asked))
+        present = [probability for chain in asked.values() for probability in chain.present]
+        absent = [probability for chain in asked.values() for probability in chain.absent]
+        control = self.settings.check(self.name, present, absent)
+        notes = (control, *_kind_note(samples, asked))
         by_part = {
             name: {s.id: score for s in part if (score := asked[s.id].score) is not None}
             for name, part in parts.items()
@@ -179,7 +155,7 @@ class SoftTifaMeasure:
                 why = f": {failure.kind}: {failure.detail}" if failure else ""
                 msg = f"{self.name}: the VQA model answered about no sample of {name!r}{why}"
                 raise MeasurementError(msg)
-        content = [[s.id, self._query(s)] for s in population(case, chain_data)]
+        content = [[s.id, self.settings.query(s)] for s in population(case, chain_data)]
         return Measured(
             scores=by_part,
             samples=samples,
@@ -216,7 +192,7 @@ class SoftTifaMeasure:
 
     def _ask(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, AskedChain]:
         runner, store = chain_data.runner(VQA), chain_data.store
-        queries = {chain.sample.id: self._query(chain.sample) for chain in chains}
+        queries = {chain.sample.id: self.settings.query(chain.sample) for chain in chains}
         by_generation: dict[int, dict[str, tuple[float, ...] | Failure]] = {}
         for generation in self._generations:
             able = [chain for chain in chains if chain.has(generation)]
@@ -239,69 +215,17 @@ class SoftTifaMeasure:
         start: tuple[float, ...] | Failure | None,
     ) -> AskedChain:
         """answered: about the artifact, None where there is none. start: about the start."""
-        own = _questions(chain.sample)
-        count = len(own)
-        present = start[:count] if isinstance(start, tuple) else ()
-        absent = start[count:] if isinstance(start, tuple) else ()
+        seen = self.settings.read(chain.sample, start) if isinstance(start, tuple) else None
+        present, absent = ((), ()) if seen is None else (seen.atoms, seen.controls)
         outcome = outcome_of_chain(chain, self.plan)
         if answered is None:
             return AskedChain(outcome, 0.0, (), present, absent)
         if isinstance(answered, Failure):
             outcome = CaseScores(chain.sample.id, answered, VQA)
             return AskedChain(outcome, None, (), present, absent)
-        atoms = fail_descendants(answered[:count], _parents(own))
-        score = soft_tifa(atoms, _MEANS[self.kind])
-        return AskedChain(outcome, score, atoms, present, (*absent, *answered[count:]))
-
-    def _query(self, sample: Sample) -> str:
-        """All that is asked about an artifact of a sample: its questions, then its controls."""
-        asked = [
-            VqaQuestion(self.prompt.replace(QUESTION, text), spellings(answer))
-            for text, answer in (
-                *((question.text, question.answer) for question in _questions(sample)),
-                *((text, NO) for text in controls_of(sample)[: self.controls]),
-            )
-        ]
-        return vqa_query(asked)
-
-    def _check_controls(self, asked: Sequence[AskedChain]) -> tuple[str, ...]:
-        """What the controls tell, as a note. Raises MeasurementError for a model that is blind."""
-        if not self.controls:
-            return ("no control questions were asked: a model that says yes to all would not show",)
-        present = [probability for chain in asked for probability in chain.present]
-        absent = [probability for chain in asked for probability in chain.absent]
-        accuracy = ControlAccuracy.of(present, absent)
-        if not absent:
-            msg = (
-                f"{self.name}: there are no control questions: no other sample has a question "
-                "whose answer is yes and that this one lacks. Add such questions, or set controls "
-                "= 0 to measure without knowing whether the VQA model says yes to all"
-            )
-            raise MeasurementError(msg)
-        if accuracy.below(self.least_control):
-            msg = (
-                f"{self.name}: the VQA model answers too few control questions rightly: "
-                f"{accuracy}; at least {self.least_control:.0%} of each is expected, and one that "
-                "says the same to all has none of one of them. Give another model with --vqa=SPEC"
-            )
-            raise MeasurementError(msg)
-        return (f"control questions answered rightly: {accuracy}",)
-
-
-def _questions(sample: Sample) -> tuple[FactQuestion, ...]:
-    questions = questions_of(sample)
-    if not questions:
-        msg = (
-            f"sample {sample.id!r} has no questions to ask about its pictures: name a file of them "
-            "with [data] questions = FILE, or use loader 'geneval2'"
-        )
-        raise MeasurementError(msg)
-    return questions
-
-
-def _parents(questions: Sequence[FactQuestion]) -> list[list[int]]:
-    places = {question.id: place for place, question in enumerate(questions)}
-    return [[places[parent] for parent in question.depends_on] for question in questions]
+        shown = self.settings.read(chain.sample, answered)
+        score = soft_tifa(shown.atoms, _MEANS[self.kind])
+        return AskedChain(outcome, score, shown.atoms, present, (*absent, *shown.controls))
 
 
 def _kind_note(samples: Sequence[Sample], asked: Mapping[str, AskedChain]) -> tuple[str, ...]:
@@ -331,17 +255,13 @@ def make_soft_tifa(
     if generation is None:
         generation = 1 if plan.start == "text" else 2
     problem = ""
+    settings = QuestionSettings()
+    try:
+        settings = QuestionSettings(table.prompt, table.controls, table.least_control)
+    except ValueError as error:
+        problem = str(error)
     if not 1 <= generation <= plan.generations:
         problem = f"generation = {generation}: 1 to {plan.generations} is expected"
-    elif QUESTION not in table.prompt:
-        problem = f"prompt = {table.prompt!r} does not hold {QUESTION}"
-    elif not 0 <= table.controls <= MOST_CONTROLS:
-        problem = f"controls = {table.controls}: 0 to {MOST_CONTROLS} are expected"
-    elif not HALF < table.least_control <= 1:
-        problem = (
-            f"least_control = {table.least_control:g}: over 0.5, which a coin answers rightly, and "
-            "up to 1 is expected"
-        )
     if problem:
         msg = f"suite {context.suite!r}, metric {name!r}: {problem}"
         raise SuiteError(msg)
@@ -350,9 +270,7 @@ def make_soft_tifa(
         kind=kind,
         plan=plan,
         generation=generation,
-        prompt=table.prompt,
-        controls=table.controls,
-        least_control=table.least_control,
+        settings=settings,
         pool=table.pool or "categories",
         parts=table.parts or "all",
     )
