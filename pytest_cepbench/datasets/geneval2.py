@@ -18,6 +18,7 @@ from pytest_cepbench.datasets.questions import (
     FactQuestion,
     attach_questions,
     check_question,
+    text_field,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.text_files import read_json_lines
@@ -93,10 +94,7 @@ def _entry(fields: Mapping[str, Any]) -> tuple[str, int, tuple[FactQuestion, ...
     for key in fields:
         if key not in _FIELDS:
             raise ValueError(unknown_name("key", key, _FIELDS))
-    text, atoms = fields.get("prompt"), fields.get("atom_count")
-    if not isinstance(text, str) or not text.strip():
-        msg = f"prompt: a text is expected, got {text!r:.80}"
-        raise ValueError(msg)
+    text, atoms = text_field(fields, "prompt"), fields.get("atom_count")
     if not isinstance(atoms, int) or isinstance(atoms, bool) or not 1 <= atoms <= _MOST_ATOMS:
         msg = f"atom_count: a whole number from 1 to {_MOST_ATOMS} is expected, got {atoms!r:.80}"
         raise ValueError(msg)

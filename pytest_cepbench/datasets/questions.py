@@ -79,7 +79,7 @@ def check_question(fields: Mapping[str, Any]) -> FactQuestion:
     for key in fields:
         if key not in _FIELDS:
             raise ValueError(unknown_name("key", key, _FIELDS))
-    texts = {key: _text(fields, key) for key in ("id", "question", "kind", "answer")}
+    texts = {key: text_field(fields, key) for key in ("id", "question", "kind", "answer")}
     check_kinds([texts["kind"]])
     depends_on = fields.get("depends_on", [])
     if not isinstance(depends_on, list) or not all(isinstance(own, str) for own in depends_on):
@@ -90,7 +90,8 @@ def check_question(fields: Mapping[str, Any]) -> FactQuestion:
     )
 
 
-def _text(fields: Mapping[str, Any], key: str) -> str:
+def text_field(fields: Mapping[str, Any], key: str) -> str:
+    """The text of a key. Raises ValueError where it is missing, empty, too long or no UTF-8."""
     value = fields.get(key)
     if not isinstance(value, str) or not value.strip():
         actual = "missing" if key not in fields else f"got {value!r:.80}"
@@ -134,7 +135,7 @@ def _add_line(
     questions: dict[str, dict[str, FactQuestion]],
 ) -> None:
     """Add the question of a line to those of its sample, by id. Raises ValueError."""
-    name = _text(fields, "sample")
+    name = text_field(fields, "sample")
     if samples is not None and name not in samples:
         near = did_you_mean(name, sorted(samples))
         msg = f"sample: the data set has no {name!r:.80}.{near}"
