@@ -35,7 +35,7 @@ def _question(own_id: str, atom: PromptAtom, present: dict[str, str]) -> FactQue
     name, count = atom.clause.name, atom.clause.count
     if atom.kind == "object":
         return FactQuestion(own_id, f"Is there {with_article(name)} in the image?", "object", YES)
-    parents = (present[name],)
+    parents: tuple[str, ...] = (present[name],)
     noun = f"Is the {name}" if count == 1 else f"Are the {plural(name)}"
     if atom.kind == "count":
         number = _COUNTS[count - 1] if count <= len(_COUNTS) else str(count)

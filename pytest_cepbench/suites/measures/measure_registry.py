@@ -27,7 +27,8 @@ from pytest_cepbench.suites.measures.chain_similarity import (
     SimilarityTable,
     make_similarity,
 )
-from pytest_cepbench.suites.measures.fact_score import FactsTable, make_facts
+from pytest_cepbench.suites.measures.fact_registry import FactsTable
+from pytest_cepbench.suites.measures.fact_score import make_facts
 from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
 from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
