@@ -35,7 +35,8 @@ class Gated:
 
     code: pytest's exit code. verdict, value, difference: those of GC@3 over all scenes, None where
     there is no number; "refused" where nothing was run. regressed: the cases that did. message: the
-    error, where there is one, without the places of files.
+    error, where there is one, without the places of files. truth, truth_verdict: of the case about
+    facts, as value and verdict.
     """
 
     code: int
@@ -44,6 +45,8 @@ class Gated:
     difference: float | None
     regressed: tuple[str, ...]
     message: str
+    truth: float | None = None
+    truth_verdict: str = ""
 
 
 class Bench:
@@ -89,7 +92,8 @@ class Bench:
 
 
 def _read(code: int, cases: list[dict[str, Any]], model: Path) -> Gated:
-    whole = next(case for case in cases if (case["part"], case["metric"]) == ("overall", "gc"))
+    overall = {case["metric"]: case for case in cases if case["part"] == "overall"}
+    whole, truth = overall["gc"], overall.get("truth", {})
     reasons = [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
     return Gated(
         code,
@@ -98,6 +102,8 @@ def _read(code: int, cases: list[dict[str, Any]], model: Path) -> Gated:
         whole["difference"],
         tuple(f"{c['part']}/{c['metric']}" for c in cases if c["verdict"] == "regressed"),
         _placeless((reasons or [""])[0], model),
+        truth.get("value"),
+        truth.get("verdict", ""),
     )
 
 

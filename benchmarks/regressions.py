@@ -45,6 +45,8 @@ HEAD = (
     "exact captions",
     "GC@3",
     "its verdict",
+    "truth F1",
+    "verdict on it",
     "cases regressed",
     "run",
 )
@@ -83,6 +85,8 @@ def row(name: str, amount: float | None, exact: float | None, gated: Gated) -> t
         "-" if exact is None else f"{exact:.0%}",
         "-" if gated.value is None else f"{gated.value:.3f}",
         gated.verdict,
+        "-" if gated.truth is None else f"{gated.truth:.3f}",
+        gated.truth_verdict or "-",
         str(len(gated.regressed)),
         "fails" if gated.code else "passes",
     )

@@ -49,6 +49,7 @@ describer = "{describer}"
 generator = "shapes:"
 encoder = "shapes:"
 [metrics.gc]
+[metrics.facts]
 [metrics.failures]
 """
 
@@ -116,6 +117,10 @@ def populations(samples: int) -> list[Population]:
         before = [_flat(scores(BASELINE, seed)) for seed in (0, 1, 2)]
         now = [_flat(scores(CANDIDATE, seed)) for seed in (3, 4, 5)]
         same_draws = _flat(scores(CANDIDATE, 0))
+        facts = [
+            _flat(scores(describer, seed, "facts"))[:, None]
+            for describer, seed in ((BASELINE, 0), (CANDIDATE, 3))
+        ]
         failing = _flat(scores(FAILING, 0, "failures"))[:, None]
         failing_more = _flat(scores(FAILING_MORE, 1, "failures"))[:, None]
         categories = np.repeat(np.arange(len(before[0]) // samples), samples)
@@ -125,6 +130,7 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, same draws", old[:, :1], same_draws[:, None]),
         Population("embedded GC@3, 3 seeds", old, new),
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
+        Population("embedded facts F1", *facts),
         Population("embedded failures", failing, failing_more, failures=True),
     ]
 

@@ -66,8 +66,8 @@ def lost_share(loss: RoleLossShown) -> str:
 
 
 def share_of(cell: float, whole: float) -> str:
-    """A cell of a 2 x 2 table as a share of the facts; a dash of none."""
-    return percent(cell / whole) if whole else "-"
+    """A cell of a 2 x 2 table as a share of the facts, one decimal; a dash of none."""
+    return f"{100 * cell / whole:.1f} %" if whole else "-"
 
 
 def shade_of(cell: float, whole: float) -> str:
@@ -109,6 +109,8 @@ def facts_line(result: CaseResult) -> str:
     first = min(facts.kinds, key=_lifetime)
     outlived = first.half_life is None and first.low is None
     right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
+    if not any(loss.lost or loss.wrong for loss in facts.every.losses) and not facts.unanswered:
+        return f"{right} after {counted(last, 'generation')}"
     parts = [
         f"{right} after {counted(last, 'generation')}",
         f"half-life of every kind: over {first.last}"

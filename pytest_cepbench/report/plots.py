@@ -155,6 +155,8 @@ class CurvePlot:
     def quantity(self) -> str:
         """What is drawn, in words."""
         measured = self.result.measured
+        if self.result.facts is not None:
+            return "F1 of facts" if self.result.facts.precision else "share of facts that are right"
         shares = measured is not None and measured.shares
         return "share that is right" if shares else "similarity to the start"
 

@@ -158,7 +158,8 @@ def test_shapes_carries_every_metric() -> None:
     assert len([case for case in cases if case.key.metric == "mcd"]) == 4 + 1
     assert len([case for case in cases if case.key.metric == "mgg"]) == 6 + 1
     assert {case.key.metric for case in cases} == {
-        "gc", "gc1", "s", "sim", "gc_fid", "fid", "kid", "mcd", "geneval", "mgg", "failures",
+        "gc", "gc1", "s", "sim", "gc_fid", "fid", "kid", "mcd", "geneval", "mgg", "truth",
+        "truth_text", "failures",
     }  # fmt: skip
 
 

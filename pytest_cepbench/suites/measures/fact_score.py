@@ -115,9 +115,8 @@ class FactsMeasure:
 
     @property
     def label(self) -> str:
-        """F1 of facts, or their recall where no precision can be had, and a name of its own."""
-        score = "facts F1" if self.precision else "facts recall"
-        return score if self.name == "facts" else f"{score} [{self.name}]"
+        """F1 under the metric's own name, or recall where no precision can be had."""
+        return f"{self.name} {'F1' if self.precision else 'recall'}"
 
     @property
     def identity(self) -> str:
@@ -182,7 +181,7 @@ class FactsMeasure:
         marks = {
             generation: float(f1)
             for generation, f1 in zip(self.generations, checked.f1, strict=True)
-            if chain.has(generation) and not isnan(f1)
+            if not isnan(f1)
         }
         outcome = checked.outcome
         return ChainExcerpt(chain, marks, outcome.failure, chain.failed_at, self._remark(checked))
