@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-
-from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.geneval import plural, with_article
-from pytest_cepbench.datasets.questions import QUESTIONS, YES, FactQuestion, attach_questions
-from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval import parse_prompt
+from pytest_cepbench.datasets.questions import YES, FactQuestion
 from pytest_cepbench.metrics.geneval.atoms import PromptAtom, prompt_atoms
 from pytest_cepbench.metrics.geneval.requirements import Prompt
-
-VERSION = 1
-
-METADATA = "metadata"
-"""In the place of a file's name: the questions are made of the samples' metadata."""
 
 _COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -48,27 +37,3 @@ def _question(own_id: str, atom: PromptAtom, present: dict[str, str]) -> FactQue
     text = f"{noun} {atom.clause.position.relation} the {atom.target.name}?"
     parents = tuple(dict.fromkeys((*parents, present[atom.target.name])))
     return FactQuestion(own_id, text, "relation", YES, parents)
-
-
-def with_prompt_questions(dataset: Dataset) -> Dataset:
-    """The data set with questions made of each sample's metadata, which its identity names.
-
-    Raises DatasetError for a sample whose metadata is none of GenEval's form.
-    """
-    asked = []
-    for sample in dataset.samples:
-        try:
-            asked.append((sample, prompt_questions(parse_prompt(sample.metadata))))
-        except ValueError as error:
-            msg = (
-                f'sample {sample.id!r}: questions = "{METADATA}" makes questions of metadata of '
-                f"GenEval's form: {error}"
-            )
-            raise DatasetError(msg) from error
-    content = [[sample.id, [asdict(question) for question in own]] for sample, own in asked]
-    identity = {
-        **dataset.identity,
-        QUESTIONS: {METADATA: VERSION, "content": digest_json(content)[:16]},
-    }
-    samples = attach_questions(asked, [own for _, own in asked])
-    return replace(dataset, identity=identity, samples=samples)

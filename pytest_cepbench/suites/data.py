@@ -15,8 +15,8 @@ from typing import Any
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.datasets.geneval2 import load_geneval2
-from pytest_cepbench.datasets.geneval_questions import METADATA, with_prompt_questions
 from pytest_cepbench.datasets.judged_battles import load_judged_battles
+from pytest_cepbench.datasets.metadata_questions import METADATA, with_metadata_questions
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
@@ -121,7 +121,7 @@ def _asked(
     if name is None:
         return dataset
     if name == METADATA:
-        return with_prompt_questions(dataset)
+        return with_metadata_questions(dataset)
     path = side_file(suite.folder, name) if beside is None else beside(name)
     return with_questions(dataset, path, whole=whole)
 

@@ -56,7 +56,7 @@ class DataTable(_Strict, frozen=True):
     id, image, text, category: columns of its tables; those that the loader knows when left out.
     questions: name of a JSON Lines file of questions about the samples, beside the data, or in the
         suite's folder where the data is not read from a path; "metadata" for those that GenEval's
-        clauses make.
+        clauses, or generated scenes, make.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
     """

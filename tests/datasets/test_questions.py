@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.geneval import load_geneval
-from pytest_cepbench.datasets.geneval_questions import with_prompt_questions
+from pytest_cepbench.datasets.metadata_questions import with_metadata_questions
 from pytest_cepbench.datasets.questions import (
     MOST_CONTROLS,
     FactQuestion,
@@ -22,6 +22,8 @@ from pytest_cepbench.datasets.questions import (
     with_questions,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import load_shapes, sample_scene
+from pytest_cepbench.datasets.shapes.questions import answer_question
 from pytest_cepbench.errors import DatasetError
 
 LINE = {"sample": "a", "id": "1", "question": "Is it red?", "kind": "color", "answer": "yes"}
@@ -152,7 +154,7 @@ def test_of_a_part_of_the_data_other_samples_may_be_named(tmp_path: Path) -> Non
 
 def test_questions_of_genevals_metadata() -> None:
     """Each prompt asks for what its clauses name; colors and places need their objects."""
-    asked = with_prompt_questions(load_geneval())
+    asked = with_metadata_questions(load_geneval())
     by_text = {sample.text: questions_of(sample) for sample in asked.samples}
     toaster = by_text["a photo of a brown toaster"]
     assert [(q.text, q.kind, q.answer, q.depends_on) for q in toaster] == [
@@ -170,6 +172,19 @@ def test_questions_of_genevals_metadata() -> None:
 
 
 def test_metadata_of_another_form_is_named() -> None:
-    """The sentence says whose metadata is meant."""
+    """The sentence says what is expected."""
     with pytest.raises(DatasetError, match=r"sample 'a': questions = \"metadata\" makes .*: tag"):
-        with_prompt_questions(DATASET)
+        with_metadata_questions(DATASET)
+
+
+def test_questions_of_generated_scenes() -> None:
+    """Every question about every scene is answered as it says, by the scene itself."""
+    asked = with_metadata_questions(load_shapes(samples_per_category=4))
+    kinds = set()
+    for sample in asked.samples:
+        for question in questions_of(sample):
+            assert answer_question(sample_scene(sample), question.text) == question.answer
+            kinds.add(question.kind)
+        for control in controls_of(sample):
+            assert answer_question(sample_scene(sample), control) == "no"
+    assert kinds == {"object", "color", "size", "count", "relation"}

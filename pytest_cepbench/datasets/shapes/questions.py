@@ -18,8 +18,11 @@ there are both and every circle is left of every square.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
 
+from pytest_cepbench.datasets.questions import YES, FactQuestion
 from pytest_cepbench.datasets.shapes.scene import (
     COLORS,
     COUNTS,
@@ -65,8 +68,7 @@ _RELATION = _pattern(rf"(?:Is|Are) the {_THINGS} ({'|'.join(_RELATIONS)}) the {_
 def answer_question(scene: Scene, text: str) -> str | None:
     """The answer of a scene to the first question of the grammar in a text; None without one."""
     if match := _COUNT.search(text):
-        number = len(_select(scene, match[1]))
-        return ("zero", *COUNTS)[number]
+        return _count(len(_select(scene, match[1])))
     if match := _PRESENCE.search(text):
         return _word(bool(_select(scene, match[1])))
     if match := _LOOK.search(text):
@@ -93,3 +95,46 @@ def _select(scene: Scene, things: str) -> Sequence[SceneObject]:
 
 def _word(holds: bool) -> str:  # noqa: FBT001 - one value, and its word
     return "yes" if holds else "no"
+
+
+def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
+    """What is asked about a picture of a scene, each question once.
+
+    The number of all objects; of each object its shape, with it its color, with that its size; and
+    where it stands to each other object, for looks that the scene has once. Each depends on the one
+    with a word less: the color of what is not there is not right. A scene without objects is asked
+    its number alone.
+    """
+    number = len(scene.objects)
+    count = FactQuestion("count", "How many shapes are in the image?", "count", _count(number))
+    looks = Counter(thing.look for thing in scene.objects)
+    questions = [count, *(question for look in looks for question in _presence(*look))]
+    pairs = permutations([thing for thing in scene.objects if looks[thing.look] == 1], 2)
+    questions += [
+        FactQuestion(
+            f"{_noun(*first.look)} {relation} {_noun(*second.look)}",
+            f"Is the {_noun(*first.look)} {relation} the {_noun(*second.look)}?",
+            "relation",
+            YES,
+            (_noun(*first.look), _noun(*second.look)),
+        )
+        for first, second in pairs
+        for relation in ("left of", "above")
+        if _RELATIONS[relation](first, second)
+    ]
+    return tuple({question.id: question for question in questions}.values())
+
+
+def _presence(size: str, color: str, shape: str) -> Iterator[FactQuestion]:
+    nouns = (shape, f"{color} {shape}", _noun(size, color, shape))
+    for noun, kind, parent in zip(nouns, ("object", "color", "size"), ("", *nouns), strict=False):
+        text = f"Is there a {noun} in the image?"
+        yield FactQuestion(noun, text, kind, YES, (parent,) if parent else ())
+
+
+def _noun(size: str, color: str, shape: str) -> str:
+    return f"{size} {color} {shape}"
+
+
+def _count(number: int) -> str:
+    return ("zero", *COUNTS)[number]

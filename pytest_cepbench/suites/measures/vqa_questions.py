@@ -156,8 +156,8 @@ def own_questions(sample: Sample) -> tuple[FactQuestion, ...]:
     if not questions:
         msg = (
             f"sample {sample.id!r} has no questions to ask about its pictures: name a file of them "
-            "with [data] questions = FILE, or have them made of GenEval's metadata with "
-            'questions = "metadata"'
+            "with [data] questions = FILE, or have them made of GenEval's clauses or of generated "
+            'scenes with questions = "metadata"'
         )
         raise MeasurementError(msg)
     return questions
