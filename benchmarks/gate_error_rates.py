@@ -97,13 +97,19 @@ def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Itera
             yield from figures(settings, quick=quick)
     if "trainings" in parts:
         yield from trainings.figures(_trainings(settings, quick=quick), quick=quick)
+    yield from _embedded(played, settings, quick=quick)
+    for own in sets:
+        for n in _EMBEDDED_QUICK if quick else _SETS_AT:
+            yield from collapsing.figures(own, n, settings)
+
+
+def _embedded(
+    played: Sequence[embedded.Population], settings: Settings, *, quick: bool
+) -> Iterator[Figure]:
     for population in played:
         for n in _EMBEDDED_QUICK if quick else settings.sizes:
             many = n == _MANY_AT and population.name in _MANY_OF
             yield from embedded.figures(population, n, LOOKED[-1] if many else 1, settings)
-    for own in sets:
-        for n in _EMBEDDED_QUICK if quick else _SETS_AT:
-            yield from collapsing.figures(own, n, settings)
 
 
 def _simulated(settings: Settings, *, quick: bool) -> Iterator[Figure]:

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.protocols import Reply as Reply
     from pytest_cepbench.models.protocols import StepLimit as StepLimit
     from pytest_cepbench.models.protocols import Usage as Usage
+    from pytest_cepbench.models.protocols import Vqa as Vqa
+    from pytest_cepbench.models.protocols import VqaQuestion as VqaQuestion
     from pytest_cepbench.models.protocols import Writer as Writer
     from pytest_cepbench.report import CaseResult as CaseResult
     from pytest_cepbench.suites import Case as Case
@@ -65,7 +67,7 @@ _EXPORTS = {
     "models.protocols": (
         "AnswerScorer", "AnswerStep", "AnsweredQuestion", "Battle", "Describer", "Detector",
         "Editor", "Encoder", "Generator", "Interleaver", "JsonDescriber", "JsonWriter", "Judge",
-        "Reply", "StepLimit", "Usage", "Writer",
+        "Reply", "StepLimit", "Usage", "Vqa", "VqaQuestion", "Writer",
     ),
     "report": ("CaseResult",),
     "suites": ("Case",),

@@ -38,6 +38,7 @@ version = 1
 [data]
 loader = "shapes"
 options = {{ samples_per_category = {samples} }}
+questions = "metadata"
 [chain]
 start = "image"
 iterations = 3
@@ -48,8 +49,10 @@ describe = "describe the image"
 describer = "{describer}"
 generator = "shapes:"
 encoder = "shapes:"
+vqa = "shapes:?doubt=0.1"
 [metrics.gc]
 [metrics.facts]
+[metrics.soft_tifa_gm]
 [metrics.retrieval]
 [metrics.failures]
 """
@@ -141,10 +144,13 @@ def populations(samples: int) -> list[Population]:
         before = [_flat(scores(BASELINE, seed)) for seed in (0, 1, 2)]
         now = [_flat(scores(CANDIDATE, seed)) for seed in (3, 4, 5)]
         same_draws = _flat(scores(CANDIDATE, 0))
-        facts = [
-            _flat(scores(describer, seed, "facts"))[:, None]
-            for describer, seed in ((BASELINE, 0), (CANDIDATE, 3))
-        ]
+        facts, asked = (
+            [
+                _flat(scores(describer, seed, metric))[:, None]
+                for describer, seed in ((BASELINE, 0), (CANDIDATE, 3))
+            ]
+            for metric in ("facts", "soft_tifa_gm")
+        )
         found = _flat(scores(BASELINE, 0, "retrieval"))[:, None]
         found_less = _flat(scores(COLLAPSING, 3, "retrieval"))[:, None]
         failing = _flat(scores(FAILING, 0, "failures"))[:, None]
@@ -161,6 +167,7 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, 3 seeds", old, new),
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
         Population("embedded facts F1", *facts),
+        Population("embedded Soft-TIFA GM", *asked),
         Population("embedded equivariance, one edit", *(_of_edit(own, "recolor") for own in edits)),
         Population("embedded equivariance, 4 edits", *map(_by_start, edits)),
         Population("embedded failures", failing, failing_more, failures=True),

@@ -20,6 +20,7 @@ FailureKind = Literal[
     "nan-image",
     "nan-vector",
     "bad-boxes",
+    "bad-answer",
     "refused",
     "unanswered",
     "no-verdict",

@@ -15,7 +15,15 @@ from pytest_cepbench.chains.batching import CallCounts, total
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_group import ChainGroup, PendingChain, grow_together, look_ahead
 from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, Modality
-from pytest_cepbench.chains.features import Trace, boxes, store_vectors, trace, vectors
+from pytest_cepbench.chains.features import (
+    Trace,
+    boxes,
+    store_vectors,
+    trace,
+    vectors,
+    vqa_answers,
+    vqa_query,
+)
 from pytest_cepbench.chains.growth import ChainModels, start_chains
 from pytest_cepbench.chains.lanes import (
     LaneGroup,
@@ -55,4 +63,6 @@ __all__ = [
     "total",
     "trace",
     "vectors",
+    "vqa_answers",
+    "vqa_query",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.metrics.similarity import cosine_to_start
+from pytest_cepbench.models.protocols import VqaQuestion
 from pytest_cepbench.store import Store, Vector
 
 
@@ -132,3 +134,59 @@ def boxes(
         results = detector.detect([step(chain) for chain in chains])
     assert all(isinstance(result, Detections | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
+
+
+def vqa_query(questions: Sequence[VqaQuestion]) -> str:
+    """Questions as they enter a step's key."""
+    return canonical_json([[question.text, list(question.answers)] for question in questions])
+
+
+def vqa_questions(query: str) -> list[VqaQuestion]:
+    """The questions of a `vqa_query`."""
+    return [VqaQuestion(text, tuple(answers)) for text, answers in json.loads(query)]
+
+
+def vqa_answers(
+    chains: Sequence[Chain],
+    generation: int,
+    queries: Mapping[str, str],
+    vqa: RoleRunner,
+    store: Store,
+) -> list[tuple[float, ...] | Failure]:
+    """Ask about every chain's artifact at a generation, which all of them have.
+
+    queries: a `vqa_query` by sample id. Returns a probability in [0, 1] for each of its questions.
+    Raises as `trace`.
+    """
+    if not chains:
+        return []
+    kind = chains[0].links[generation].kind
+
+    def step(chain: Chain) -> Step:
+        query = queries[chain.sample.id]
+
+        def load() -> object:
+            piece = load_link(chain, generation, store)
+            return None if piece is None else (piece, vqa_questions(query))
+
+        digest = chain.links[generation].digest
+        return Step(vqa.key(query, 0, kind, digest), 0, load)
+
+    with naming_damage(chains, generation):
+        results = vqa.answer([step(chain) for chain in chains])
+    return [
+        _stored_answers(result, len(vqa_questions(queries[chain.sample.id])))
+        for result, chain in zip(results, chains, strict=True)
+    ]
+
+
+def _stored_answers(result: object, expected: int) -> tuple[float, ...] | Failure:
+    if isinstance(result, Failure):
+        return result
+    try:
+        numbers = tuple(float(number) for number in json.loads(str(result)))
+    except (TypeError, ValueError) as error:  # a shared store may hold anything under a key
+        return Failure("bad-answer", str(error))
+    if len(numbers) != expected or not all(0.0 <= number <= 1.0 for number in numbers):
+        return Failure("bad-answer", f"{expected} probabilities are expected, got {numbers!r:.80}")
+    return numbers

@@ -29,6 +29,7 @@ from pytest_cepbench.chains.steps import (
 from pytest_cepbench.chains.validation import (
     AdmittedAnswer,
     admit_answer,
+    admit_answers,
     admit_detections,
     admit_drawing,
     admit_reply,
@@ -55,6 +56,7 @@ from pytest_cepbench.models.protocols import (
     Model,
     PreparesImages,
     Reply,
+    Vqa,
     Writer,
 )
 from pytest_cepbench.models.torch_runtime import GLOBAL_GENERATORS, warnings_by_thread
@@ -292,6 +294,25 @@ class RoleRunner:
             assert isinstance(model, Writer)
             texts = model.write(questions, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
+
+        return self._run(steps, ask)()
+
+    def answer(self, steps: Sequence[Step]) -> list[Result]:
+        """The probabilities of each step's answers, as canonical JSON, or a failure.
+
+        Steps load (image or text, its questions).
+        """
+
+        def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
+            assert isinstance(model, Vqa)
+            pieces, questions = zip(*inputs, strict=True)
+            replies = model.answer(pieces, questions)
+            if len(replies) != len(questions):
+                return replies  # which is refused as it is for every role
+            return [
+                admit_reply(reply, partial(admit_answers, questions=asked))
+                for reply, asked in zip(replies, questions, strict=True)
+            ]
 
         return self._run(steps, ask)()
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.artifacts import (
+    Detection,
+    Detections,
+    Failure,
+    ImageArtifact,
+    Mask,
+    canonical_json,
+)
 from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep, limit_steps
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError
-from pytest_cepbench.models.protocols import AnswerStep, Reply
+from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion
 from pytest_cepbench.store import Store
+
+_DIGITS = 6
+"""Of a probability, as they are kept."""
 
 
 def admit_reply(output: object, admit: Callable[[object], object]) -> object:
@@ -69,6 +80,27 @@ def admit_scores(value: object) -> CriteriaScores | Failure:
     except ValueError as error:
         msg = f"a judge's scores: {error}"
         raise ModelError(msg) from error
+
+
+def admit_answers(value: object, questions: Sequence[VqaQuestion]) -> str | Failure:
+    """The probabilities that a VQA model gives for one picture or text, as canonical JSON.
+
+    One that is not in [0, 1] makes them a failure. Raises ModelError where there is not one number
+    for each question.
+    """
+    if isinstance(value, Failure):
+        return value
+    numbers = list(value) if isinstance(value, Sequence | np.ndarray) else []
+    if len(numbers) != len(questions) or not all(isinstance(n, Real) for n in numbers):
+        msg = (
+            f"a VQA model returns a probability for each question, this one returned {value!r:.80} "
+            f"for {len(questions)} questions"
+        )
+        raise ModelError(msg)
+    probabilities = [float(number) for number in numbers]
+    if not all(0.0 <= probability <= 1.0 for probability in probabilities):
+        return Failure("bad-answer", f"a probability is not in [0, 1]: {probabilities!r:.80}")
+    return canonical_json([round(probability, _DIGITS) for probability in probabilities])
 
 
 def admit_image(value: object) -> ImageArtifact | Failure:

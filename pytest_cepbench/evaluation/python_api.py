@@ -81,6 +81,7 @@ class GateOptions(TypedDict, total=False):
     writer: Spec
     editor: Spec
     interleaver: Spec
+    vqa: Spec
     data: Mapping[str, str | Path]
     samples: int
     seeds: int

@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 RoleName = Literal[
-    "describer", "generator", "encoder", "detector", "judge", "writer", "editor", "interleaver"
+    "describer",
+    "generator",
+    "encoder",
+    "detector",
+    "judge",
+    "writer",
+    "editor",
+    "interleaver",
+    "vqa",
 ]
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)

@@ -71,6 +71,10 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         {"transformers": "interleavers.emu3_interleaver:ADAPTER"},
         "cannot be an interleaver. Give an Emu3 or a Janus, or a writer and a generator",
     ),
+    "vqa": (
+        {"transformers": "vqa.transformers_vqa:ADAPTER"},
+        "answers no questions. Give an image-text-to-text model of transformers",
+    ),
 }
 """The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
 is imported alone, so that a describer binds where diffusers is not installed."""
@@ -114,8 +118,8 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
 
 
 def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
-    """A model that describes can judge too, where it is named as the judge."""
-    return ("describer" if role == "judge" else role) in checkpoint.roles
+    """A model that describes can judge and answer questions too, where it is named for that."""
+    return ("describer" if role in ("judge", "vqa") else role) in checkpoint.roles
 
 
 def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:

@@ -195,6 +195,34 @@ class Detector(Protocol):
 Piece = str | Image.Image
 """A part of a question or an answer."""
 
+
+@dataclass(frozen=True)
+class VqaQuestion:
+    """A question about a picture or a text, with the answer that is looked for.
+
+    text: the question as the model is asked it.
+    answers: spellings of that answer, at least one ("four", "Four", "4").
+    """
+
+    text: str
+    answers: tuple[str, ...]
+
+
+@runtime_checkable
+class Vqa(Protocol):
+    """Questions about a picture (visual question answering), or about a text, to probabilities."""
+
+    def answer(
+        self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
+    ) -> Sequence[Sequence[float] | Failure | Reply]:
+        """How likely the model's answer to each question is one of those looked for, in [0, 1].
+
+        pieces: RGB images and texts.
+        questions: about each piece, at least one. A model that answers in words alone gives 0 or 1.
+        """
+        ...
+
+
 Question = Sequence[Piece]
 """A question: texts and RGB images in reading order."""
 
@@ -326,7 +354,7 @@ class Movable(Protocol):
         ...
 
 
-Model = Describer | Generator | Encoder | Detector | Judge | Writer | Editor | Interleaver
+Model = Describer | Generator | Encoder | Detector | Judge | Writer | Editor | Interleaver | Vqa
 
 
 @dataclass(frozen=True)

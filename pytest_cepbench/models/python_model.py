@@ -5,8 +5,8 @@ role's Protocol. The object states its identity itself, by these attributes:
 
     fingerprint: str        required: whatever decides its answers besides `params`
     params: Mapping         inference parameters that can change the output (default: none)
-    seeded: bool            whether the output depends on the seed (default: not for an encoder or a
-                            detector)
+    seeded: bool            whether the output depends on the seed (default: not for an encoder, a
+                            detector or a VQA model)
     queries: str            what a detector may be asked: "free-text" (default), or "classes", the
                             plain names of those that it knows
     batch_size: int         most inputs in one call (default: 8)
@@ -65,6 +65,7 @@ from pytest_cepbench.models.protocols import (
     Judge,
     Model,
     RoleName,
+    Vqa,
     Writer,
     is_unified,
 )
@@ -81,6 +82,7 @@ _METHODS: dict[RoleName, tuple[type, tuple[str, ...]]] = {
     "writer": (Writer, ("write(questions, prompt, seeds)",)),
     "editor": (Editor, ("edit(images, texts, seeds)",)),
     "interleaver": (Interleaver, ("interleave(questions, limits, seeds)",)),
+    "vqa": (Vqa, ("answer(pieces, questions)",)),
 }
 """The Protocol of each role, and its methods for people."""
 

@@ -29,6 +29,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_generator,
     cep_interleaver,
     cep_judge,
+    cep_vqa,
     cep_writer,
     evaluator_of,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "cep_generator",
     "cep_interleaver",
     "cep_judge",
+    "cep_vqa",
     "cep_writer",
 ]
 

@@ -172,6 +172,7 @@ cep_judge = _model_fixture("judge", "cep_judge")
 cep_writer = _model_fixture("writer", "cep_writer")
 cep_editor = _model_fixture("editor", "cep_editor")
 cep_interleaver = _model_fixture("interleaver", "cep_interleaver")
+cep_vqa = _model_fixture("vqa", "cep_vqa")
 
 
 class BareFixtures:

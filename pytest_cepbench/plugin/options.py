@@ -131,6 +131,9 @@ OPTIONS = (
         short=True,
     ),
     Option(
+        "vqa", "models", "SPEC", "Model that answers questions about images and texts", short=True
+    ),
+    Option(
         "gate",
         "gate",
         "RULE",

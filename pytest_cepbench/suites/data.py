@@ -8,17 +8,21 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.datasets.edits import with_edits
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.geneval import load_geneval
+from pytest_cepbench.datasets.geneval2 import load_geneval2
 from pytest_cepbench.datasets.judged_battles import load_judged_battles
+from pytest_cepbench.datasets.metadata_questions import METADATA, with_metadata_questions
 from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.opening.questions import load_opening
+from pytest_cepbench.datasets.questions import with_questions
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sample_choice import SampleChoice
 from pytest_cepbench.datasets.shapes import load_shapes
@@ -38,7 +42,12 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.option_values import is_url
-from pytest_cepbench.suites.data_source import open_source, refuse_table_settings, table_columns
+from pytest_cepbench.suites.data_source import (
+    open_source,
+    refuse_table_settings,
+    side_file,
+    table_columns,
+)
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
@@ -48,6 +57,7 @@ _NOWHERE = LoadingFolders()
 LOADERS: Mapping[str, Loader] = {
     "folder": load_folder,
     "geneval": load_geneval,
+    "geneval2": load_geneval2,
     "judged-battles": load_judged_battles,
     "mme": load_mme,
     "mmgenbench": load_mmgenbench,
@@ -79,26 +89,53 @@ def load_data(
     parameter = inspect.signature(loader).parameters.get("path")
     if parameter is None:
         refuse_table_settings(suite)
-        return _chosen(suite, _with_edits(suite, _call(suite, loader)), most)
+        return _chosen(suite, _extended(suite, _call(suite, loader)), most)
     place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, folders)
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
         reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
-        table = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
-        return _with_edits(suite, table)
+        dataset = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        whole = most is None and not suite.table.data.skip
+        return _extended(suite, dataset, source.side_file, whole=whole)
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:
         identity = {**dataset.identity, "source": source.identity}
         dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
-    return _chosen(suite, _with_edits(suite, dataset), most)
+    beside = None if source.path is None else partial(side_file, source.path)
+    return _chosen(suite, _extended(suite, dataset, beside), most)
 
 
-def _with_edits(suite: Suite, dataset: Dataset) -> Dataset:
-    """With edited samples where the suite has edits. Raises DatasetError as `with_edits`."""
-    edits = suite.table.data.edits
-    return with_edits(dataset, edits) if edits else dataset
+def _extended(
+    suite: Suite,
+    dataset: Dataset,
+    beside: Callable[[str], Path] | None = None,
+    *,
+    whole: bool = True,
+) -> Dataset:
+    """With the questions and the edited samples that the suite names.
+
+    beside, whole: as in `_asked`. Raises DatasetError as `with_questions` and `with_edits`.
+    """
+    asked, edits = _asked(suite, dataset, beside, whole=whole), suite.table.data.edits
+    return with_edits(asked, edits) if edits else asked
+
+
+def _asked(
+    suite: Suite, dataset: Dataset, beside: Callable[[str], Path] | None, *, whole: bool
+) -> Dataset:
+    """The data set with the questions that the suite names: of a file, or of the metadata.
+
+    beside: finds a file beside the data; where there is none, it is in the suite's folder.
+    """
+    name = suite.table.data.questions
+    if name is None:
+        return dataset
+    if name == METADATA:
+        return with_metadata_questions(dataset)
+    path = side_file(suite.folder, name) if beside is None else beside(name)
+    return with_questions(dataset, path, whole=whole)
 
 
 def data_name(suite: Suite) -> str | None:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cepbench.datasets.folder import unsafe
+from pytest_cepbench.datasets.metadata_questions import METADATA
 from pytest_cepbench.datasets.sources.data_files import COMPRESSED, SHARDS, Choice
 from pytest_cepbench.datasets.sources.hub import Repository, open_repository
 from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders, parse_hub_location
@@ -93,10 +94,11 @@ def _local_source(
         return DataSource(path)
     choice = Choice("", data.config, data.split)
     table = open_local_table(path, shards, choice, folders.indexes)
-    return DataSource(table=table, side_file=partial(_side_file, path))
+    return DataSource(table=table, side_file=partial(side_file, path))
 
 
-def _side_file(folder: Path, name: str) -> Path:
+def side_file(folder: Path, name: str) -> Path:
+    """The file of a name in a folder, or beside a file. Raises DatasetError for another place."""
     reason = unsafe(name)
     if reason is not None:
         raise DatasetError(reason)
@@ -127,6 +129,8 @@ def _hub_source(
     patterns: Sequence[str] | None = list(named.values())
     if not named:
         patterns = [location.path, f"{location.path}/*"] if location.path else None
+    elif data.questions not in (None, METADATA):
+        patterns = [*named.values(), f"{prefix}{data.questions}"]
     folder = repository.snapshot(patterns)
     identity = f"hf://datasets/{repository.repo}@{repository.commit}/{location.path}".rstrip("/")
     notes = (repository.note,) if repository.note else ()

@@ -56,6 +56,9 @@ class DataTable(_Strict, frozen=True):
     options: keyword arguments of the loader.
     config, split: of a data set in tables, where it has several.
     id, image, text, category: columns of its tables; those that the loader knows when left out.
+    questions: name of a JSON Lines file of questions about the samples, beside the data, or in the
+        suite's folder where the data is not read from a path; "metadata" for those that GenEval's
+        clauses, or generated scenes, make.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
     edits: edits of the starts, each of which adds edited samples; see `with_edits`.
@@ -73,6 +76,7 @@ class DataTable(_Strict, frozen=True):
     image: str | None = None
     text: str | None = None
     category: str | None = None
+    questions: str | None = None
     skip: int = 0
     edits: list[str] = []
 
@@ -164,6 +168,7 @@ class RolesTable(_Strict, frozen=True):
     writer: str | None = None
     editor: str | None = None
     interleaver: str | None = None
+    vqa: str | None = None
 
 
 class PresetTable(_Strict, frozen=True):

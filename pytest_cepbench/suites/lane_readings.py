@@ -15,6 +15,7 @@ from pytest_cepbench.chains import (
     RoleRunner,
     boxes,
     vectors,
+    vqa_answers,
 )
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.store import Store
@@ -88,6 +89,8 @@ class _Reader:
                 chain.sample.id: json.loads(self._queries[chain.sample.id]) for chain in able
             }
             results = boxes(able, generation, queries, self._runner, self._store)
+        elif self._runner.bound.role == "vqa":
+            results = vqa_answers(able, generation, self._queries, self._runner, self._store)
         else:
             results = vectors(able, generation, self._runner, self._store)
         if self._stops_chain:

@@ -29,6 +29,7 @@ def test_every_suite_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("folder", ["--cep-data folder=PATH. Any folder", "describer: --describer=SPEC"]),
         ("geneval", ["data: built in, or --cep-data geneval=PATH", "or --encoder color=SPEC"]),
+        ("geneval2", ["--cep-data geneval2=PATH. Clone https", "or --vqa=SPEC"]),
         ("instrument", ["data: built in", "describer: shapes:, or --describer=SPEC"]),
         ("opening-gold", ["pytest_cepbench.suites.opening ", "judge: --judge=SPEC"]),
         ("arena-instrument", ["interleaver: shapes:"]),

@@ -37,6 +37,7 @@ from pytest_cepbench.models.api.endpoint import (
     ImageParams,
     JudgeParams,
     ServerParams,
+    VqaParams,
 )
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
@@ -52,10 +53,11 @@ from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
 from pytest_cepbench.models.registry import SCHEMES
-from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs
+from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKnobs
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.unified.drawing import UnifiedParams
+from pytest_cepbench.models.vqa.transformers_vqa import LocalVqaParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -232,8 +234,10 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Encoders", 4, InceptionParams),
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
+        ("VQA models", 0, LocalVqaParams),
         ("The rule-based models: `shapes:`", 0, Degradation),
         ("The rule-based models: `shapes:`", 2, JudgeKnobs),
+        ("The rule-based models: `shapes:`", 3, VqaKnobs),
         ("Parameters", 0, ServerParams),
         ("Parameters", 1, ChatParams),
         ("Parameters", 2, ImageParams),
@@ -264,12 +268,17 @@ def test_flags_of_engines_are_documented() -> None:
 
 
 def test_parameters_of_judges_are_documented() -> None:
-    """All of a local judge on the page on judges, and of a served one what others do not have."""
+    """All of a local judge on the page on judges; of served ones what others do not have."""
     (local,) = tables(JUDGES, "Local checkpoints")
     (served,) = tables(API_MODELS, "Judges")
+    (asked,) = tables(API_MODELS, "VQA models")
     shared = {field.name for field in dataclasses.fields(ChatParams)}
 
-    for rows, kind, elsewhere in ((local, LocalJudgeParams, set()), (served, JudgeParams, shared)):
+    for rows, kind, elsewhere in (
+        (local, LocalJudgeParams, set()),
+        (served, JudgeParams, shared),
+        (asked, VqaParams, shared),
+    ):
         fields = [field for field in dataclasses.fields(kind) if field.name not in elsewhere]
         defaults = {field.name: _default(field.default) for field in fields}
         assert {column([row])[0]: row[1].strip("`") for row in rows} == defaults
@@ -387,6 +396,7 @@ def test_suite_keys_are_documented() -> None:
             "mmgenbench",
             "sdp",
             "geneval",
+            "geneval2",
             "opening",
             "judged-battles",
         )

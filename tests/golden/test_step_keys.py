@@ -183,6 +183,12 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("describer", "python:golden_models:Describer"),
     ("describer", "python:golden_models:Describer?mood=brisk"),
     ("judge", "python:golden_models:Judge"),
+    ("vqa", "chat?device=cpu"),
+    ("vqa", "chat?device=cpu&max_pixels=262144&system_prompt=be brief"),
+    ("vqa", "openai:m?revision=1"),
+    ("vqa", "openai:m?revision=1&logprobs=false"),
+    ("vqa", "shapes:"),
+    ("vqa", "shapes:?yes=0.1"),
     ("judge", "human:votes"),
     ("judge", "human:votes?votes=shares&annotator=ada"),
 )  # fmt: skip

@@ -24,6 +24,7 @@ VALUES = {
     "writer": ("shapes:?miss=0.1", "shapes:?miss=0.2", "shapes:?miss=0.3"),
     "interleaver": ("shapes:?miss=0.1", "shapes:?miss=0.2", "shapes:?miss=0.3"),
     "editor": ("python:a:one", "python:a:two", "python:a:three"),
+    "vqa": ("shapes:?yes=0.1", "shapes:?yes=0.2", "shapes:?yes=0.3"),
     "data": ("photos=one", "photos=two", "photos=three"),
     "samples": ("1", "2", "3"),
     "seeds": ("2", "3", "4"),
@@ -162,7 +163,7 @@ def test_the_header_says_what_is_gated_against_what(
         [
             "cepbench: model under test: shapes:?miss=0.1 (*miss=0.1)",
             "cepbench: generator: shapes:?move=0.1 (*move=0.1)",
-            "cepbench: it could also play encoder or detector: choose with --cep-role",
+            "cepbench: it could also play encoder or detector or vqa: choose with --cep-role",
             "cepbench: baselines baselines, store .cepbench/store",
             "cepbench: generator from CEPBENCH_GENERATOR, tolerance from ini cepbench_tolerance",
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 23
+    assert len(set(names.values())) == len(FILES) == 25
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -255,6 +256,7 @@ PARTS = {
     "mmgenbench/suite.toml": [f"pattern {i}" for i in range(13)],
     "mmgenbench/domain.toml": [f"pattern {i}" for i in range(13)],
     "geneval/mgg.toml": ["single_object", "two_object"],
+    "geneval2/suite.toml": [f"atoms-{atoms}" for atoms in range(3, 11)],
     "sdp/suite.toml": ["docci", "nocaps"],
     "folder/suite.toml": ["one", "two"],
     "photo-equivariance/suite.toml": ["one", "two"],
@@ -377,6 +379,25 @@ def test_geneval_has_the_settings_of_its_script() -> None:
     assert "threshold=0.3 counting_threshold=0.9 max_objects=16" in measures["geneval"].identity
     (plan,) = load_suite(SUITES / "geneval" / "mgg.toml").plans.values()
     assert (plan.start, plan.generations) == ("text", 19)
+
+
+def test_geneval2_has_the_settings_of_its_script(tmp_path: Path) -> None:
+    """One image of each prompt, asked as the released code asks; the whole is over all prompts."""
+    questions = [["Are there any dogs in the image?", "Yes"]]
+    line = {"prompt": "dogs", "vqa_list": questions, "skills": ["object"]}
+    lines = [json.dumps({**line, "atom_count": atoms}) for atoms in range(3, 11)]
+    (tmp_path / "geneval2_data.jsonl").write_text("\n".join(lines))
+    suite = load_suite(SUITES / "geneval2" / "suite.toml")
+    (plan,) = suite.plans.values()
+    assert (plan.start, plan.generations, plan.generate) == ("text", 1, "{description}")
+    assert suite.table.roles.vqa == "Qwen/Qwen3-VL-8B-Instruct"
+    _, measures = assign_models(suite, CHOICES)
+    identity = measures["soft_tifa_gm"].identity
+    assert "geometric mean at generation 1" in identity
+    assert "asked '{question} Answer in one word.'" in identity
+    cases = _cases("geneval2/suite.toml", {"geneval2": tmp_path})
+    assert len([case for case in cases if case.key.metric == "soft_tifa_gm"]) == 8 + 1
+    assert {case.pool for case in cases if case.key.metric.startswith("soft_tifa")} == {"samples"}
 
 
 def test_folder_takes_any_images(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from pytest_cepbench.chains.ray.messages import (
 )
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.chains.validation import (
+    admit_answers,
     admit_detections,
     admit_drawing,
     admit_reply,
@@ -51,6 +54,7 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     CountsTokens,
     Model,
+    VqaQuestion,
 )
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.torch_runtime import release_memory
@@ -258,6 +262,11 @@ def _call(model: Any, method: str, inputs: list[Any], *rest: Any) -> Any:
             return [admit_reply(admit_drawing(image), _pixels) for image in outputs]
         case "detect":
             return admit_detections(outputs, rest[0])
+        case "answer":
+            return [
+                admit_reply(output, partial(_plain_probabilities, questions=asked))
+                for output, asked in zip(outputs, rest[0], strict=True)
+            ]
         case "text_lengths":
             return list(outputs[0]), outputs[1]
     admit_vectors(outputs, len(inputs))  # raises where they are none
@@ -268,6 +277,11 @@ def _call(model: Any, method: str, inputs: list[Any], *rest: Any) -> Any:
 def _plain_text(text: object) -> str | Failure:
     admitted = admit_text(text)
     return admitted if isinstance(admitted, Failure) else str.__str__(admitted)
+
+
+def _plain_probabilities(value: object, questions: Sequence[VqaQuestion]) -> object:
+    admitted = admit_answers(value, questions)
+    return json.loads(admitted) if isinstance(admitted, str) else admitted
 
 
 def _plain_answer(answer: Any) -> object:

@@ -13,7 +13,13 @@ from PIL import Image
 
 from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Question, StepLimit
+from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
+    Battle,
+    Question,
+    StepLimit,
+    VqaQuestion,
+)
 
 _LOCK_SECONDS = 0.2  # between looks at whether the run stops
 
@@ -48,6 +54,10 @@ class RemoteModel:
     def detect(self, images: Sequence[Any], queries: Sequence[Sequence[str]]) -> Any:
         """As `Detector`."""
         return self._call("detect", _pixels(images), [list(words) for words in queries])
+
+    def answer(self, pieces: Sequence[Any], questions: Sequence[Sequence[VqaQuestion]]) -> Any:
+        """As `Vqa`."""
+        return self._call("answer", _pixels(pieces), [list(asked) for asked in questions])
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> Any:
         """As `Judge`."""

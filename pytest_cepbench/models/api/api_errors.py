@@ -255,10 +255,13 @@ def pointer_error(endpoint: Endpoint) -> ModelError:
 
 def logprobs_error(endpoint: Endpoint, words: str) -> ModelError:
     """The error of a server without the probabilities of tokens. words: how it shows."""
+    remedy = 'Remove logprobs=true from its spec, and score = "soft" from the suite that needs it'
+    if endpoint.role == "vqa":
+        remedy = "Add logprobs=false to its spec, so that its answers are right or wrong"
     return ModelError(
         f"{endpoint.name}: {endpoint.url} gives no probabilities of tokens "
-        f'({endpoint.clean(words)}). Remove logprobs=true from its spec, and score = "soft" from '
-        "the suite that needs it; or serve the model where they are given (vLLM and SGLang do)"
+        f"({endpoint.clean(words)}). {remedy}; or serve the model "
+        "where they are given (vLLM and SGLang do)"
     )
 
 

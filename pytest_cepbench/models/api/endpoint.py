@@ -181,6 +181,41 @@ class JudgeParams(ChatParams):
 
 
 @dataclass(frozen=True)
+class VqaParams(ChatParams):
+    """Parameters of a VQA model's request, with those of `ChatParams`.
+
+    max_tokens: longest answer: a word, and room for what some models write before it.
+    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
+    logprobs: whether the server is asked for the probabilities of tokens; without them an answer is
+        right or wrong.
+    top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
+    Raises ValueError for a value outside its range.
+    """
+
+    max_tokens: int | None = 16
+    max_pixels: int | None = None
+    logprobs: bool = True
+    top_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sampled:
+            msg = (
+                "temperature of a VQA model must be 0, since its answers have no seed, got "
+                f"{self.temperature}"
+            )
+            raise ValueError(msg)
+        for name in ("max_pixels", "top_logprobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
+        if self.top_logprobs is not None and not self.logprobs:
+            msg = "top_logprobs needs logprobs=true"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
 class WriterParams(ChatParams):
     """Parameters of a writer's request: those of `ChatParams`, with room for an answer of ten
     steps.

@@ -18,6 +18,7 @@ from pytest_cepbench.models.api.endpoint import (
     InterleaverParams,
     JudgeParams,
     ServerParams,
+    VqaParams,
     WriterParams,
     find_endpoint,
     parse_parts,
@@ -27,6 +28,7 @@ from pytest_cepbench.models.api.interleaver import ApiInterleaver
 from pytest_cepbench.models.api.judge import ApiJudge
 from pytest_cepbench.models.api.redaction import refuse_secrets
 from pytest_cepbench.models.api.roles import ApiDescriber, ApiGenerator, ApiWriter
+from pytest_cepbench.models.api.vqa import ApiVqa
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.interleavers.prompts import PROMPTS
@@ -44,6 +46,7 @@ CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
     "judge": (JudgeParams, ApiJudge),
     "writer": (WriterParams, ApiWriter),
     "interleaver": (InterleaverParams, ApiInterleaver),
+    "vqa": (VqaParams, ApiVqa),
 }
 """Roles by chat completions: the parameters of a request, and the model."""
 

@@ -1,4 +1,4 @@
-"""Conversations that a local judge reads: built from texts and images, and their likelihoods."""
+"""Conversations that a local judge or VQA model reads, made of texts and images; likelihoods."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class JudgeConversations:
             scores: FloatArray = score(inputs) if fitting else np.empty(0)
         if np.isnan(scores).any():
             msg = (
-                f"{self._plan.checkpoint.path}: the likelihood of a verdict or score is not a "
+                f"{self._plan.checkpoint.path}: the likelihood of {self._wanted} is not a "
                 f"number in {self._plan.dtype}. Give a dtype that holds the model's values, such "
                 "as bfloat16"
             )
@@ -205,11 +205,19 @@ class JudgeConversations:
         tolerance = scorer.tolerances[self._plan.dtype != "float32"]
         return bool(np.allclose(together, alone, rtol=0.0, atol=tolerance))
 
+    @property
+    def _wanted(self) -> str:
+        return "an answer" if self._plan.role == "vqa" else "a verdict or score"
+
     def _no_judge(self, error: Exception) -> str:
+        asks = self._plan.role == "vqa"
+        role = "VQA model" if asks else "judge"
+        shown = "an image and a question" if asks else "a question and two answers"
+        what = "images" if asks else "several images"
         return (
-            f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} cannot be the judge: "
-            f"shown a question and two answers it failed: {type(error).__name__}: {error}. Give a "
-            "chat model that reads several images"
+            f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} cannot be the {role}: "
+            f"shown {shown} it failed: {type(error).__name__}: {error}. Give a chat model that "
+            f"reads {what}"
         )
 
 

@@ -1,12 +1,13 @@
 """The embedded world's own models: `shapes:`, perfect, or worse by a known amount.
 
 shapes:                                  an exact describer, generator, encoder, detector,
-                                         interleaver, writer and judge
+                                         interleaver, writer, judge and VQA model
 shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
 shapes:?mislabel=0.1                     a describer that names wrong patterns, where it is asked
                                          for them
 shapes:?miss=0.1&drift=1&stop=0.05       an interleaver with its knobs turned
 shapes:?flip=0.1&first=0.2               a judge with its knobs turned
+shapes:?yes=0.5&doubt=0.1                a VQA model with its knobs turned
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     WriterDegradation,
 )
+from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
@@ -41,6 +43,7 @@ from pytest_cepbench.models.rule_based.scene_models import (
     ShapesEncoder,
     ShapesGenerator,
 )
+from pytest_cepbench.models.rule_based.vqa_model import ShapesVqa, VqaKnobs
 
 __all__ = [
     "ADAPTER",
@@ -53,7 +56,9 @@ __all__ = [
     "ShapesGenerator",
     "ShapesInterleaver",
     "ShapesJudge",
+    "ShapesVqa",
     "ShapesWriter",
+    "VqaKnobs",
     "bind_shapes",
 ]
 
@@ -85,6 +90,7 @@ class _ShapesRole:
     versions: what else than the world's version decides its answers.
     params: parameters that are no knobs.
     always_seeded: whether an answer depends on the seed with all knobs at zero, too.
+    never_seeded: whether no knob draws at random.
     """
 
     knobs: type[_Knobs]
@@ -92,6 +98,7 @@ class _ShapesRole:
     versions: dict[str, str] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
     always_seeded: bool = False
+    never_seeded: bool = False
 
 
 _ARENA = {"arena": ARENA_VERSION}
@@ -106,6 +113,7 @@ _ROLES: dict[RoleName, _ShapesRole] = {
     ),
     "writer": _ShapesRole(WriterDegradation, ShapesWriter, _ARENA),
     "interleaver": _ShapesRole(AnswerDegradation, ShapesInterleaver, _ARENA, always_seeded=True),
+    "vqa": _ShapesRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),
 }
 
 
@@ -135,7 +143,7 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
         adapter=ADAPTER,
         load=lambda: played.load(knobs),
         params={**played.params, **knobs.turned},
-        seeded=played.always_seeded or bool(knobs.turned),
+        seeded=played.always_seeded or (bool(knobs.turned) and not played.never_seeded),
         batch_size=_BATCH,
         probabilities=False,
         scores_answers=role == "judge",

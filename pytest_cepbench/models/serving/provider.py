@@ -84,7 +84,7 @@ def _detect(spec: ModelSpec) -> DetectedModel:
     roles = tuple(role for role in checkpoint.roles if role in _ROLES)
     because = checkpoint.because
     if checkpoint.roles and not roles:
-        because = f"{because}, and a served checkpoint can only describe, write or judge"
+        because = f"{because}, and a served checkpoint can only describe, write, judge or answer"
     return DetectedModel(f"{checkpoint.what} on {engine.title}", roles, because)
 
 
@@ -96,7 +96,7 @@ def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, forc
             f"{role}. Without serve: the checkpoint is loaded by the run itself"
         )
         raise RoleError(msg)
-    needed = "describer" if role == "judge" else role
+    needed = "describer" if role in ("judge", "vqa") else role
     if needed not in checkpoint.roles and not force:
         msg = (
             f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}, so it cannot be the "

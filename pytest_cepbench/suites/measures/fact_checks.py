@@ -1,12 +1,13 @@
 """Where the facts of samples come from, and what checks them in texts and in pictures.
 
 `FactSource` and `FactChecker` are the contract; a suite names both under `[metrics.facts]`. The
-embedded world's are here: its scenes, read by its grammar and by its rules of sight.
+embedded world's are here: its scenes, read by its grammar and by its rules of sight. Others are in
+`vqa_facts` and `geneval_facts`; `fact_registry` has their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,7 +27,7 @@ from pytest_cepbench.datasets.shapes.facts import SCENE_FACTS, scene_facts
 from pytest_cepbench.errors import DamagedInputsError, MeasurementError
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.suites.chain_data import ChainData
-from pytest_cepbench.suites.measures.base import RequiredFeatures, SuiteContext
+from pytest_cepbench.suites.measures.base import RequiredFeatures
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,3 @@ def _scene(artifact: str | Image) -> Scene:
     if isinstance(artifact, str):
         return parse_caption(artifact)
     return parse_image(ImageArtifact.from_pil(artifact))
-
-
-SOURCES: Mapping[str, Callable[[SuiteContext], FactSource]] = {"scene": lambda _: SceneSource()}
-"""Name under `facts` -> what makes the source."""
-
-CHECKERS: Mapping[str, Callable[[SuiteContext], FactChecker]] = {"scene": lambda _: SceneChecker()}
-"""Name under `texts` and `pictures` -> what makes the checker."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.metrics import mean_of_categories
@@ -30,7 +30,6 @@ from pytest_cepbench.suites.measures.base import (
     CaseScores,
     ChainExcerpt,
     Measured,
-    MetricTable,
     Parts,
     Pool,
     RequiredFeatures,
@@ -41,37 +40,24 @@ from pytest_cepbench.suites.measures.base import (
     population,
     readers_of,
 )
-from pytest_cepbench.suites.measures.fact_checks import (
-    CHECKERS,
+from pytest_cepbench.suites.measures.fact_checks import FactChecker, FactReading, FactSource
+from pytest_cepbench.suites.measures.fact_registry import (
+    PICTURE_CHECKERS,
     SOURCES,
-    FactChecker,
-    FactReading,
-    FactSource,
+    TEXT_CHECKERS,
+    FactsTable,
 )
 from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR
 
 VERSION = "facts/1"
 """Of the score; raised when equal answers give another number."""
 
+_NOT_LISTED = (
+    "no floor by chance: the checkers can be asked about a sample's own facts alone, not about "
+    "what else its texts and pictures claim"
+)
+
 _NAMED = 4  # lost facts of a sample, in its remark
-
-
-class FactsTable(MetricTable, frozen=True, kw_only=True):
-    """facts: F1 of a sample's atomic facts over the texts and pictures of its chain.
-
-    facts: where they come from: "scene", the generated scene of the embedded world.
-    texts, pictures: what checks them there: "scene", the world's grammar and rules of sight.
-    kinds: of facts that count; all that the source has when left out.
-    at: the last iteration that counts; the chain's when left out.
-    start: which chains, where the suite plays both.
-    """
-
-    facts: str = "scene"
-    texts: str = "scene"
-    pictures: str = "scene"
-    kinds: list[str] | None = None
-    at: int | None = None
-    start: Modality | None = None
 
 
 @dataclass(frozen=True)
@@ -180,7 +166,7 @@ class FactsMeasure:
             samples=samples,
             outcomes=[checked[sample.id].outcome for sample in samples],
             curve=tuple(curve.tolist()),
-            notes=(*(notes if unscored else ()), *([NO_FLOOR] if floor is None else ())),
+            notes=(*(notes if unscored else ()), *self._floor_note(floor)),
             identity={"facts": digest_json(facts)[:16]},
             floor=floor,
             unscored=unscored,
@@ -309,6 +295,12 @@ class FactsMeasure:
         names = np.array([name for name, _ in rows])
         return mean_of_categories({name: chance[names == name] for name in parts})
 
+    def _floor_note(self, floor: float | None) -> tuple[str, ...]:
+        """Why there is no floor, where there is none."""
+        if floor is not None:
+            return ()
+        return (NO_FLOOR if self.precision else _NOT_LISTED,)
+
     def _summary(
         self, samples: Sequence[Sample], checked: Mapping[str, CheckedChain]
     ) -> FactSummary:
@@ -343,14 +335,16 @@ def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeas
     where = f"suite {context.suite!r}, metric {name!r}"
     for what, given, known in (
         ("source of facts", table.facts, SOURCES),
-        ("checker of texts", table.texts, CHECKERS),
-        ("checker of pictures", table.pictures, CHECKERS),
+        ("checker of texts", table.texts, TEXT_CHECKERS),
+        ("checker of pictures", table.pictures, PICTURE_CHECKERS),
     ):
         if given not in known:
             msg = f"{where}: {unknown_name(what, given, known)}"
             raise SuiteError(msg)
     try:
         check_kinds(table.kinds or ())
+        texts = TEXT_CHECKERS[table.texts](table)
+        pictures = PICTURE_CHECKERS[table.pictures](table)
     except ValueError as error:
         msg = f"{where}: {error}"
         raise SuiteError(msg) from error
@@ -367,9 +361,9 @@ def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeas
         name=name,
         plan=plan,
         generations=tuple(range(1, last + 1)),
-        source=SOURCES[table.facts](context),
-        texts=CHECKERS[table.texts](context),
-        pictures=CHECKERS[table.pictures](context),
+        source=SOURCES[table.facts](table),
+        texts=texts,
+        pictures=pictures,
         kinds=tuple(dict.fromkeys(table.kinds or ())),
         pool=table.pool or "categories",
         parts=table.parts or "all",

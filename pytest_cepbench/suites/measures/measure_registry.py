@@ -28,7 +28,8 @@ from pytest_cepbench.suites.measures.chain_similarity import (
     make_similarity,
 )
 from pytest_cepbench.suites.measures.equivariance import EquivarianceTable, make_equivariance
-from pytest_cepbench.suites.measures.fact_score import FactsTable, make_facts
+from pytest_cepbench.suites.measures.fact_registry import FactsTable
+from pytest_cepbench.suites.measures.fact_score import make_facts
 from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
 from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
@@ -38,6 +39,7 @@ from pytest_cepbench.suites.measures.mapping_drift import (
     make_mapping,
 )
 from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_diversity
+from pytest_cepbench.suites.measures.soft_tifa import SoftTifaTable, make_soft_tifa
 from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
 from pytest_cepbench.suites.measures.text_quality import (
     LanguageTable,
@@ -57,6 +59,8 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "sdr": MappingTable,
     "geneval": ComplianceTable,
     "mgg": ComplianceTable,
+    "soft_tifa_gm": SoftTifaTable,
+    "soft_tifa_am": SoftTifaTable,
     "facts": FactsTable,
     "equivariance": EquivarianceTable,
     "failures": FailuresTable,
@@ -74,6 +78,7 @@ _MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Meas
     SetTable: make_sets,
     MappingTable: make_mapping,
     ComplianceTable: make_compliance,
+    SoftTifaTable: make_soft_tifa,
     FactsTable: lambda _, name, table, context: make_facts(name, table, context),
     EquivarianceTable: make_equivariance,
     DiversityTable: make_diversity,

@@ -58,6 +58,13 @@ class AllRoles:
         """The width of the answer's first image in one criterion, and nothing in the others."""
         return [{"richness": answered.answer[0].width} for answered in answers]
 
+    def answer(self, pieces: Sequence[Any], questions: Sequence[Any]) -> list[Any]:
+        """1 for a picture and 0 for a text, of every question; too much of none."""
+        return [
+            np.full(len(asked), 1.5 if piece == "odd" else float(not isinstance(piece, str)))
+            for piece, asked in zip(pieces, questions, strict=True)
+        ]
+
     def write(self, questions: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[Any]:
         """The texts of the question and the sizes of its images."""
         shown = [

@@ -42,6 +42,7 @@ from pytest_cepbench.models.protocols import (
     RoleName,
     StepLimit,
     Usage,
+    VqaQuestion,
 )
 from tests.artifacts.files import noise
 
@@ -179,6 +180,17 @@ def test_answers_to_be_scored_hold_images_again() -> None:
     fits, odd = _answer(_actor("judge"), "score_answers", answers, [1, 2]).value
     assert fits == CriteriaScores.of({"richness": 8})
     assert odd.value("richness") is None
+
+
+def test_pieces_that_are_asked_about_hold_images_again() -> None:
+    """Probabilities come back as plain numbers, checked."""
+    pieces: Any = [PIXELS, "a text", "odd"]
+    asked = [VqaQuestion("is it red?", ("yes",))]
+
+    picture, text, odd = _answer(_actor("vqa"), "answer", pieces, [asked * 2, asked, asked]).value
+    assert (picture, text) == ([1.0, 1.0], [0.0])
+    assert [type(number) for number in picture] == [float, float]
+    assert odd.kind == "bad-answer"
 
 
 def test_questions_hold_images_again() -> None:

@@ -17,11 +17,19 @@ from pytest_cepbench.chains.ray.remote_model import (
     SerializedModel,
 )
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, CountsTokens, StepLimit
+from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
+    Battle,
+    CountsTokens,
+    StepLimit,
+    VqaQuestion,
+)
 from tests.artifacts.files import noise
 
 PIXELS = noise(6, 8)
 IMAGE = Image.fromarray(PIXELS)
+
+ASKED = VqaQuestion("is it red?", ("yes", "Yes"))
 
 
 class _Actors:
@@ -43,9 +51,10 @@ class _Actors:
         (lambda model: model.describe([IMAGE], "say", (3,)), ("say", [3])),
         (lambda model: model.encode_images([IMAGE]), ()),
         (lambda model: model.detect([IMAGE], [("a", "b")]), ([["a", "b"]],)),
+        (lambda model: model.answer([IMAGE], [(ASKED,)]), ([[ASKED]],)),
         (lambda model: model.edit([IMAGE], ("turn",), (3,)), (["turn"], [3])),
     ],
-    ids=["describe", "encode_images", "detect", "edit"],
+    ids=["describe", "encode_images", "detect", "answer", "edit"],
 )
 def test_images_are_sent_as_pixels(call: Any, rest: tuple[Any, ...]) -> None:
     """With the further arguments as plain lists; the value of the reply is returned."""

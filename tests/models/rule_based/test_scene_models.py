@@ -35,6 +35,7 @@ from pytest_cepbench.models.protocols import (
     Interleaver,
     Judge,
     RoleName,
+    Vqa,
     Writer,
 )
 from pytest_cepbench.models.registry import SCHEMES
@@ -244,6 +245,7 @@ def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
         "judge": Judge,
         "writer": Writer,
         "interleaver": Interleaver,
+        "vqa": Vqa,
     }
     assert isinstance(role_model.load(), protocols[role])
     assert role_model.role == role

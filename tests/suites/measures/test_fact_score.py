@@ -24,11 +24,11 @@ from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.measures.fact_checks import (
-    CHECKERS,
     FactReading,
     SceneChecker,
     SceneSource,
 )
+from pytest_cepbench.suites.measures.fact_registry import TEXT_CHECKERS
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, overlapping, stage
 
 METRICS = "[metrics.gc]\n[metrics.facts]\n[metrics.failures]\n"
@@ -255,8 +255,8 @@ class Doubtful:
 
 def _doubted(folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch, **checker: Any) -> Staged:
     monkeypatch.setattr(
-        "pytest_cepbench.suites.measures.fact_score.CHECKERS",
-        {**CHECKERS, "doubtful": lambda _: Doubtful(**checker)},
+        "pytest_cepbench.suites.measures.fact_score.TEXT_CHECKERS",
+        {**TEXT_CHECKERS, "doubtful": lambda _: Doubtful(**checker)},
     )
     return stage(folder, PERFECT + '[metrics.facts]\ntexts = "doubtful"\n', store)
 

@@ -1,0 +1,49 @@
+"""Questions made of what samples' metadata say of them: GenEval's clauses, or a generated scene."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.datasets.geneval_questions import prompt_questions
+from pytest_cepbench.datasets.questions import QUESTIONS, FactQuestion, attach_questions
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import sample_scene
+from pytest_cepbench.datasets.shapes.questions import scene_questions
+from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.geneval import parse_prompt
+
+VERSION = 1
+
+METADATA = "metadata"
+"""In the place of a file's name: the questions are made of the samples' metadata."""
+
+
+def with_metadata_questions(dataset: Dataset) -> Dataset:
+    """The data set with questions made of each sample's metadata, which its identity names.
+
+    Raises DatasetError for a sample whose metadata holds neither GenEval's clauses nor a scene.
+    """
+    asked = [(sample, _questions(sample)) for sample in dataset.samples]
+    content = [[sample.id, [asdict(question) for question in own]] for sample, own in asked]
+    identity = {
+        **dataset.identity,
+        QUESTIONS: {METADATA: VERSION, "content": digest_json(content)[:16]},
+    }
+    samples = attach_questions(asked, [own for _, own in asked])
+    return replace(dataset, identity=identity, samples=samples)
+
+
+def _questions(sample: Sample) -> tuple[FactQuestion, ...]:
+    """GenEval's clauses go first: they are what the prompt asks for, and a scene says more."""
+    clauses = "tag" in sample.metadata
+    try:
+        if clauses or "scene" not in sample.metadata:
+            return prompt_questions(parse_prompt(sample.metadata))
+        return scene_questions(sample_scene(sample))
+    except (KeyError, TypeError, ValueError) as error:
+        msg = (
+            f'sample {sample.id!r}: questions = "{METADATA}" makes questions of GenEval\'s clauses '
+            f"or of a generated scene: {error}"
+        )
+        raise DatasetError(msg) from error

@@ -1,0 +1,140 @@
+"""Questions about scenes of the shapes world, worded as GenEval 2 words its own, and their answers.
+
+The grammar of questions in EBNF; a noun is the name of a shape or "shape", singular or plural:
+
+    question = "How many" things "are in the image?"
+             | ( "Are there any" | "Is there a" ) things "in the image?"
+             | ( "Is the" | "Are the" ) things look "?"
+             | ( "Is the" | "Are the" ) things relation "the" things "?" ;
+    things   = [ size ] [ color ] noun ;
+    look     = size | color ;
+    relation = "left of" | "right of" | "above" | "below" ;
+
+A count is answered by its word, "zero" for none, everything else by "yes" or "no". "The circle is
+red" holds where there is a circle and every circle is red; "the circle is left of the square" where
+there are both and every circle is left of every square.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
+
+from pytest_cepbench.datasets.questions import YES, FactQuestion
+from pytest_cepbench.datasets.shapes.scene import (
+    COLORS,
+    COUNTS,
+    SHAPES,
+    SIZES,
+    Scene,
+    SceneObject,
+)
+
+VERSION = "questions/1"
+"""Changes when a question has another answer: part of the VQA model's fingerprint."""
+
+
+def plural_of(noun: str) -> str:
+    """The plural of a shape's name."""
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+_ANY = "shape"
+
+_SINGULAR = {form: noun for noun in (*SHAPES, _ANY) for form in (noun, plural_of(noun))}
+
+_THINGS = rf"((?:(?:{'|'.join(SIZES)})\s+)?(?:(?:{'|'.join(COLORS)})\s+)?(?:{'|'.join(_SINGULAR)}))"
+
+_RELATIONS: Mapping[str, Callable[[SceneObject, SceneObject], bool]] = {
+    "left of": lambda one, other: one.column < other.column,
+    "right of": lambda one, other: one.column > other.column,
+    "above": lambda one, other: one.row < other.row,
+    "below": lambda one, other: one.row > other.row,
+}
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text.replace(" ", r"\s+"), re.IGNORECASE | re.ASCII)
+
+
+_COUNT = _pattern(rf"How many {_THINGS} are in the image\?")
+_PRESENCE = _pattern(rf"(?:Are there any|Is there an?) {_THINGS} in the image\?")
+_LOOK = _pattern(rf"(?:Is|Are) the {_THINGS} ({'|'.join((*SIZES, *COLORS))})\s*\?")
+_RELATION = _pattern(rf"(?:Is|Are) the {_THINGS} ({'|'.join(_RELATIONS)}) the {_THINGS}\s*\?")
+
+
+def answer_question(scene: Scene, text: str) -> str | None:
+    """The answer of a scene to the first question of the grammar in a text; None without one."""
+    if match := _COUNT.search(text):
+        return _count(len(_select(scene, match[1])))
+    if match := _PRESENCE.search(text):
+        return _word(bool(_select(scene, match[1])))
+    if match := _LOOK.search(text):
+        things, look = _select(scene, match[1]), match[2].lower()
+        return _word(bool(things) and all(look in thing.look for thing in things))
+    if match := _RELATION.search(text):
+        holds = _RELATIONS[" ".join(match[2].lower().split())]
+        things, others = _select(scene, match[1]), _select(scene, match[3])
+        return _word(bool(things and others) and all(holds(t, o) for t in things for o in others))
+    return None
+
+
+def _select(scene: Scene, things: str) -> Sequence[SceneObject]:
+    """The objects that a noun with its adjectives means."""
+    *adjectives, noun = things.lower().split()
+    shape = _SINGULAR[noun]
+    return [
+        scene_object
+        for scene_object in scene.objects
+        if shape in (_ANY, scene_object.shape)
+        and all(adjective in scene_object.look for adjective in adjectives)
+    ]
+
+
+def _word(holds: bool) -> str:  # noqa: FBT001 - one value, and its word
+    return "yes" if holds else "no"
+
+
+def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
+    """What is asked about a picture of a scene, each question once.
+
+    The number of all objects; of each object its shape, with it its color, with that its size; and
+    where it stands to each other object, for looks that the scene has once. Each depends on the one
+    with a word less: the color of what is not there is not right. A scene without objects is asked
+    its number alone.
+    """
+    number = len(scene.objects)
+    count = FactQuestion("count", "How many shapes are in the image?", "count", _count(number))
+    looks = Counter(thing.look for thing in scene.objects)
+    questions = [count, *(question for look in looks for question in _presence(*look))]
+    pairs = permutations([thing for thing in scene.objects if looks[thing.look] == 1], 2)
+    questions += [
+        FactQuestion(
+            f"{_noun(*first.look)} {relation} {_noun(*second.look)}",
+            f"Is the {_noun(*first.look)} {relation} the {_noun(*second.look)}?",
+            "relation",
+            YES,
+            (_noun(*first.look), _noun(*second.look)),
+        )
+        for first, second in pairs
+        for relation in ("left of", "above")
+        if _RELATIONS[relation](first, second)
+    ]
+    return tuple({question.id: question for question in questions}.values())
+
+
+def _presence(size: str, color: str, shape: str) -> Iterator[FactQuestion]:
+    nouns = (shape, f"{color} {shape}", _noun(size, color, shape))
+    for noun, kind, parent in zip(nouns, ("object", "color", "size"), ("", *nouns), strict=False):
+        text = f"Is there a {noun} in the image?"
+        yield FactQuestion(noun, text, kind, YES, (parent,) if parent else ())
+
+
+def _noun(size: str, color: str, shape: str) -> str:
+    return f"{size} {color} {shape}"
+
+
+def _count(number: int) -> str:
+    return ("zero", *COUNTS)[number]

@@ -1,0 +1,1 @@
+"""VQA models: answers to questions about pictures and texts, as probabilities."""

@@ -1,0 +1,276 @@
+"""soft_tifa_gm and soft_tifa_am: questions about pictures, answered by a VQA model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality, vqa_answers
+from pytest_cepbench.datasets.questions import questions_of
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.metrics.soft_tifa import (
+    HALF,
+    MeanName,
+    means_by_kind,
+    soft_tifa,
+)
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.measures.base import (
+    CaseScores,
+    ChainExcerpt,
+    Measured,
+    MetricTable,
+    Parts,
+    Pool,
+    RequiredFeatures,
+    SuiteContext,
+    by_category,
+    everyone,
+    outcome_of_chain,
+    population,
+)
+from pytest_cepbench.suites.measures.vqa_questions import (
+    CONTROLS,
+    LEAST_CONTROL,
+    PROMPT,
+    VQA,
+    QuestionSettings,
+)
+
+_MEANS: Mapping[str, MeanName] = {"soft_tifa_gm": "geometric", "soft_tifa_am": "arithmetic"}
+
+_LABELS = {"soft_tifa_gm": "Soft-TIFA GM", "soft_tifa_am": "Soft-TIFA AM"}
+
+_SHOWN = 3  # questions in a remark
+
+
+class SoftTifaTable(MetricTable, frozen=True, kw_only=True):
+    """soft_tifa_gm, soft_tifa_am: how far a picture or text shows what its sample's questions ask.
+
+    start: of the chains; image-first where the suite plays both and this is left out.
+    generation: of the artifact that is asked about; the first picture when left out.
+    prompt: what the VQA model is asked, holding `{question}`.
+    controls: control questions of each sample, whose answer is known to be no; 0 to ask none, and
+    to measure without knowing whether the model says yes to all.
+    least_control: share of the control questions, of those about what is there and of those about
+    what is not, that must be answered rightly.
+    """
+
+    start: Modality | None = None
+    generation: int | None = None
+    prompt: str = PROMPT
+    controls: int = CONTROLS
+    least_control: float = LEAST_CONTROL
+
+
+@dataclass(frozen=True)
+class AskedChain:
+    """What the VQA model answered about one chain.
+
+    outcome: what stopped the chain or the asking, if anything did.
+    score: in [0, 1]; 0 where there is no picture, None where the model could not be asked.
+    atoms: probability of each question's right answer; empty where there are none.
+    present, absent: the same of control questions, about what the start shows and what it does not.
+    """
+
+    outcome: CaseScores
+    score: float | None
+    atoms: tuple[float, ...] = ()
+    present: tuple[float, ...] = ()
+    absent: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class SoftTifaMeasure:
+    """The mean over samples of Soft-TIFA, each a mean over the questions of its sample.
+
+    A sample without a picture has 0. One that the VQA model could not be asked about has no score.
+    The model is asked about the chain's start too, which the questions are true of: where it
+    answers too few of these and of the control questions rightly, nothing is measured. See
+    `Measure` and `SoftTifaTable`.
+    """
+
+    name: str
+    kind: str
+    plan: ChainPlan
+    generation: int
+    settings: QuestionSettings
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+
+    @property
+    def label(self) -> str:
+        """Soft-TIFA, and which mean."""
+        return _LABELS[self.kind]
+
+    @property
+    def identity(self) -> str:
+        """Which mean, of what, and how the model is asked."""
+        return (
+            f"soft-tifa/1 {_MEANS[self.kind]} mean at generation {self.generation} of "
+            f"{self.plan.start}-first chains, {self.settings.identity}"
+        )
+
+    @property
+    def _generations(self) -> tuple[int, ...]:
+        return (0, self.generation) if self.settings.controls else (self.generation,)
+
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The start and the artifact that is asked about."""
+
+        def query(sample: Sample, _: BoundRole) -> str:
+            return self.settings.query(sample)
+
+        return (RequiredFeatures(self.plan, self._generations, VQA, query, stops_chain=False),)
+
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """Have the VQA model answer."""
+        self._asked_chains(chain_data, samples)
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """One score per sample. Raises MeasurementError where the controls show a blind model."""
+        parts = by_category(case, chain_data)
+        samples = everyone(parts)
+        asked = self._asked_chains(chain_data, samples)
+        present = [probability for chain in asked.values() for probability in chain.present]
+        absent = [probability for chain in asked.values() for probability in chain.absent]
+        control = self.settings.check(self.name, present, absent)
+        notes = (control, *_kind_note(samples, asked))
+        by_part = {
+            name: {s.id: score for s in part if (score := asked[s.id].score) is not None}
+            for name, part in parts.items()
+        }
+        for name, scores in by_part.items():
+            if not scores:
+                failure = next((a.outcome.failure for a in asked.values() if a.score is None), None)
+                why = f": {failure.kind}: {failure.detail}" if failure else ""
+                msg = f"{self.name}: the VQA model answered about no sample of {name!r}{why}"
+                raise MeasurementError(msg)
+        content = [[s.id, self.settings.query(s)] for s in population(case, chain_data)]
+        return Measured(
+            scores=by_part,
+            samples=samples,
+            outcomes=[asked[sample.id].outcome for sample in samples],
+            identity={"questions": digest_json(content)[:16]},
+            notes=notes,
+            unscored=tuple(s.id for s in samples if asked[s.id].score is None),
+        )
+
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+        """The chain with the score of its picture, and the questions that are answered worst."""
+        samples = chain_data.named(sample_id)
+        asked = self._asked_chains(chain_data, samples)[sample_id]
+        chain = chain_data.chains(self.plan.start, samples)[sample_id]
+        marks = {} if asked.score is None or not asked.atoms else {self.generation: asked.score}
+        questions = questions_of(samples[0])
+        worst = sorted(zip(asked.atoms, questions, strict=False), key=lambda pair: pair[0])
+        remark = "; ".join(
+            f"{one_line(question.text, 80)} {one_line(question.answer, 40)}: {probability:.2f}"
+            for probability, question in worst[:_SHOWN]
+            if probability < HALF
+        )
+        return ChainExcerpt(chain, marks, asked.outcome.failure, chain.failed_at, remark)
+
+    def _asked_chains(
+        self, chain_data: ChainData, samples: Sequence[Sample]
+    ) -> dict[str, AskedChain]:
+        chain_data.require_recorded(self.plan.start, self._generations)
+
+        def read(group: ChainGroup) -> dict[str, AskedChain]:
+            return group.read(lambda chains: self._ask(chains, chain_data))
+
+        return chain_data.per_sample(self, self.plan.start, samples, read)
+
+    def _ask(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, AskedChain]:
+        runner, store = chain_data.runner(VQA), chain_data.store
+        queries = {chain.sample.id: self.settings.query(chain.sample) for chain in chains}
+        by_generation: dict[int, dict[str, tuple[float, ...] | Failure]] = {}
+        for generation in self._generations:
+            able = [chain for chain in chains if chain.has(generation)]
+            results = vqa_answers(able, generation, queries, runner, store)
+            ids = (chain.sample.id for chain in able)
+            by_generation[generation] = dict(zip(ids, results, strict=True))
+        return {
+            chain.sample.id: self._sum_up(
+                chain,
+                by_generation[self.generation].get(chain.sample.id),
+                by_generation.get(0, {}).get(chain.sample.id),
+            )
+            for chain in chains
+        }
+
+    def _sum_up(
+        self,
+        chain: Chain,
+        answered: tuple[float, ...] | Failure | None,
+        start: tuple[float, ...] | Failure | None,
+    ) -> AskedChain:
+        """answered: about the artifact, None where there is none. start: about the start."""
+        seen = self.settings.read(chain.sample, start) if isinstance(start, tuple) else None
+        present, absent = ((), ()) if seen is None else (seen.atoms, seen.controls)
+        outcome = outcome_of_chain(chain, self.plan)
+        if answered is None:
+            return AskedChain(outcome, 0.0, (), present, absent)
+        if isinstance(answered, Failure):
+            outcome = CaseScores(chain.sample.id, answered, VQA)
+            return AskedChain(outcome, None, (), present, absent)
+        shown = self.settings.read(chain.sample, answered)
+        score = soft_tifa(shown.atoms, _MEANS[self.kind])
+        return AskedChain(outcome, score, shown.atoms, present, (*absent, *shown.controls))
+
+
+def _kind_note(samples: Sequence[Sample], asked: Mapping[str, AskedChain]) -> tuple[str, ...]:
+    """The mean probability of the right answer by kind of question, as GenEval 2 does by skill."""
+    kinds: list[str] = []
+    atoms: list[float] = []
+    for sample in samples:
+        own = asked[sample.id].atoms
+        if own:
+            kinds += [question.kind for question in questions_of(sample)]
+            atoms += own
+    if not atoms:
+        return ()
+    shown = ", ".join(
+        f"{kind} {mean:.3f} ({count:,})"
+        for kind, (mean, count) in means_by_kind(kinds, atoms).items()
+    )
+    return (f"right answers by kind of question: {shown}",)
+
+
+def make_soft_tifa(
+    kind: str, name: str, table: SoftTifaTable, context: SuiteContext
+) -> SoftTifaMeasure:
+    """The measure of a table. Raises SuiteError for settings that do not fit."""
+    plan = context.plan(name, table.start)
+    generation = table.generation
+    if generation is None:
+        generation = 1 if plan.start == "text" else 2
+    problem = ""
+    settings = QuestionSettings()
+    try:
+        settings = QuestionSettings(table.prompt, table.controls, table.least_control)
+    except ValueError as error:
+        problem = str(error)
+    if not 1 <= generation <= plan.generations:
+        problem = f"generation = {generation}: 1 to {plan.generations} is expected"
+    if problem:
+        msg = f"suite {context.suite!r}, metric {name!r}: {problem}"
+        raise SuiteError(msg)
+    return SoftTifaMeasure(
+        name=name,
+        kind=kind,
+        plan=plan,
+        generation=generation,
+        settings=settings,
+        pool=table.pool or "categories",
+        parts=table.parts or "all",
+    )

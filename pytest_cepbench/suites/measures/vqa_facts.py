@@ -1,0 +1,111 @@
+"""Facts that questions ask for, checked by a VQA model in texts and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Chain, ChainPlan, vqa_answers
+from pytest_cepbench.datasets.questions import FactQuestion
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.metrics.facts import Fact
+from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.measures.base import RequiredFeatures
+from pytest_cepbench.suites.measures.fact_checks import FactReading
+from pytest_cepbench.suites.measures.vqa_questions import VQA, QuestionSettings, own_questions
+
+
+def question_fact(question: FactQuestion) -> Fact:
+    """The fact that a question asks for: it holds where the answer is the right one."""
+    words = f"{question.text.strip()} {question.answer.strip()}"
+    return Fact(question.kind, words, question=question.text)
+
+
+@dataclass(frozen=True)
+class QuestionSource:
+    """The facts that the questions of a sample ask for."""
+
+    identity: str = "questions/1"
+
+    def facts(self, sample: Sample) -> tuple[Fact, ...]:
+        """One of each different question. Raises MeasurementError for a sample without any."""
+        return tuple(dict.fromkeys(map(question_fact, own_questions(sample))))
+
+
+@dataclass(frozen=True)
+class VqaChecker:
+    """Asks a VQA model the questions of a sample, softly, and control questions with them.
+
+    It can only be asked about given facts, so there is no precision.
+    """
+
+    settings: QuestionSettings = field(default_factory=QuestionSettings)
+    lists: bool = False
+
+    @property
+    def identity(self) -> str:
+        """How the model is asked."""
+        return f"vqa/1 {self.settings.identity}"
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """The artifacts, as the VQA model reads them."""
+
+        def query(sample: Sample, _: BoundRole) -> str:
+            return self.settings.query(sample)
+
+        if not generations:
+            return ()
+        return (RequiredFeatures(plan, generations, VQA, query, stops_chain=False),)
+
+    def check(
+        self,
+        chains: Sequence[Chain],
+        generation: int,
+        facts: Mapping[str, Sequence[Fact]],
+        chain_data: ChainData,
+    ) -> list[FactReading | Failure]:
+        """How likely the right answers are.
+
+        Raises MeasurementError where a fact is none that a question of its sample asks for, and
+        where the control questions show that the model says yes to what is not there.
+        """
+        queries = {chain.sample.id: self.settings.query(chain.sample) for chain in chains}
+        runner = chain_data.runner(VQA)
+        results = vqa_answers(chains, generation, queries, runner, chain_data.store)
+        readings: list[FactReading | Failure] = []
+        absent: list[float] = []
+        for chain, result in zip(chains, results, strict=True):
+            if isinstance(result, Failure):
+                readings.append(result)
+                continue
+            answered = self.settings.read(chain.sample, result)
+            absent += answered.controls
+            known = _by_question(chain.sample, answered.atoms)
+            readings.append(_reading(chain.sample, facts[chain.sample.id], known))
+        if any(isinstance(reading, FactReading) for reading in readings):
+            self.settings.check(f"facts at generation {generation}", (), absent)
+        return readings
+
+
+def _by_question(sample: Sample, atoms: Sequence[float]) -> dict[tuple[str, str], float]:
+    questions = own_questions(sample)
+    return {(q.kind, q.text): atom for q, atom in zip(questions, atoms, strict=True)}
+
+
+def _reading(
+    sample: Sample, facts: Sequence[Fact], known: Mapping[tuple[str, str], float]
+) -> FactReading:
+    missing = [fact for fact in facts if (fact.kind, fact.question) not in known]
+    if missing:
+        msg = (
+            f"sample {sample.id!r} has no question that asks for its fact {str(missing[0])!r}, so "
+            'no VQA model can check it: facts = "questions", or with GenEval\'s metadata [data] '
+            'questions = "metadata", has one for each'
+        )
+        raise MeasurementError(msg)
+    return FactReading(tuple(known[fact.kind, fact.question] for fact in facts))

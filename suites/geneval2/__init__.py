@@ -1,0 +1,1 @@
+"""GenEval, and MGG over generations."""

@@ -1,0 +1,127 @@
+"""Soft-TIFA: means of the probabilities of right answers, dependencies, control questions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import gmean
+
+from pytest_cepbench.metrics.soft_tifa import (
+    ControlAccuracy,
+    MeanName,
+    fail_descendants,
+    means_by_kind,
+    soft_tifa,
+)
+
+PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+
+MEANS: tuple[MeanName, ...] = ("geometric", "arithmetic")
+
+
+@given(PROBABILITIES)
+def test_scores_are_those_of_the_released_code(atoms: list[float]) -> None:
+    """GenEval 2's script takes SciPy's gmean for GM, and the plain mean for AM."""
+    with np.errstate(divide="ignore"):
+        expected = float(gmean(atoms))
+    assert soft_tifa(atoms) == pytest.approx(expected, abs=1e-12)
+    assert soft_tifa(atoms, "arithmetic") == pytest.approx(sum(atoms) / len(atoms), abs=1e-12)
+
+
+@given(PROBABILITIES, st.sampled_from(MEANS), st.randoms())
+def test_the_order_of_atoms_does_not_matter(
+    atoms: list[float], mean: MeanName, random: object
+) -> None:
+    """Nor does asking every question as often again."""
+    shuffled = list(atoms)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert soft_tifa(shuffled, mean) == pytest.approx(soft_tifa(atoms, mean), abs=1e-12)
+    assert soft_tifa(atoms * 2, mean) == pytest.approx(soft_tifa(atoms, mean), abs=1e-12)
+
+
+@given(PROBABILITIES)
+def test_the_geometric_mean_is_the_stricter_one(atoms: list[float]) -> None:
+    """Both lie between the worst and the best atom; one atom that is missed makes GM 0."""
+    strict, lenient = soft_tifa(atoms), soft_tifa(atoms, "arithmetic")
+    assert strict <= lenient + 1e-12
+    assert min(atoms) - 1e-12 <= strict
+    assert lenient <= max(atoms) + 1e-12
+    assert soft_tifa([*atoms, 0.0]) == 0.0
+
+
+@given(PROBABILITIES, st.sampled_from(MEANS), st.data())
+def test_a_better_answer_never_lowers_the_score(
+    atoms: list[float], mean: MeanName, data: st.DataObject
+) -> None:
+    """Monotone in every atom."""
+    place = data.draw(st.integers(0, len(atoms) - 1))
+    better = list(atoms)
+    better[place] = data.draw(st.floats(atoms[place], 1))
+    assert soft_tifa(better, mean) >= soft_tifa(atoms, mean) - 1e-12
+
+
+@given(st.floats(0, 1), st.integers(1, 12), st.sampled_from(MEANS))
+def test_chance_is_the_answerers_own(p: float, atoms: int, mean: MeanName) -> None:
+    """A model that gives each right answer p, whatever it sees, scores p."""
+    assert soft_tifa([p] * atoms, mean) == pytest.approx(p, abs=1e-12)
+
+
+@pytest.mark.parametrize("atoms", [[], [1.5], [-0.1], [math.nan], [[0.5]]])
+def test_what_is_no_probability_is_refused(atoms: list[float]) -> None:
+    """Also no atom at all: a prompt that asks nothing is not met."""
+    with pytest.raises(ValueError, match="expected"):
+        soft_tifa(atoms)
+
+
+def test_descendants_of_a_failed_atom_have_failed() -> None:
+    """A color of a dog that is not there, and what stands beside it, however sure the model is."""
+    parents = [(), (0,), (1,), (), (3,)]
+    assert fail_descendants([0.4, 0.9, 0.9, 0.5, 0.2], parents) == (0.4, 0.0, 0.0, 0.5, 0.2)
+
+
+@given(PROBABILITIES, st.data())
+def test_failing_descendants_never_raises_an_atom(atoms: list[float], data: st.DataObject) -> None:
+    """Each is kept or 0; without dependencies all are kept, and doing it twice changes nothing."""
+    parents = [
+        data.draw(st.lists(st.integers(0, place - 1), max_size=2)) if place else []
+        for place in range(len(atoms))
+    ]
+    failed = fail_descendants(atoms, parents)
+    assert all(after in (before, 0.0) for before, after in zip(atoms, failed, strict=True))
+    assert fail_descendants(failed, parents) == failed
+    assert fail_descendants(atoms, [[] for _ in atoms]) == tuple(atoms)
+
+
+@pytest.mark.parametrize("parents", [[(0,)], [(1,), ()], [(-1,)]])
+def test_a_parent_stands_before_its_child(parents: list[tuple[int, ...]]) -> None:
+    """So there are no circles."""
+    with pytest.raises(ValueError, match="places before its own"):
+        fail_descendants([1.0] * len(parents), parents)
+
+
+def test_means_by_kind_are_of_atoms() -> None:
+    """As GenEval 2 sums up skills: over all atoms of a kind, whatever their prompts."""
+    kinds = ["object", "count", "object", "object"]
+    assert means_by_kind(kinds, [1.0, 0.5, 0.0, 0.5]) == {"count": (0.5, 1), "object": (0.5, 3)}
+
+
+@given(st.integers(10, 60), st.integers(10, 60), st.floats(0.51, 1.0))
+def test_an_answer_that_is_always_the_same_shows(yes: int, no: int, least: float) -> None:
+    """One that says yes to all has no absent right, one that says no to all no present one."""
+    assert ControlAccuracy.of([1.0] * yes, [0.0] * no).below(least)
+    assert ControlAccuracy.of([0.0] * yes, [1.0] * no).below(least)
+    assert not ControlAccuracy.of([1.0] * yes, [1.0] * no).below(least)
+    assert not ControlAccuracy.of((), [1.0] * no).below(least)
+
+
+def test_few_controls_are_refused_only_where_none_is_right() -> None:
+    """Two of four wrong is no evidence against a model that is right nine times of ten."""
+    assert not ControlAccuracy.of([1.0], [0.9, 0.9, 0.1, 0.1]).below(0.9)
+    assert ControlAccuracy.of([1.0], [0.1, 0.1]).below(0.6)
+    assert str(ControlAccuracy.of([1.0], [0.9, 0.1])) == (
+        "1 of 1 about what is present (100.0%) and 1 of 2 about what is absent (50.0%)"
+    )

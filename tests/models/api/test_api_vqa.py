@@ -1,0 +1,112 @@
+"""VQA models over the API: a request for each question, read softly or in words."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import ModelError, SpecError
+from pytest_cepbench.models.protocols import Reply, Vqa, VqaQuestion
+from tests.models.api.conftest import Load
+from tests.models.api.fake_server import FakeServer, chat_answer
+from tests.models.api.test_judge_logprobs import likely
+from tests.models.binding import bind_text
+
+RED = Image.new("RGB", (4, 4), "red")
+
+FOUR = VqaQuestion("How many cats are in the image?", ("four", "Four", "4"))
+
+YES = VqaQuestion("Is it red?", ("Yes", "yes"))
+
+
+def _ask(load: Load, *questions: VqaQuestion, query: str = "", piece: object = RED) -> Reply:
+    (reply,) = load("vqa", query).answer([piece], [list(questions)])
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, load: Load) -> None:
+    """With and without a space, in either case; a token of space before it is passed over."""
+    others = {"Four": 0.5, " four": 0.2, "4": 0.1, "Five": 0.15}
+    server.answer = lambda _: likely("Four", ("\n", {"\n": 1.0}), ("Four", others))
+
+    reply = _ask(load, FOUR)
+
+    (seen,) = server.seen
+    assert reply.value == [pytest.approx(0.8)]
+    assert (seen.body["logprobs"], seen.body["top_logprobs"]) == (True, 20)
+    assert seen.body["temperature"] == 0
+    assert seen.text == FOUR.text
+    assert seen.images[0].getpixel((0, 0)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("Yes", 1.0), (" yes.", 1.0), ("Yes, it is", 1.0), ("No", 0.0), ("yesterday", 0.0)],
+)
+def test_without_probabilities_the_first_word_decides(
+    server: FakeServer, load: Load, answer: str, expected: float
+) -> None:
+    """Right or wrong; nothing is asked of tokens."""
+    server.answer = lambda _: chat_answer(answer)
+    assert _ask(load, YES, query="logprobs=false").value == [expected]
+    assert "logprobs" not in server.seen[0].body
+
+
+def test_a_text_is_asked_about_without_an_image(server: FakeServer, load: Load) -> None:
+    """Text first, then the question."""
+    server.answer = lambda _: chat_answer("Yes")
+    assert _ask(load, YES, query="logprobs=false", piece="a red cat").value == [1.0]
+    (seen,) = server.seen
+    assert seen.text == "a red cat\nIs it red?"
+    assert not seen.images
+
+
+def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: Load) -> None:
+    """In their order, with the usage of all."""
+    server.answer = lambda seen: chat_answer("yes" if "red" in seen.text else "four")
+    model = load("vqa", "logprobs=false")
+    first, second = model.answer([RED, "a cat"], [[YES, FOUR], [FOUR]])
+    assert (first.value, second.value) == ([1.0, 1.0], [1.0])
+    assert (first.usage.requests, second.usage.requests) == (2, 1)
+    assert isinstance(model, Vqa)
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_no_answer_is_a_failure_of_the_piece(server: FakeServer, load: Load, text: str) -> None:
+    """It is never taken for a no."""
+    server.answer = lambda seen: chat_answer("yes" if "red" in seen.text else text)
+    reply = _ask(load, YES, FOUR, query="logprobs=false")
+    assert isinstance(reply.value, Failure)
+    assert reply.value.kind == "empty-text"
+
+
+def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load: Load) -> None:
+    """Its answers in words are another measurement, which the spec has to ask for."""
+    server.answer = lambda _: chat_answer("Yes")
+    with pytest.raises(ModelError, match=r"gives no probabilities of tokens.*Add logprobs=false"):
+        _ask(load, YES)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("temperature=1", "temperature of a VQA model must be 0"),
+        ("max_pixels=0", "max_pixels must be at least 1, got 0"),
+        ("top_logprobs=0", "top_logprobs must be at least 1, got 0"),
+        ("logprobs=false&top_logprobs=5", "top_logprobs needs logprobs=true"),
+        ("prompt=letters", "unknown parameter for the vqa over the API 'prompt'"),
+    ],
+)
+def test_wrong_parameters_are_refused(server: FakeServer, query: str, message: str) -> None:
+    """At binding, with what is expected."""
+    with pytest.raises(SpecError, match=message):
+        bind_text(server.spec(query), "vqa")
+
+
+def test_what_changes_an_answer_is_in_the_key(server: FakeServer) -> None:
+    """Soft and hard answers never share a result."""
+    soft, hard = (bind_text(server.spec(q), "vqa").params for q in ("", "logprobs=false"))
+    assert soft != hard
+    assert not bind_text(server.spec(""), "vqa").seeded
