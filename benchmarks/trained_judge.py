@@ -58,12 +58,12 @@ MODELS = {
     "misses": {"miss": 0.2},
     "recolors": {"recolor": 0.3},
     "silent": {"no_text": 0.5},
-    "swaps": {"swap": 0.4},
     "resizes": {"resize": 0.4},
     "stops": {"stop": 0.3},
+    "swaps": {"swap": 0.4},
     "blind": {"no_image": 0.5},
 }
-"""Eight models of the embedded world; the last four have faults that training never showed."""
+"""Eight models of the embedded world; the last two have faults that training never showed."""
 
 ENOUGH_AGREEMENT, MOST_ORDER = 0.80, 0.1
 """What a judge must show to be shipped: FDT agreement on unseen faults, order effect in logits."""
