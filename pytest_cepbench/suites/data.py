@@ -85,8 +85,10 @@ def load_data(
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
         reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
-        table = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
-        return _with_edits(suite, table)
+        read = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        dataset = _with_edits(suite, read)
+        # The reader limits what is in the table: edited samples are counted here.
+        return dataset if dataset is read or most is None else dataset.limited(most)
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:
