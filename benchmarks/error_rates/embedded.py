@@ -132,8 +132,8 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, same draws", old[:, :1], same_draws[:, None]),
         Population("embedded GC@3, 3 seeds", old, new),
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
-        Population("embedded failures", failing, failing_more, failures=True),
         Population("embedded retrieval@3", found, found_less, shares=True),
+        Population("embedded failures", failing, failing_more, failures=True),
     ]
 
 
