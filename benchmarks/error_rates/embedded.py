@@ -172,6 +172,7 @@ def populations(samples: int) -> list[Population]:
         Population("embedded equivariance, 4 edits", _by_start(seen), _by_start(unseen)),
         Population("embedded failures", failing, failing_more, failures=True),
         Population("embedded retrieval@3", found, found_less, shares=True),
+        Population("embedded failures", failing, failing_more, failures=True),
     ]
 
 
