@@ -170,7 +170,6 @@ def populations(samples: int) -> list[Population]:
         Population("embedded Soft-TIFA GM", *asked),
         Population("embedded equivariance, one edit", _of_edit(seen), _of_edit(unseen)),
         Population("embedded equivariance, 4 edits", _by_start(seen), _by_start(unseen)),
-        Population("embedded failures", failing, failing_more, failures=True),
         Population("embedded retrieval@3", found, found_less, shares=True),
         Population("embedded failures", failing, failing_more, failures=True),
     ]
