@@ -38,6 +38,19 @@ proxy = "{proxy}"
 BASELINE, CANDIDATE = "shapes:?miss=0.1", "shapes:?miss=0.14"
 
 
+_IMAGES_ALONE = """
+import numpy as np
+from pytest_cepbench.errors import RoleError
+
+class Encoder:
+    fingerprint = "images/1"
+    def encode_images(self, images):
+        return np.stack([np.asarray(i.resize((8, 8)), float).ravel() for i in images])
+    def encode_texts(self, texts):
+        raise RoleError("this encoder reads no texts")
+"""
+
+
 def _write(folder: Path, proxy: str, further: str = "") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "suite.toml").write_text(_SUITE.format(proxy=proxy, further=further))
@@ -81,6 +94,7 @@ def test_more_chains_begin_than_end(first: Path) -> None:
     assert (case.verdict, case.method, case.partial) == ("regressed", "two-phase", True)
     (statement,) = [note for note in case.notes if "whole chains" in note]
     assert statement.startswith(f"{case.n} whole chains and the proxies of ")
+    assert "(lam), and a whole chain counts as " in statement
     assert case.measured is not None
     assert (case.measured.proxy, case.measured.proxies) == ("", {})
     assert case.measured.n == case.n < 192
@@ -132,3 +146,19 @@ def test_the_text_alone_is_a_proxy_where_the_encoder_reads_texts(tmp_path: Path)
     assert case.method == "two-phase"
     (statement,) = [note for note in case.notes if "whole chains" in note]
     assert "the proxies of 192" in statement
+
+
+@pytest.mark.slow
+def test_a_text_that_the_encoder_cannot_read_is_one_line(tmp_path: Path) -> None:
+    """The case is an error that names the setting and what to take in its place."""
+    folder = _write(tmp_path / "images", "text")
+    (folder / "images_alone.py").write_text(_IMAGES_ALONE)
+    text = (folder / "suite.toml").read_text()
+    (folder / "suite.toml").write_text(
+        text.replace('encoder = "shapes:"', 'encoder = "python:./images_alone.py:Encoder"')
+    )
+    case = _case(folder, BASELINE, snapshot_update=True)
+    assert case.verdict == "error"
+    (reason,) = case.reasons
+    assert reason.startswith('[gate] proxy = "text" cannot be read: ')
+    assert reason.endswith('take "first" or "none"')
