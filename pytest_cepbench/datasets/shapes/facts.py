@@ -25,16 +25,17 @@ SCENE_KINDS = ("object", "count", "color", "size", "position", "relation")
 def scene_facts(scene: Scene) -> tuple[Fact, ...]:
     """The facts of a scene, sorted; no two scenes of up to four objects have the same.
 
-    object    "circle": its shape, once for each object
+    object    "circle": something has this shape, once for each object
     count     "three shapes": of the whole scene; the empty scene has this fact alone
-    color     "red circle", once for each object
-    size      "large circle", once for each object
-    position  "circle top left", once for each object
+    color     "red": something has this color, once for each object
+    size      "large", once for each object
+    position  "top left": something stands there, once for each object
     relation  "small red circle left of large blue square", once for each pair of objects: one of
               left of, above, above left of, above right of
 
-    An object is named by its shape, so another shape costs all facts about the object, another
-    color its color and its relations, another place its position and, mostly, relations.
+    Every kind but the last looks at one attribute alone, so that an error in one is not counted in
+    the others: another color costs a color. What belongs together is the relations' part, which
+    name both objects whole: attributes or places that are exchanged cost relations only.
     """
     words = Counter(_words(scene))
     return tuple(
@@ -52,9 +53,9 @@ def _words(scene: Scene) -> Iterator[tuple[str, str]]:
     yield "count", f"{COUNTS[number - 1]} {noun}" if number else EMPTY_CAPTION
     for thing in scene.objects:
         yield "object", thing.shape
-        yield "color", f"{thing.color} {thing.shape}"
-        yield "size", f"{thing.size} {thing.shape}"
-        yield "position", f"{thing.shape} {ROWS[thing.row]} {COLUMNS[thing.column]}"
+        yield "color", thing.color
+        yield "size", thing.size
+        yield "position", f"{ROWS[thing.row]} {COLUMNS[thing.column]}"
     for first, second in combinations(scene.objects, 2):  # sorted by cell, row by row
         yield "relation", _relation(first, second)
 

@@ -121,13 +121,10 @@ def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, st
 
 CODED = "python:benchmarks.coded_pair:pair"
 
-FOUR_EACH = '"shapes"\noptions = { samples_per_category = 4 }'
-
 
 def _gated(folder: Path, store: Store, model: str) -> dict[str, Measurement]:
     choices = RoleChoices(model=model, role="unified")
-    text = PERFECT.replace('"python:tests.suites.world:overlapping"', FOUR_EACH)
-    staged = stage(folder, text + METRICS, store, choices)
+    staged = stage(folder, PERFECT + METRICS, store, choices)
     return {metric: staged.measure(f"overall-{metric}") for metric in ("gc", "facts")}
 
 
@@ -136,7 +133,7 @@ def test_a_pair_that_is_wrong_and_true_to_itself_fails(tmp_path: Path, store: St
     accepted = _gated(tmp_path / "before", store, "shapes:")
     candidate = _gated(tmp_path / "now", store, CODED)
     verdicts = {
-        metric: judge(measured, record_of(accepted[metric]), Policy(tolerance=0.1)).verdict
+        metric: judge(measured, record_of(accepted[metric]), Policy(gate="threshold")).verdict
         for metric, measured in candidate.items()
     }
     assert verdicts == {"gc": Verdict.HELD, "facts": Verdict.REGRESSED}
@@ -146,7 +143,7 @@ def test_a_pair_that_is_wrong_and_true_to_itself_fails(tmp_path: Path, store: St
     for pair in colors.tables:
         # A wrong name may be another object's right one, so a few colors are there by chance.
         assert (pair.table.read, pair.table.neither) == (0, 0)
-        assert pair.table.drawn > 0.8 * colors.facts
+        assert pair.table.drawn > 0.5 * colors.facts
     assert all(kind.losses[0].lost == 0 for kind in summary.kinds if kind.kind == "object")
 
 
