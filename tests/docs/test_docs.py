@@ -120,7 +120,7 @@ _SCHEME_PARAMETERS = {
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",
-    "--speed", "--size", "--minutes",  # of scripts in benchmarks
+    "--speed", "--size", "--minutes", "--regress",  # of scripts in benchmarks
     "--ratings", "--score",  # of cepbench labels
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
