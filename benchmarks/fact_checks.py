@@ -107,8 +107,8 @@ def play(
     return Played(name, step, *scores, kept=kept > 0, facts=facts)
 
 
-def play_all(store: Store, most: int | None) -> Iterator[Played]:
-    """The rule-based models, the coded pair, and the describers of the training."""
+def play_all(store: Store, most: int | None, steps: Sequence[int]) -> Iterator[Played]:
+    """The rule-based models, the coded pair, and describers of steps, all if none is named."""
     instrument, shapes = (
         _ROOT / "suites" / name / "suite.toml" for name in ("instrument", "shapes")
     )
@@ -118,6 +118,8 @@ def play_all(store: Store, most: int | None) -> Iterator[Played]:
     series, _ = find_series(_ROOT / "reference" / "checkpoints")
     for pair in series.pairs:
         assert pair.steps is not None
+        if steps and pair.steps[0] not in steps:
+            continue
         choices = RoleChoices(roles={"describer": pair.describer, "generator": pair.generator})
         yield play(f"step {pair.steps[0]}", pair.steps[0], shapes, choices, store, most)
 
@@ -188,13 +190,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write what was asked for; 2 where something is missing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--samples", type=int, help="most of each category; the suites' own")
+    parser.add_argument(
+        "--steps", type=int, nargs="+", default=[], help="of these checkpoints only"
+    )
     parser.add_argument("--store", type=Path, default=_ROOT / ".cepbench" / "store")
     parser.add_argument("--write", action="store_true", help="replace the tables of the page")
     options = parser.parse_args(arguments)
     started = time.process_time()
     try:
         with Store(options.store) as store:
-            text = report(list(play_all(store, options.samples)))
+            text = report(list(play_all(store, options.samples, options.steps)))
     except (CepError, ValueError, OSError) as error:
         print(f"fact_checks: {error}", file=sys.stderr)
         return 2
