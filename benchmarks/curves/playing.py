@@ -14,6 +14,7 @@ from benchmarks.curves.truth import Array, kept_by_chains
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.metrics.diversity import mean_pairwise_distance, vendi_score
 from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
 from pytest_cepbench.metrics.kernel_distance import kernel_distance
 from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
@@ -35,6 +36,7 @@ from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.measures import Measure
 from pytest_cepbench.suites.measures.feature_sets import SetMeasure
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure, MappingTrack
+from pytest_cepbench.suites.measures.set_diversity import DiversityMeasure
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""
@@ -138,6 +140,8 @@ def _metric(suite: Suite, run: ChainRun, case: Case, measure: Measure, draws: Dr
     scores: Array | None = None
     if isinstance(measure, SetMeasure):
         drawn = recentred(_distances(measure, run, draws), measured.value)
+    elif isinstance(measure, DiversityMeasure):
+        drawn = recentred(_diversities(measure, run, draws), measured.value)
     else:
         of_each = {name: x for own in measured.scores.values() for name, x in own.items()}
         scores = np.array([of_each[sample.id] for sample in run.dataset.samples])
@@ -180,6 +184,16 @@ def _distances(measure: SetMeasure, run: ChainRun, draws: Draws) -> Array:
             values = np.array([distance(sets[0], rows) for rows in sets[1:]])
             distances[number] = gc_fid_at_t(values)  # of a single distance, the distance itself
     return distances
+
+
+def _diversities(measure: DiversityMeasure, run: ChainRun, draws: Draws) -> Array:
+    """(B,) the diversity of the drawn samples' ends."""
+    samples, start = run.dataset.samples, measure.plan.start
+    shards = run.chain_data.features(start, measure.encoder, measure.generations[-1], samples)
+    ends = _rows(samples, (pair for shard in shards for pair in shard))
+    score = vendi_score if measure.score == "vendi" else mean_pairwise_distance
+    sets = (_there(ends[drawn]) for drawn in draws)
+    return np.array([score(rows) if len(rows) >= _FEWEST else np.nan for rows in sets])
 
 
 def _rows(samples: Sequence[Sample], features: Iterator[tuple[Chain, Vector | Failure]]) -> Array:

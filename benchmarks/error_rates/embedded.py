@@ -170,8 +170,8 @@ def populations(samples: int) -> list[Population]:
         Population("embedded Soft-TIFA GM", *asked),
         Population("embedded equivariance, one edit", *(_of_edit(own, "recolor") for own in edits)),
         Population("embedded equivariance, 4 edits", *map(_by_start, edits)),
-        Population("embedded failures", failing, failing_more, failures=True),
         Population("embedded retrieval@3", found, found_less, shares=True),
+        Population("embedded failures", failing, failing_more, failures=True),
     ]
 
 

@@ -75,7 +75,7 @@ class DiversityTotals:
 
     @property
     def _wide(self) -> bool:
-        return self.vectors.shape[0] < self.vectors.shape[1]
+        return len(self.vectors) < len(self.vectors[0])
 
     @cached_property
     def _whole(self) -> Array:

@@ -41,8 +41,8 @@ class ChainData(SampleData):
     models: those that grow the chains.
     runner: gives the runner of a role by its name.
     replay: chains made elsewhere, read instead of grown.
-    entire: the data set whose starts are told apart: the population, also of a part of it that is
-    grown once more with other models.
+    origin: the data of the whole population, also of a part of it that is grown once more with
+    other models: among its starts artifacts are told apart.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ChainData(SampleData):
         self.plans = plans
         self.runner = runner
         self.replay = replay
-        self.entire = dataset
+        self.origin = self
         self._models = models
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
 
@@ -109,11 +109,11 @@ class ChainData(SampleData):
         ordered = tuple(every[name] for name in sorted(every))
         dataset = replace(self.dataset, samples=ordered)
         recast = ChainData(dataset, plans, models, self.runner, self.replay)
-        recast.entire = self.entire
+        recast.origin = self.origin
         return recast
 
     def start_vectors(self, start: Modality, role: str) -> tuple[list[str], list[Vector]]:
-        """Digest and features of each start of the entire data set; those that have features.
+        """Digest and features of each start of the population; those that have features.
 
         In the order of the ids; no chain is grown for it. Raises as `starts`, and what encoding
         raises.
@@ -121,7 +121,7 @@ class ChainData(SampleData):
         plan, runner = self.plans[start], self.runner(role)
         digests: list[str] = []
         encoded: list[Vector] = []
-        samples = self.entire.samples
+        samples = self.population.samples
         for low in range(0, len(samples), SHARD):
             chains = start_chains(plan, samples[low : low + SHARD], self.store)
             for chain, vector in zip(chains, vectors(chains, 0, runner, self.store), strict=True):

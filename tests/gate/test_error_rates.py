@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import gate_error_rates
-from benchmarks.error_rates import embedded, labelled, simulated, tables, verdicts
+from benchmarks.error_rates import collapsing, embedded, labelled, simulated, tables, verdicts
 from benchmarks.error_rates.figures import Cell, Figure
 from benchmarks.error_rates.simulated import Settings
 from benchmarks.error_rates.worlds import (
@@ -232,6 +232,21 @@ def test_a_population_without_drift_is_refused() -> None:
         embedded.Population("same", scores, scores)
 
 
+def test_sets_of_ends_keep_the_promises() -> None:
+    """Diversity of drawn sets goes through judge() with its blocks; a collapse is a drift."""
+    figures = [
+        figure
+        for sets in collapsing.end_sets(8)
+        for figure in collapsing.figures(sets, 24, Settings(runs=80))
+    ]
+    assert broken(iter(figures)) == []
+    assert {figure.world for figure in figures} == {
+        "embedded Vendi(3)",
+        "embedded pairwise distance(3)",
+    }
+    assert max(figure.value for figure in figures if figure.what == "detected") > 0.2
+
+
 def test_the_script_prints_tables_and_exits_by_the_promises(
     tmp_path: Path,
     played: list[embedded.Population],
@@ -242,6 +257,7 @@ def test_the_script_prints_tables_and_exits_by_the_promises(
     monkeypatch.setattr(gate_error_rates, "WORLDS", (LOSSES,))
     monkeypatch.setattr(gate_error_rates, "QUICK", SMALL)
     monkeypatch.setattr(embedded, "populations", lambda _: played[-1:])
+    monkeypatch.setattr(collapsing, "end_sets", lambda _: [])
     monkeypatch.setattr(gate_error_rates, "_EMBEDDED_QUICK", (20,))
     file = tmp_path / "rates.json"
     arguments = ["--quick", "--runs", "30", "--json", str(file)]

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import (
+    AttractorShown,
     BaselineModel,
     CaseResult,
     ChainShown,
+    EndShown,
     LinkShown,
     ModelShown,
     StepShown,
@@ -24,6 +26,7 @@ from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, look_at, violations
 from tests.report.results import ANSWERED, FULL, MEASURED
+from tests.report.test_text_drift import TEXTS
 
 pytestmark = pytest.mark.slow
 
@@ -40,8 +43,13 @@ REGRESSED = replace(
     models=[ModelShown("describer", "new", "f" * 64, "a model")],
     measured=replace(MEASURED, scores={"red": {LONG: 0.1, "b": 0.5}}),
     differences={LONG: -0.8, "b": -0.1},
+    attractors=[AttractorShown(30, 0.5, 12, LINKS[0], [EndShown(LONG, LINKS[1], LINKS[0])] * 12)],
+    texts=[TEXTS],
+    texts_reference=[TEXTS],
 )
-HELD = replace(FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={})
+HELD = replace(
+    FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={}, texts=[TEXTS]
+)
 FAILED = [
     replace(FULL, part=f"part {n}", verdict="error", value=None, reasons=["out of memory"])
     for n in range(3)

@@ -213,21 +213,10 @@ class SetMeasure:
         distance = _DISTANCES[self.kind == "kid", self.spread]
         steps = tuple(sets.step(generation, distance) for generation in self._generations[1:])
         failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
-        outcomes = tuple(
-            outcome_of_chain(chain, self.plan)
-            if chain.failure is not None or name not in failed
-            else CaseScores(name, failed[name], self.encoder)
-            for name, chain in chain_data.chains(self.plan.start, samples).items()
-        )
+        outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
         category = _CategoryDistances(steps, outcomes)
         if min(category.images) < FEWEST:
-            stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
-            msg = (
-                f"{self.label} needs at least {FEWEST} images in every set, and there are "
-                f"{', '.join(map(str, category.images))}"
-                + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
-            )
-            raise MeasurementError(msg)
+            raise MeasurementError(too_few(self.label, "images", category.images, outcomes))
         return category
 
 
@@ -261,6 +250,32 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
 
 
 # -- distances between sets, also without each block of samples ------------------------------------
+
+
+def set_outcomes(
+    plan: ChainPlan,
+    encoder: str,
+    samples: Sequence[Sample],
+    failed: Mapping[str, Failure],
+    chain_data: ChainData,
+) -> tuple[CaseScores, ...]:
+    """What became of every chain whose artifacts make sets. failed: the encoder's, by sample."""
+    return tuple(
+        outcome_of_chain(chain, plan)
+        if chain.failure is not None or name not in failed
+        else CaseScores(name, failed[name], encoder)
+        for name, chain in chain_data.chains(plan.start, samples).items()
+    )
+
+
+def too_few(label: str, what: str, sizes: Sequence[int], outcomes: Sequence[CaseScores]) -> str:
+    """Says that a set is too small, and what stopped the chains. what: it is of."""
+    stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
+    return (
+        f"{label} needs at least {FEWEST} {what} in every set, and there are "
+        f"{', '.join(map(str, sizes))}"
+        + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
+    )
 
 
 @dataclass(frozen=True)

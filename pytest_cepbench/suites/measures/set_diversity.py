@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -32,13 +31,18 @@ from pytest_cepbench.suites.measures.base import (
     block_of_each,
     by_category,
     everyone,
-    outcome_of_chain,
     scored_blocks,
     too_few_units,
     unbounded,
 )
 from pytest_cepbench.suites.measures.chain_similarity import last_iteration
-from pytest_cepbench.suites.measures.feature_sets import FEWEST, FeatureRows, ImageSets
+from pytest_cepbench.suites.measures.feature_sets import (
+    FEWEST,
+    FeatureRows,
+    ImageSets,
+    set_outcomes,
+    too_few,
+)
 from pytest_cepbench.suites.measures.sanity_checks import one_vector
 
 DiversityScore = Literal["vendi", "distance"]
@@ -277,7 +281,8 @@ class DiversityMeasure:
             failed.update(rows.failed)
             sizes.append(len(rows.features))
             if len(rows.features) < FEWEST:
-                raise MeasurementError(self._too_few(sizes, samples, chain_data))
+                outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
+                raise MeasurementError(too_few(self.label, "artifacts", sizes, outcomes))
             if generation == 0:
                 self._refuse_one_vector(rows, chain_data)
             totals = DiversityTotals(rows.features, rows.blocks)
@@ -288,25 +293,9 @@ class DiversityMeasure:
                     without = tuple(formula.without(totals, block) for block in last)
                 except TooFewError as error:
                     why = str(error)
-        outcomes = tuple(
-            outcome_of_chain(chain, self.plan)
-            if chain.failure is not None or name not in failed
-            else CaseScores(name, failed[name], self.encoder)
-            for name, chain in chain_data.chains(self.plan.start, samples).items()
-        )
+        outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
         width = rows.features.shape[1]
         return _CategoryDiversity(tuple(values), without, why, tuple(sizes), width, outcomes)
-
-    def _too_few(
-        self, sizes: Sequence[int], samples: Sequence[Sample], chain_data: ChainData
-    ) -> str:
-        chains = chain_data.chains(self.plan.start, samples).values()
-        stopped = Counter(chain.failure.kind for chain in chains if chain.failure is not None)
-        return (
-            f"{self.label} needs at least {FEWEST} artifacts in every set, and there are "
-            f"{', '.join(map(str, sizes))}"
-            + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
-        )
 
     def _refuse_one_vector(self, starts: FeatureRows, chain_data: ChainData) -> None:
         """Raise MeasurementError if starts that differ have one vector: no collapse would show.

@@ -159,8 +159,9 @@ class RetrievalMeasure:
         return hits
 
     def _starts(self, chain_data: ChainData) -> _Starts:
+        whole = chain_data.origin
         key = ("gallery", self.encoder)
-        return chain_data.once(key, self.plan.start, lambda: self._look_up(chain_data))
+        return whole.once(key, self.plan.start, lambda: self._look_up(whole))
 
     def _look_up(self, chain_data: ChainData) -> _Starts:
         """Raises MeasurementError for an encoder that cannot see, and for starts that are one."""

@@ -92,6 +92,12 @@ def same() -> Dataset:
     return _copies(1)
 
 
+def single() -> Dataset:
+    """One sample."""
+    chosen = load_shapes(samples_per_category=1, seed=3).samples[0]
+    return Dataset("single", {}, (replace(chosen, categories=("all",)),))
+
+
 def _copies(scenes: int) -> Dataset:
     chosen = load_shapes(samples_per_category=1, seed=3).samples[:scenes]
     times = 8 // scenes
@@ -242,6 +248,44 @@ def test_scores_do_not_depend_on_the_part_that_a_look_takes(tmp_path: Path, stor
     assert look.floor == whole.floor
     for part, scores in look.scores.items():
         assert scores.items() <= whole.scores[part].items()
+
+
+def test_one_sample_is_an_error_of_both(tmp_path: Path, store: Store) -> None:
+    """Nothing to confuse it with, nothing to differ from; the messages say what is needed."""
+    text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
+    begin, end = text.index("[data]"), text.index("[chain]")
+    source = '[data]\nloader = "python:tests.suites.measures.test_collapse:single"\n'
+    suite = stage(tmp_path / "single", text[:begin] + source + text[end:], store)
+    with pytest.raises(MeasurementError, match="1 samples have 1: use more samples"):
+        suite.measure("overall-retrieval")
+    with pytest.raises(MeasurementError, match="needs at least 2 artifacts in every set"):
+        suite.measure("overall-diversity")
+
+
+def test_texts_are_told_apart_as_images_are(tmp_path: Path, store: Store) -> None:
+    """Text-first chains: the last description among all prompts, and drawings by their prompt."""
+    text = SUITE.format(describer="shapes:?collapse=0.3", encoder="shapes:", samples=2)
+    text = text.replace('start = "image"', 'start = "text"').replace(
+        'modality = "text"', 'modality = "image"'
+    )
+    suite = stage(tmp_path / "texts", text.replace('"shapes"', '"shapes-tasks"'), store)
+    found, crossed = suite.measure("overall-retrieval"), suite.measure("overall-crossed")
+    assert found.value < crossed.value <= 1.0
+    assert suite.measure("overall-diversity").curve[1] < suite.measure("overall-diversity").curve[0]
+
+
+def test_hybrid_chains_are_looked_up_among_all_starts(tmp_path: Path, store: Store) -> None:
+    """Attribution grows some samples again: a smaller gallery would make them look better."""
+    suite = staged(tmp_path, store, samples=2)
+    data = suite.run.chain_data
+    some = data.dataset.samples[:3]
+    again = data.recast(some, suite.run.suite.plans, {})
+    case = suite.cases["overall-retrieval"]
+    measure = suite.run.measures["retrieval"]
+    present = tuple(name for name in case.categories if again.dataset.in_category(name))
+    measured = measure.measure(replace(case, categories=present), again)
+    assert measured.floor == pytest.approx(1 / 16)
+    assert measured.identity == measure.measure(case, data).identity
 
 
 def test_iterations_that_chains_do_not_reach_are_refused(tmp_path: Path, store: Store) -> None:
