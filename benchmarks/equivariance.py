@@ -109,7 +109,8 @@ class Answers:
             there = np.array([start in own for start in self.starts])
             scores = np.array([own.get(start, 0.0) for start in self.starts])
             means.append(weights @ scores / (weights @ there))
-        return np.mean(means, axis=0)
+        mean: Array = np.mean(means, axis=0)
+        return mean
 
     def kept(self, aspect: str, weights: Array) -> Array:
         """(draws + 1,) mean truth of all answers."""
@@ -117,7 +118,8 @@ class Answers:
         columns = [place[self.origins[name]] for name in self.truth]
         shares = np.array([own[ASPECTS.index(aspect)] for own in self.truth.values()])
         own = weights[:, columns]
-        return (own @ shares) / own.sum(axis=1)
+        mean: Array = (own @ shares) / own.sum(axis=1)
+        return mean
 
 
 def answers(

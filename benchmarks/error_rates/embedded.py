@@ -156,10 +156,10 @@ def populations(samples: int) -> list[Population]:
         failing = _flat(scores(FAILING, 0, "failures"))[:, None]
         failing_more = _flat(scores(FAILING_MORE, 1, "failures"))[:, None]
         categories = np.repeat(np.arange(len(before[0]) // samples), samples)
-        edits = [
+        seen, unseen = (
             _scores(Path(folder), store, samples, describer, seed, "equivariance", text=_EDITS)
             for describer, seed in ((BLIND, 0), (BLINDER, 1))
-        ]
+        )
     old, new = (np.column_stack(parts) for parts in (before, now))
     return [
         Population("embedded GC@3", old[:, :1], new[:, :1]),
@@ -168,8 +168,8 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
         Population("embedded facts F1", *facts),
         Population("embedded Soft-TIFA GM", *asked),
-        Population("embedded equivariance, one edit", *(_of_edit(own, "recolor") for own in edits)),
-        Population("embedded equivariance, 4 edits", *map(_by_start, edits)),
+        Population("embedded equivariance, one edit", _of_edit(seen), _of_edit(unseen)),
+        Population("embedded equivariance, 4 edits", _by_start(seen), _by_start(unseen)),
         Population("embedded retrieval@3", found, found_less, shares=True),
         Population("embedded failures", failing, failing_more, failures=True),
     ]
@@ -180,9 +180,10 @@ def _flat(scores: dict[str, dict[str, float]]) -> Array:
     return np.array([part[name] for _, part in sorted(scores.items()) for name in sorted(part)])
 
 
-def _of_edit(scores: dict[str, dict[str, float]], edit: str) -> Array:
-    """(units, 1) the scores of one edit, in the order of the samples' names."""
-    return np.array([[scores[edit][name]] for name in sorted(scores[edit])])
+def _of_edit(scores: dict[str, dict[str, float]]) -> Array:
+    """(units, 1) the scores of recolored scenes, in the order of their names."""
+    own = scores["recolor"]
+    return np.array([[own[name]] for name in sorted(own)])
 
 
 def _by_start(scores: dict[str, dict[str, float]]) -> Array:

@@ -48,11 +48,13 @@ def mirror_pixels(pixels: Pixels) -> Pixels:
 
 
 def _darken(pixels: Pixels) -> Pixels:
-    return np.rint(pixels * _DARKER).astype(np.uint8)
+    darker: Pixels = np.rint(pixels * _DARKER).astype(np.uint8)
+    return darker
 
 
 def _flatten(pixels: Pixels) -> Pixels:
-    return np.rint(pixels + _FLATTER * (pixels.mean() - pixels)).astype(np.uint8)
+    flatter: Pixels = np.rint(pixels + _FLATTER * (pixels.mean() - pixels)).astype(np.uint8)
+    return flatter
 
 
 def _turn_hue(pixels: Pixels) -> Pixels:

@@ -95,9 +95,11 @@ def load_data(
     if source.table is not None:
         choice = SampleChoice(suite.table.data.skip, most)
         reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
-        dataset = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        read = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
         whole = most is None and not suite.table.data.skip
-        return _extended(suite, dataset, source.side_file, whole=whole)
+        dataset = _extended(suite, read, source.side_file, whole=whole)
+        # The reader limits what is in the table: edited samples are counted here.
+        return dataset.limited(most) if suite.table.data.edits and most is not None else dataset
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:

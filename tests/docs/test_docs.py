@@ -120,7 +120,7 @@ _SCHEME_PARAMETERS = {
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--runs", "--json", "--against",
-    "--speed", "--size", "--minutes",  # of scripts in benchmarks
+    "--speed", "--size", "--minutes", "--regress",  # of scripts in benchmarks
     "--ratings", "--score",  # of cepbench labels
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
@@ -342,7 +342,7 @@ def test_metrics_and_failures_are_documented() -> None:
         "image": ChainPlan("image", 8, "describe", "{description}"),
     }
     tables_of_all = {name: read_table(name, {}) for name in KINDS}
-    measures = make_measures(tables_of_all, SuiteContext("all", plans, {}))
+    measures = make_measures(tables_of_all, SuiteContext("all", plans, {}, ("mirror",)))
 
     assert {row[0].strip("`"): row[2] for row in metrics} == {
         name: "higher" if measure.higher_is_better else "lower"
