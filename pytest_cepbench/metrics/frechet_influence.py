@@ -27,6 +27,8 @@ _AT_ONCE = 1000  # rows widened to float64 at once
 _EPS = float(np.finfo(np.float64).eps)
 _TOLERANCE = 1e-9  # of the variances, as for the distance itself
 _REAL = 64  # roundings of the largest singular value, below which one is none
+_NONE = np.empty(0)
+_NO_MAP = np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     """
     of_x, of_y = moments_of(x), moments_of(y)
     check_widths(of_x, of_y)
-    roots, to_x, to_y = _decomposed(of_x, of_y)
+    roots, to_x, to_y = _coupling(of_x, of_y)
     apart = of_x.mean - of_y.mean
     spread = total_variance(of_x) + total_variance(of_y) - 2 * float(roots.sum())
     distance = float(np.vdot(apart, apart)) + max(0.0, spread)
@@ -78,18 +80,29 @@ def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     )
 
 
-def _along(rows: FloatArray, moments: Moments, apart: Array, carried: Array) -> Array:
-    """Influences of one set's rows.
+@dataclass(frozen=True)
+class _Image:
+    """What gives c^T A c of each centred row c of a set.
 
-    apart: (D,) its mean less the other's.
-    carried: (D, k) with |c carried|^2 = c^T A c of a centred row c.
+    carried: (D, k) with |c carried|^2 = c^T A c; empty where the squares are there.
+    squares: (n,) c^T A c itself, or none.
     """
+
+    carried: Array
+    squares: Array
+
+
+def _along(rows: FloatArray, moments: Moments, apart: Array, image: _Image) -> Array:
+    """Influences of one set's rows. apart: (D,) its mean less the other's."""
     parts = []
     for low in range(0, len(rows), _AT_ONCE):
         centred = np.asarray(rows[low : low + _AT_ONCE], dtype=np.float64) - moments.mean
         own = np.einsum("ij,ij->i", centred, centred)
-        image = centred @ carried
-        own -= np.einsum("ij,ij->i", image, image)
+        if len(image.squares):
+            own -= image.squares[low : low + _AT_ONCE]
+        else:
+            carried = centred @ image.carried
+            own -= np.einsum("ij,ij->i", carried, carried)
         own *= moments.n / (moments.n - 1)
         parts.append(own + 2 * (centred @ apart))
     influences = np.concatenate(parts)
@@ -97,37 +110,96 @@ def _along(rows: FloatArray, moments: Moments, apart: Array, carried: Array) -> 
     return centred_influences
 
 
-def _decomposed(x: Moments, y: Moments) -> tuple[Array, Array, Array]:
-    """(k,) singular values whose sum is Tr (Sx Sy)^(1/2), and for each set what carries its rows.
-
-    The latter are (D, k), as `_along` takes them.
-    """
+def _coupling(x: Moments, y: Moments) -> tuple[Array, _Image, _Image]:
+    """Singular values whose sum is Tr (Sx Sy)^(1/2), and the images of both sets."""
     (left, left_exponent), (right, right_exponent) = scaled(x), scaled(y)
-    if x.squared and y.squared:
-        quick = _by_eigenvectors(left, right)
-        if quick is not None:
-            roots, carries_x, carries_y = quick
-            return _in_units(x, y, roots, carries_x, carries_y, left_exponent, right_exponent)
-    of_x = factor_of(left).T if x.squared else left
-    of_y = factor_of(right).T if y.squared else right
-    u, roots, vt = np.linalg.svd(of_x @ of_y.T, full_matrices=False)
-    real = roots > _REAL * _EPS * (roots[0] if len(roots) else 0.0)
-    u, roots, vt = u[:, real], roots[real], vt[real]
-    carries_x = (vt @ of_y).T / np.sqrt(roots)
-    carries_y = (u.T @ of_x).T / np.sqrt(roots)
-    return _in_units(x, y, roots, carries_x, carries_y, left_exponent, right_exponent)
+    ratio = sqrt((x.n - 1) / (y.n - 1))
+    size = sqrt((x.n - 1) * (y.n - 1))
+    # A grows as the features of y do and shrinks as those of x do.
+    half = ldexp(ratio, right_exponent - left_exponent)
+    unit = left_exponent + right_exponent
+    quick = _of_scatters(left, right) if x.squared and y.squared else None
+    if quick is not None:
+        roots, carries_x, carries_y = quick
+        to_x = _Image(carries_x * sqrt(half), _NONE)
+        to_y = _Image(carries_y / sqrt(half), _NONE)
+        return np.ldexp(roots / size, unit), to_x, to_y
+    of_x, of_y = _root(x, left), _root(y, right)
+    u, roots, vt = _decomposed(of_x @ of_y.T)
+    if _holds_rows(x):
+        to_x = _Image(_NO_MAP, np.ldexp(ratio * (_uncontrasted(u) ** 2 @ roots), unit))
+    else:
+        to_x = _Image((vt @ of_y).T * np.sqrt(half / roots), _NONE)
+    if _holds_rows(y):
+        to_y = _Image(_NO_MAP, np.ldexp(_uncontrasted(vt.T) ** 2 @ roots / ratio, unit))
+    else:
+        to_y = _Image((u.T @ of_x).T / np.sqrt(half * roots), _NONE)
+    return np.ldexp(roots / size, unit), to_x, to_y
 
 
-def _by_eigenvectors(left: Array, right: Array) -> tuple[Array, Array, Array] | None:
-    """The same of two scatter matrices of trace at most 1; None where digits would be lost."""
+def _holds_rows(x: Moments) -> bool:
+    """True where the spread of a set is its centred rows, one for each sample."""
+    return not x.squared and len(x.spread) == x.n
+
+
+def _root(x: Moments, spread: Array) -> Array:
+    """(k, D) with root^T root the scatter matrix, of full rank where the samples are."""
+    if x.squared:
+        return factor_of(spread).T
+    return _contrasts(spread) if _holds_rows(x) else spread
+
+
+def _contrasts(rows: Array) -> Array:
+    """(n - 1, D) Helmert's contrasts of centred rows, which lack the one dimension of their sum."""
+    k = np.arange(1, len(rows), dtype=np.float64)[:, None]
+    contrasts: Array = (np.cumsum(rows[:-1], axis=0) - k * rows[1:]) / np.sqrt(k * (k + 1))
+    return contrasts
+
+
+def _uncontrasted(u: Array) -> Array:
+    """(n, k) vectors over the rows, of (n - 1, k) vectors over their contrasts."""
+    k = np.arange(1, len(u) + 1, dtype=np.float64)[:, None]
+    share = u / np.sqrt(k * (k + 1))
+    rows = np.zeros((len(u) + 1, u.shape[1]))
+    rows[:-1] = np.cumsum(share[::-1], axis=0)[::-1]
+    rows[1:] -= k * share
+    return rows
+
+
+def _decomposed(products: Array) -> tuple[Array, Array, Array]:
+    """Singular vectors and values u (p, k), s (k,), vt (k, q) of a matrix; those above rounding.
+
+    By the eigenvectors of its smaller square, which are quicker, where no digits would be lost.
+    """
+    if products.shape[0] > products.shape[1]:
+        v, roots, ut = _decomposed(products.T)
+        return ut.T, roots, v.T
+    values, vectors = np.linalg.eigh(products @ products.T)
+    if _keeps_digits(values):
+        roots = np.sqrt(values)
+        return vectors, roots, (vectors.T @ products) / roots[:, None]
+    u, roots, vt = np.linalg.svd(products, full_matrices=False)
+    real = roots > _REAL * _EPS * roots[0]
+    return u[:, real], roots[real], vt[real]
+
+
+def _keeps_digits(values: Array) -> bool:
+    """Whether the roots of rising eigenvalues are known within the tolerance; see `frechet`."""
+    unsure = 8 * _EPS * values[-1]
+    return bool(
+        values[0] > unsure and float(np.linalg.norm(unsure / np.sqrt(values))) <= _TOLERANCE
+    )
+
+
+def _of_scatters(left: Array, right: Array) -> tuple[Array, Array, Array] | None:
+    """Singular values and both maps of two scatter matrices; None where digits would be lost."""
     order = np.argsort(-left.diagonal(), kind="stable")
     back = np.argsort(order)
     lower = cholesky(left[np.ix_(order, order)])
     if lower is None:
         return None
     values, vectors = np.linalg.eigh(congruent(lower, right[np.ix_(order, order)]))
-    unsure = 8 * _EPS * values[-1]
-    if values[0] <= unsure or float(np.linalg.norm(unsure / np.sqrt(values))) > _TOLERANCE:
+    if not _keeps_digits(values):
         return None
     from scipy.linalg import solve_triangular
 
@@ -135,24 +207,3 @@ def _by_eigenvectors(left: Array, right: Array) -> tuple[Array, Array, Array] | 
     carries_x = solve_triangular(lower, vectors * np.sqrt(roots), lower=True, trans="T")
     carries_y = lower @ (vectors / np.sqrt(roots))
     return roots, carries_x[back], carries_y[back]
-
-
-def _in_units(
-    x: Moments,
-    y: Moments,
-    roots: Array,
-    carries_x: Array,
-    carries_y: Array,
-    left_exponent: int,
-    right_exponent: int,
-) -> tuple[Array, Array, Array]:
-    """In the features' own unit, and of covariances rather than scatter matrices."""
-    ratio = sqrt((x.n - 1) / (y.n - 1))
-    size = sqrt((x.n - 1) * (y.n - 1))
-    # A grows as the features of y do and shrinks as those of x do.
-    half = ldexp(1.0, right_exponent - left_exponent)
-    return (
-        np.ldexp(roots / size, left_exponent + right_exponent),
-        carries_x * sqrt(ratio * half),
-        carries_y / sqrt(ratio * half),
-    )
