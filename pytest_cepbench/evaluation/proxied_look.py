@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
+from pytest_cepbench.errors import RoleError
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Baseline, Measurement, Policy
 from pytest_cepbench.gate.statistics.control_variates import LEAST_WHOLE
@@ -45,9 +46,13 @@ def proxied(
         if measurement.n < LEAST_WHOLE or baseline is None or baseline.proxy != identity:
             return measurement
         depth = run.depth(case, round(proxies_per_chain(run, case, proxy) * measurement.n))
-    evaluator.offer(suite_file, proxy, depth)
-    evaluator.shards.compute(suite_file, proxy, depth)
-    scores = short.measure(proxy, depth).scores
+    try:
+        evaluator.offer(suite_file, proxy, depth)
+        evaluator.shards.compute(suite_file, proxy, depth)
+        scores = short.measure(proxy, depth).scores
+    except RoleError as error:  # an encoder of images alone
+        msg = f'[gate] proxy = "{policy.proxy}" cannot be read: {error}; take "first" or "none"'
+        raise RoleError(msg) from error
     return replace(measurement, proxy=identity, proxies=scores)
 
 

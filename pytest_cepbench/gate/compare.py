@@ -421,8 +421,8 @@ def _phases_statement(sample: TwoPhaseSample, bounds: Bounds, estimate: TwoPhase
         why = f": {bounds.statement}" if bounds.statement else ""
         return f"{whole} whole chains decide alone, their proxies have no part{why}"
     return (
-        f"{whole} whole chains and the proxies of {every}: these are followed by "
-        f"{estimate.lam:.2f} (lam), and a whole chain counts as {estimate.factor:.2f}"
+        f"{whole} whole chains and the proxies of {every} make the change: the proxies are "
+        f"followed by {estimate.lam:.2f} (lam), and a whole chain counts as {estimate.factor:.2f}"
     )
 
 
