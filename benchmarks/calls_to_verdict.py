@@ -25,7 +25,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 if __package__ in (
@@ -60,7 +62,7 @@ DROPS = (0, 1, 2, 4)
 ALPHA = 0.05
 
 _EACH = 24  # samples of a category
-_REPEATS, _QUICK = 40, 4
+_REPEATS, _QUICK = 24, 4
 _SEEDS = (0, 1, 2)  # of the calibration
 _INSTRUMENT = "shapes:?miss=0.1"
 _LOSSIER = {"0.12": "shapes:?miss=0.12"}
@@ -310,7 +312,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--quick", action="store_true", help="the instrument alone, few repetitions"
     )
-    parser.add_argument("--repeats", type=int, default=_REPEATS, help="of each setting; 40")
+    parser.add_argument("--repeats", type=int, default=_REPEATS, help="of each setting; 24")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that draw; 1")
     parser.add_argument("--read", action="store_true", help="play nothing: take the JSON file")
     parser.add_argument("--write", action="store_true", help="write the JSON file and the page")
     parser.add_argument("--store", type=Path, default=_ROOT / ".cepbench" / "store")
@@ -345,9 +348,19 @@ def _measured(options: argparse.Namespace) -> Iterator[Row]:
             populations = [*instrument_populations(pool, 8 if options.quick else 100)]
             if not options.quick:
                 populations += reference_populations(options.checkpoints, pool)
-            for population in populations:
-                print(f"{population.name}: {population.drop:.4f}", file=sys.stderr, flush=True)
-                yield from measure(population, repeats)
+    if options.jobs == 1:
+        for population in populations:
+            yield from _rows_of(population, repeats)
+        return
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as processes:
+        for rows in processes.map(_rows_of, populations, [repeats] * len(populations)):
+            yield from rows
+
+
+def _rows_of(population: Population, repeats: int) -> list[Row]:
+    rows = list(measure(population, repeats))
+    print(f"{population.name}: {population.drop:.4f}", file=sys.stderr, flush=True)
+    return rows
 
 
 def _read() -> list[Row]:

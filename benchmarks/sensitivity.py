@@ -159,10 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no world {unknown[0]!r}; there are {', '.join(WORLDS)}")
     if options.jobs < 1:
         parser.error(f"--jobs: at least one process has to play, got {options.jobs}")
-    words = sys.argv[1:] if arguments is None else arguments
-    command = shlex.join(["python", "benchmarks/sensitivity.py", *words])
     try:
-        figures = read(options.json) if options.read else _measured(options, command)
+        figures = read(options.json) if options.read else _measured(options)
     except (CepError, ValueError, OSError) as error:
         print(f"sensitivity: {error}", file=sys.stderr)
         return 2
@@ -173,10 +171,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, command: str) -> Document:
+def _measured(options: argparse.Namespace) -> Document:
     names = options.worlds or (("instrument",) if options.quick else WORLDS)
-    worlds = [make_world(name, options.copies, quick=options.quick) for name in names]
-    new = [measure(world, options.store, options.jobs, command) for world in worlds]
+    new = []
+    for name in names:
+        world = make_world(name, options.copies, quick=options.quick)
+        # Where things are kept decides no number, and differs between machines.
+        flags = ["--quick"] if options.quick else []
+        command = shlex.join(["python", "benchmarks/sensitivity.py", name, *flags])
+        new.append(measure(world, options.store, options.jobs, command))
     old = read(options.json) if options.json.exists() and options.write else None
     return Document(ALPHA, TARGET, tuple(merged(old, new)))
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+from PIL import Image
 
 from pytest_cepbench import CaseResult, GateResult, gate_checkpoint
+from pytest_cepbench.errors import RoleError
 from pytest_cepbench.gate import CaseKey, load_baseline
 
 MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
@@ -38,17 +43,19 @@ proxy = "{proxy}"
 BASELINE, CANDIDATE = "shapes:?miss=0.1", "shapes:?miss=0.14"
 
 
-_IMAGES_ALONE = """
-import numpy as np
-from pytest_cepbench.errors import RoleError
+class ImagesAlone:
+    """An encoder of images, which reads no texts."""
 
-class Encoder:
     fingerprint = "images/1"
-    def encode_images(self, images):
-        return np.stack([np.asarray(i.resize((8, 8)), float).ravel() for i in images])
-    def encode_texts(self, texts):
-        raise RoleError("this encoder reads no texts")
-"""
+
+    def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float64]:
+        """(n, 192) float64."""
+        return np.stack([np.asarray(i.resize((8, 8)), np.float64).ravel() for i in images])
+
+    def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Nothing: raises RoleError."""
+        msg = f"this encoder reads images, got {len(texts)} texts"
+        raise RoleError(msg)
 
 
 def _write(folder: Path, proxy: str, further: str = "") -> Path:
@@ -152,10 +159,9 @@ def test_the_text_alone_is_a_proxy_where_the_encoder_reads_texts(tmp_path: Path)
 def test_a_text_that_the_encoder_cannot_read_is_one_line(tmp_path: Path) -> None:
     """The case is an error that names the setting and what to take in its place."""
     folder = _write(tmp_path / "images", "text")
-    (folder / "images_alone.py").write_text(_IMAGES_ALONE)
     text = (folder / "suite.toml").read_text()
     (folder / "suite.toml").write_text(
-        text.replace('encoder = "shapes:"', 'encoder = "python:./images_alone.py:Encoder"')
+        text.replace('encoder = "shapes:"', f'encoder = "python:{__name__}:ImagesAlone"')
     )
     case = _case(folder, BASELINE, snapshot_update=True)
     assert case.verdict == "error"

@@ -207,6 +207,7 @@ def test_the_embedded_world_keeps_the_promises(played: list[embedded.Population]
     figures = [f for p in played for f in embedded.figures(p, 20, 1, Settings(runs=30))]
     assert broken(iter(figures)) == []
     assert {figure.world for figure in figures} == {population.name for population in played}
+    assert len({figure.world for figure in figures}) == 10
 
 
 def test_embedded_runs_without_drift_have_none(played: list[embedded.Population]) -> None:
