@@ -122,7 +122,8 @@ class Population:
         turned = np.where(drifts | (generator.random(len(rows)) < 0.5), 1.0, -1.0)
 
         def differences(before: Array, now: Array) -> Array:
-            return np.round(turned * (now - before)[rows], 6)
+            rounded: Array = np.round(turned * (now - before)[rows], 6)
+            return rounded
 
         return Drawn(
             differences(self.before.gc, self.now.gc),
