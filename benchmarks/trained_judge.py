@@ -233,7 +233,9 @@ def label_figures(judged: Sequence[Judged], rng: np.random.Generator) -> dict[st
     alone.
     """
     own = [one for one in judged if _LABELLED in one.models]
-    truth = np.array([_score(one.battle.place, own_first=one.models[0] == _LABELLED) for one in own])
+    truth = np.array(
+        [_score(one.battle.place, own_first=one.models[0] == _LABELLED) for one in own]
+    )
     told = np.array(
         [
             fmean((_soft(one.given[0]), 1 - _soft(one.given[1])))
@@ -348,9 +350,10 @@ def to_page(figures: dict[str, Any]) -> str:
         "",
         "## With a few labels",
         "",
-        f"Prediction-powered 95 % intervals of the win rate of `{_LABELLED}`, from {labels['labels']}",
-        f"true labels and {labels['battles']} verdicts, cover it in {labels['coverage']:.1%} of",
-        f"{_TRIALS:,} draws (labels alone: {labels['coverage_of_labels_alone']:.1%}), at",
+        f"Prediction-powered 95 % intervals of the win rate of `{_LABELLED}`, from",
+        f"{labels['labels']} true labels and {labels['battles']} verdicts,",
+        f"cover it in {labels['coverage']:.1%} of {_TRIALS:,} draws",
+        f"(labels alone: {labels['coverage_of_labels_alone']:.1%}), at",
         f"{labels['width_share']:.2f} of the width of labels alone.",
         "",
     ]
