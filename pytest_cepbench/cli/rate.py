@@ -12,7 +12,7 @@ from pytest_cepbench.cli.rating_server import serve_ratings
 from pytest_cepbench.cli.session import read_count, read_data
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY
+from pytest_cepbench.ratings.folder import STUDY, read_ratings
 from pytest_cepbench.ratings.item_file import SUFFIX, read_items
 from pytest_cepbench.ratings.items import write_study
 from pytest_cepbench.ratings.known_items import known_items
@@ -32,7 +32,10 @@ def run(arguments: Namespace) -> int:
             folder, suite = target, None
         else:
             folder, suite = _study_folder(arguments), _suite_of(arguments)
-            if not (folder / STUDY).is_file():
+            if (folder / STUDY).is_file():
+                _check_same(arguments, folder, suite)
+                tell(f"{folder}: the study is there already, and goes on as it was written")
+            else:
                 _write(arguments, folder, suite)
         if arguments.only_write:
             return 0
@@ -57,6 +60,27 @@ def _refuse_settings(arguments: Namespace) -> None:
             f"{', '.join(given)}, or name a suite and another folder with --out"
         )
         raise SpecError(msg)
+
+
+def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
+    """Settings that are given are those of the study that is there. Raises SpecError if not."""
+    written = read_ratings(folder, suite).study
+    given = _study(arguments, arguments.kind, suite)
+    changed = [
+        f"--{name} (it has {_shown(getattr(written, name))})"
+        for name in ("kind", "annotators", "overlap", "share", "seed")
+        if getattr(arguments, name) is not None and getattr(written, name) != getattr(given, name)
+    ]
+    if changed:
+        msg = (
+            f"{str(folder)!r} is a study already, which goes on as it was written: drop "
+            f"{', '.join(changed)}, or name another folder with --out"
+        )
+        raise SpecError(msg)
+
+
+def _shown(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _study_folder(arguments: Namespace) -> Path:

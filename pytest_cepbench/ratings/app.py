@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -106,20 +107,12 @@ def make_app(
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
         exception_handlers={
-            _RefusedError: _refused,
+            HTTPException: _refused,
             DatasetError: _refused,
             WriteError: _refused,
             404: _missing,
         },
     )
-
-
-class _RefusedError(Exception):
-    """A request that is not answered. status: of the response."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,7 @@ class _People:
         self._annotator(request)
         data = self.live.image_bytes(request.path_params["name"])
         if data is None:
-            raise _RefusedError(404, "there is no such image")
+            raise HTTPException(404, "there is no such image")
         kind = "image/webp" if data[:4] == b"RIFF" else "image/png"
         return Response(data, headers=_IMAGE_HEADERS, media_type=kind)
 
@@ -201,13 +194,13 @@ class _People:
     def _annotator(self, request: Request) -> str:
         annotator = self.live.session.annotators.get(request.path_params["token"])
         if annotator is None:
-            raise _RefusedError(404, "this address is none: ask for yours")
+            raise HTTPException(404, "this address is none: ask for yours")
         return annotator
 
     def _agreed(self, request: Request) -> str:
         annotator = self._annotator(request)
         if annotator not in self.live.consents:
-            raise _RefusedError(403, "read the first page and agree to it before you begin")
+            raise HTTPException(403, "read the first page and agree to it before you begin")
         return annotator
 
 
@@ -245,7 +238,7 @@ class _Operator:
 
     async def _content(self, request: Request) -> dict[str, Any]:
         if not secrets.compare_digest(request.path_params["token"], self.live.session.operator):
-            raise _RefusedError(404, "this address is none")
+            raise HTTPException(404, "this address is none")
         live = self.live
         wanted = live.assignment.wanted.values()
         complete = sum(judged >= people for judged, people in wanted)
@@ -272,7 +265,7 @@ class _Operator:
 async def _asset(request: Request) -> Response:
     name: str = request.path_params["name"]
     if name not in _ASSETS:
-        raise _RefusedError(404, "there is no such file")
+        raise HTTPException(404, "there is no such file")
     return Response(page_file(name), headers=_HEADERS, media_type=_ASSETS[name])
 
 
@@ -285,14 +278,14 @@ async def _body(request: Request) -> bytes:
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if site != "same-origin" and (origin is None or urlsplit(origin).netloc != request.url.netloc):
-        raise _RefusedError(403, "a request from another page is refused")
+        raise HTTPException(403, "a request from another page is refused")
     if "x-cepbench" not in request.headers:
-        raise _RefusedError(403, "a request without the page's header is refused")
+        raise HTTPException(403, "a request without the page's header is refused")
     data = b""
     async for chunk in request.stream():
         data += chunk
         if len(data) > MOST_BODY:
-            raise _RefusedError(413, f"a request has at most {MOST_BODY:,} bytes")
+            raise HTTPException(413, f"a request has at most {MOST_BODY:,} bytes")
     return data
 
 
@@ -300,10 +293,10 @@ def _key(data: bytes) -> str:
     try:
         content = msgspec.json.decode(data, type=dict[str, str])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _RefusedError(400, "a request that cannot be read") from error
+        raise HTTPException(400, "a request that cannot be read") from error
     key = content.get("key", "")
     if not 8 <= len(key) <= 64:
-        raise _RefusedError(400, "a request has a key of 8 to 64 characters")
+        raise HTTPException(400, "a request has a key of 8 to 64 characters")
     return key
 
 
@@ -326,9 +319,10 @@ def _refused(_: Request, error: Exception) -> Response:
     """Why, in a line without what lies where on this machine."""
     if isinstance(error, WriteError):
         reason, status = _disk_reason(str(error)), 507
+    elif isinstance(error, HTTPException):
+        reason, status = error.detail, error.status_code
     else:
-        status = error.status if isinstance(error, _RefusedError) else 400
-        reason = one_line(str(error))
+        reason, status = one_line(str(error)), 400
     return JSONResponse({"saved": False, "reason": reason}, status, headers=_HEADERS)
 
 

@@ -114,6 +114,22 @@ def test_a_study_that_is_there_goes_on_as_it_is(argv: list[str], message: str, h
     assert (ended.code, message in ended.err) == (2, True), ended.err
 
 
+def test_the_same_command_goes_on_with_the_study(home: Home, items: str) -> None:
+    """It says that nothing was written, and refuses settings that the study has not."""
+    command = ("rate", items, "--kind=pair", "--out=ratings/mine", "--annotators=2", "--only-write")
+    assert home.command(*command).code == 0
+    data = (home.path / "ratings" / "mine" / "study.json").read_bytes()
+
+    again = home.command(*command)
+    other = home.command(*command, "--annotators=ann,ben", "--seed=3")
+
+    assert again.code == 0
+    assert "ratings/mine: the study is there already" in again.err
+    assert other.code != 0
+    assert "drop --annotators (it has a1, a2), --seed (it has 0)" in other.err
+    assert (home.path / "ratings" / "mine" / "study.json").read_bytes() == data
+
+
 def test_a_folder_of_another_suite_is_refused(home: Home, items: str) -> None:
     """Votes of one suite say nothing of another."""
     make_study(home.path / "ratings", "pair")

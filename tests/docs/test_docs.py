@@ -130,7 +130,7 @@ _FOREIGN_OPTIONS = {
     "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
     "--answers", "--family",  # of cepbench judge-card
     "--share", "--practice", "--attention", "--sample", "--host", "--peek",
-    "--only-write", "--kind",  # of cepbench rate
+    "--only-write", "--kind", "--annotators",  # of cepbench rate
     "--annotator", "--draws", "--format", "--report",  # of agreement, alignment and ratings
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
