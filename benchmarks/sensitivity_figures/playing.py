@@ -185,11 +185,17 @@ def _means(scores: Array, rows: npt.NDArray[np.int64]) -> Array:
     return np.asarray(np.nanmean(means, axis=0))
 
 
+def as_one_cluster(sample: Sample) -> Sample:
+    """The sample, no more independent of others: sets of such have a value, and need no bounds."""
+    return replace(sample, cluster="all")
+
+
 class RememberedFeatures(ChainData):
     """Chains whose features are read from the store once, however many draws ask for them."""
 
     def __init__(self, chain_data: ChainData) -> None:
         self.__dict__.update(chain_data.__dict__)  # the same chains, and all that is known of them
+        self._every = chain_data.dataset.samples
         self._read: dict[tuple[Modality, str, int], list[Read]] = {}
 
     def features(
@@ -198,8 +204,12 @@ class RememberedFeatures(ChainData):
         """As of `ChainData`, all samples in one shard."""
         key = (start, role, generation)
         if key not in self._read:
-            shards = super().features(start, role, generation, self.entire.samples)
-            self._read[key] = [pair for shard in shards for pair in shard]
+            shards = super().features(start, role, generation, self._every)
+            self._read[key] = [
+                (replace(chain, sample=as_one_cluster(chain.sample)), vector)
+                for shard in shards
+                for chain, vector in shard
+            ]
         wanted = {sample.id for sample in samples}
         yield [pair for pair in self._read[key] if pair[0].sample.id in wanted]
 
@@ -210,8 +220,7 @@ def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
     remembered = RememberedFeatures(run.chain_data)
     values = np.full(len(rows), np.nan)
     for number, places in enumerate(rows):
-        # As one cluster they make no blocks: bounds of the single values are not wanted here.
-        drawn = tuple(replace(samples[place], cluster="all") for place in places)
+        drawn = tuple(as_one_cluster(samples[place]) for place in places)
         look = copy(remembered)
         look.dataset = look.population = replace(run.dataset, samples=drawn)
         try:

@@ -53,7 +53,7 @@ loader = "shapes"
 options = {{ samples_per_category = {samples} }}
 edits = ["mirror", "recolor"]
 [chain]
-start = "{start}"
+start = "image"
 generations = 1
 seed = {seed}
 [prompts]
@@ -64,10 +64,6 @@ generator = "{generator}"
 {presets}
 [metrics]
 described = {{ kind = "equivariance", start = "image" }}
-"""
-
-_DRAWN = """\
-drawn = {{ kind = "equivariance", start = "text" }}
 """
 
 _ARENA = """\
@@ -106,14 +102,13 @@ batch_size = 24
 dtype = "float32"
 """
 
-CHAINS, SEEN, BOTH, ARENA, ARENA_TRUTH = "chains", "seen", "both", "arena", "arena truth"
-"""Chains from images; edited scenes that are described, or drawn as well; answers before a judge,
-or before the truth as well."""
+CHAINS, SEEN, ARENA, ARENA_TRUTH = "chains", "seen", "arena", "arena truth"
+"""Chains from images; edited scenes that are described; answers before a judge, or before the truth
+as well."""
 
 _TEXTS = {
     CHAINS: _CHAINS,
-    SEEN: _EDITED.replace("{start}", "image"),
-    BOTH: _EDITED.replace("{start}", "both") + _DRAWN,
+    SEEN: _EDITED,
     ARENA: _ARENA,
     ARENA_TRUTH: _ARENA + _TRUTH,
 }
