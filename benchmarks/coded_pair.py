@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, parse_image, render
-from pytest_cepbench.datasets.shapes.scene import COLORS
+from pytest_cepbench.datasets.shapes.scene import COLORS, Color
 
 
 class Coded:
@@ -43,10 +43,10 @@ class Coded:
 
 
 def _shifted(scene: Scene, by: int) -> Scene:
-    def color(name: str) -> object:
-        return COLORS[(COLORS.index(name) + by) % len(COLORS)]  # type: ignore[arg-type]
+    def color(name: Color) -> Color:
+        return COLORS[(COLORS.index(name) + by) % len(COLORS)]
 
-    return Scene(tuple(replace(thing, color=color(thing.color)) for thing in scene.objects))  # type: ignore[arg-type]
+    return Scene(tuple(replace(thing, color=color(thing.color)) for thing in scene.objects))
 
 
 def pair() -> Coded:

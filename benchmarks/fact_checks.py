@@ -95,16 +95,18 @@ def play(
         str(case.key.within): case
         for case in list_cases(measures, suite.name, dataset, suite.table.groups)
     }
-    scores, facts = [], None
+    scores: dict[str, Array] = {}
+    facts = None
     for case in ("overall/gc", "overall/truth"):
         measured = run.measure(cases[case])
         of_each = {name: x for part in measured.scores.values() for name, x in part.items()}
-        scores.append(np.array([of_each[sample.id] for sample in dataset.samples]))
+        scores[case] = np.array([of_each[sample.id] for sample in dataset.samples])
         facts = measured.facts or facts
     assert facts is not None
     chains = list(run.chain_data.chains("image", dataset.samples).values())
     kept = kept_by_chains(chains, suite.plans["image"].generations, store)[:, -1, 0]
-    return Played(name, step, *scores, kept=kept > 0, facts=facts)
+    gc, truth = scores.values()
+    return Played(name, step, gc, truth, kept > 0, facts)
 
 
 def play_all(store: Store, most: int | None, steps: Sequence[int]) -> Iterator[Played]:

@@ -34,7 +34,7 @@ def test_they_hold_and_two_workers_find_the_same(shipped: Project) -> None:
     assert {case["verdict"] for case in alone} == {"held"}
     pooled = [case["suite"] for case in alone if case["metric"] == "verdict"]
     assert sorted(pooled) == ["instrument", "instrument-drift", "instrument-tasks"]
-    assert len(alone) == 42
+    assert len(alone) == 46
     assert shipped.run("-n", "2", "--cep-store=another", *same).ret == pytest.ExitCode.OK
     assert shipped.numbers() == alone
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.evaluation.shown_facts import shown_facts
-from pytest_cepbench.metrics.facts import FactAnswers, summarize_facts
+from pytest_cepbench.metrics.facts import FactAnswers, Role, summarize_facts
 from pytest_cepbench.report import CaseResult, FactsShown
 from pytest_cepbench.report.fact_table import (
     PAIR_HEADS,
@@ -31,7 +31,7 @@ COUNT, COLOR = "count", "color"
 def _facts(colors: list[list[float]], counts: list[float]) -> FactsShown:
     """Of 40 equal samples with two colors and a count, through two iterations."""
     answers = FactAnswers((COUNT, COLOR, COLOR), np.array([counts, *colors]), {})
-    roles = ("describer", "generator") * 2
+    roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
     names = [f"{i}" for i in range(40)]
     return shown_facts(summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles))
 
@@ -118,7 +118,7 @@ def test_answers_that_are_missing_are_counted() -> None:
     """What no checker answered is no number: a dash, and how many there are."""
     nothing = np.full((1, 2), np.nan)
     answers = [FactAnswers((COLOR,), nothing), FactAnswers((COUNT,), np.ones((1, 2)))]
-    roles = ("describer", "generator")
+    roles: tuple[Role, ...] = ("describer", "generator")
     facts = shown_facts(summarize_facts(answers, ["a", "b"], (1, 2), roles))
     rows = {row[0]: row for row in kind_rows(facts)}
     assert rows[COLOR][2:] == ("-", "-", "-", "-")

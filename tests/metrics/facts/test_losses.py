@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.facts import attribute_losses, half_life, truth_table
+from pytest_cepbench.metrics.facts import Role, attribute_losses, half_life, truth_table
 
 UNIT = st.floats(0, 1)
 
@@ -112,7 +112,7 @@ def test_exchanging_the_sides_exchanges_the_off_diagonal(pairs: list[tuple[float
 def test_the_role_that_loses_is_known() -> None:
     """Every loss at a describing step is the describer's; what comes back is counted apart."""
     answers = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
-    roles = ("describer", "generator", "describer", "generator")
+    roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
     describer, generator = attribute_losses([answers], roles)
     assert (describer.role, describer.steps, describer.right, describer.lost) == (
         "describer", 2, 5, 2,
@@ -140,7 +140,7 @@ def test_tables_of_other_lengths_are_refused() -> None:
 def test_what_is_right_after_a_step_was_kept_or_regained(rows: list[list[float]]) -> None:
     """Right before, less lost, plus regained is right after, where all was answered."""
     table = np.array(rows)
-    roles = ("generator", "describer", "generator", "describer")
+    roles: tuple[Role, ...] = ("generator", "describer", "generator", "describer")
     if np.isnan(table).any():
         table = np.where(np.isnan(table), 0.0, table)
     losses = attribute_losses([table], roles)

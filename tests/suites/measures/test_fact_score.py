@@ -54,7 +54,8 @@ def _macro_f1(facts: set[Fact], claimed: set[Fact]) -> float:
 
 def _scores(staged: Staged) -> dict[str, list[float]]:
     """The score of every artifact of each chain, from what is really in it."""
-    chain_data, scores = staged.run.chain_data, {}
+    chain_data = staged.run.chain_data
+    scores: dict[str, list[float]] = {}
     for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
         facts = set(scene_facts(sample_scene(chain.sample)))
         scores[name] = []
@@ -296,7 +297,8 @@ def test_a_sample_is_shown_with_the_facts_it_lost(staged: Staged) -> None:
     name = next(name for name, row in rows.items() if row[0] < 1)
     shown = staged.run.show(staged.cases["overall-facts"], name)
     assert shown is not None
-    assert list(shown.marks.items()) == [(g + 1, pytest.approx(rows[name][g])) for g in range(4)]
+    assert list(shown.marks) == [1, 2, 3, 4]
+    assert list(shown.marks.values()) == pytest.approx(rows[name])
     assert shown.remark.startswith("generation 1, a description, lacks ")
     whole = next(name for name, row in rows.items() if set(row) == {1.0})
     kept = staged.run.show(staged.cases["overall-facts"], whole)
