@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
+from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import Chain, ChainPlan
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
@@ -31,13 +33,16 @@ from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.measures.base import by_category, everyone, grower, plans_of
 from pytest_cepbench.suites.measures.set_diversity import DiversityMeasure
-from pytest_cepbench.suites.stored_chains import stored_chains
+from pytest_cepbench.suites.stored_chains import StoredChains, stored_chains
 
 MOST_ATTRACTORS = 4
 """Attractors that are shown, the largest."""
 
 MOST_EXAMPLES = 12
 """Chains of an attractor that are shown."""
+
+MOST_CHAINS = 1000
+"""Chains whose texts are aligned: a thousand tell what drifts, more would take minutes."""
 
 MOST_WORDS = 8
 """Words that a flow names."""
@@ -75,25 +80,36 @@ def shown_drift(run: ChainRun, evaluated: EvaluatedCase, store: Store) -> ShownD
         attractors = _attractors(run, evaluated, measure, store)
     if case.key.part != OVERALL and case.key.metric != next(iter(run.measures)):
         return ShownDrift(attractors)
-    ids = _measured_samples(run, evaluated)
+    ids = _told_by(run, evaluated)
+    starts = dict.fromkeys(plan.start for plan in plans_of(measure.required_features(case)))
+    plans = [run.suite.plans[start] for start in starts]
     samples = [sample for sample in run.chain_data.dataset.samples if sample.id in ids]
-    plans = plans_of(measure.required_features(case))
-    now = {
-        plan: list(run.chain_data.chains(plan.start, samples).values())
-        for plan in (run.suite.plans[plan.start] for plan in plans)
-    }
+
+    def texts(plan: ChainPlan) -> TextDriftShown:
+        """Made once for all cases of the same chains."""
+        return run.chain_data.once(
+            ("text drift", plan.start),
+            digest_json(sorted(ids)),
+            lambda: text_drift(plan, list(run.chain_data.chains(plan.start, samples).values())),
+        )
+
     return ShownDrift(
         attractors,
-        [text_drift(plan, chains) for plan, chains in now.items()],
-        _texts_of_reference(run, evaluated, list(now), ids),
+        [texts(plan) for plan in plans],
+        _texts_of_reference(run, evaluated, plans, ids),
     )
 
 
-def _measured_samples(run: ChainRun, evaluated: EvaluatedCase) -> set[str]:
-    """Ids of the samples that the numbers come from."""
+def _told_by(run: ChainRun, evaluated: EvaluatedCase) -> frozenset[str]:
+    """Ids of the samples whose texts tell what drifts: those that the numbers come from.
+
+    Of more than `MOST_CHAINS` those that a limited run would take first.
+    """
     if evaluated.measurement.sizes:  # one score of a set
-        return {sample.id for sample in everyone(by_category(evaluated.case, run.chain_data))}
-    return {sample for part in evaluated.measurement.scores.values() for sample in part}
+        ids = {sample.id for sample in everyone(by_category(evaluated.case, run.chain_data))}
+    else:
+        ids = {sample for part in evaluated.measurement.scores.values() for sample in part}
+    return frozenset(sorted(ids, key=digest_text)[:MOST_CHAINS])
 
 
 # -- attractors ------------------------------------------------------------------------------------
@@ -138,9 +154,20 @@ def _texts_of_reference(
         stored = stored_chains(run, step)
         if len(stored.known(evaluated.case, ids)) < len(ids):
             return []
-        return [text_drift(plan, list(stored.chains(plan.start, ids).values())) for plan in plans]
+        return [
+            run.chain_data.once(
+                ("text drift", plan.start, step),
+                digest_json(sorted(ids)),
+                partial(_stored_texts, stored, plan, ids),
+            )
+            for plan in plans
+        ]
     except CepError:  # the verdict stands without them
         return []
+
+
+def _stored_texts(stored: StoredChains, plan: ChainPlan, ids: Collection[str]) -> TextDriftShown:
+    return text_drift(plan, list(stored.chains(plan.start, ids).values()))
 
 
 def text_drift(plan: ChainPlan, chains: Sequence[Chain]) -> TextDriftShown:

@@ -159,6 +159,7 @@ def test_a_collapse_lowers_retrieval_and_diversity(tmp_path: Path, store: Store)
     assert whole.measure("overall-diversity").value == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_losing_objects_is_no_collapse(tmp_path: Path, store: Store) -> None:
     """At a lower GC@T than that of a collapse, chains that differ keep more of both."""
     lossy = staged(tmp_path, store, "shapes:?miss=0.3&recolor=0.2")
@@ -172,6 +173,7 @@ def test_losing_objects_is_no_collapse(tmp_path: Path, store: Store) -> None:
     assert retrieval[0] < 1.0
 
 
+@pytest.mark.slow
 def test_gc_may_not_see_a_collapse_that_retrieval_sees(tmp_path: Path, store: Store) -> None:
     """By an encoder whose vectors lie in a narrow cone, GC@T loses less than its tolerance."""
     before = staged(tmp_path, store, encoder=CONE)
