@@ -202,11 +202,11 @@ def _with_half(known: Estimate) -> str:
 
 def _tau(first: Array, second: Array) -> str:
     """Of the values, with the interval over the draws."""
-    found: Tau | None = tau(first[:, 0], second[:, 0], first[:, 1:], second[:, 1:])
-    if found is None:
+    order: Tau | None = tau(first[:, 0], second[:, 0], first[:, 1:], second[:, 1:])
+    if order is None:
         return "-"
-    ends = "" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]"
-    return f"{found.value:.2f}{ends}, p {found.p:.2f}"
+    ends = "" if order.low is None else f" [{order.low:.2f}, {order.high:.2f}]"
+    return f"{order.value:.2f}{ends}, p {order.p:.2f}"
 
 
 def knob_table(pool: ModelPool, store: Store, most: int | None) -> str:

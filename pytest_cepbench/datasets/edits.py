@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -161,27 +161,25 @@ def with_edits(dataset: Dataset, names: Sequence[str]) -> Dataset:
     except ValueError as error:
         raise DatasetError(str(error)) from error
     made = {name: [_edited(sample, name) for sample in dataset.samples] for name in names}
+    edited: list[Sample] = []
     notes = []
     for name, samples in made.items():
-        taken = sum(sample is not None for sample in samples)
+        taken = [sample for sample in samples if sample is not None]
         if not taken:
             raise DatasetError(_refusal(dataset.name, dataset.samples, name))
-        if taken < len(samples):
+        if len(taken) < len(samples):
             notes.append(
-                f"edit {name}: left out {len(samples) - taken} of {len(samples)} samples, which "
-                "it would not change, or which cannot take it"
+                f"edit {name}: left out {len(samples) - len(taken)} of {len(samples)} samples, "
+                "which it would not change, or which cannot take it"
             )
+        edited += taken
     return replace(
         dataset,
         identity={**dataset.identity, "edits": f"{EDITS_VERSION} {' '.join(names)}"},
-        samples=_sorted((*dataset.samples, *(one for own in made.values() for one in own if one))),
+        samples=tuple(sorted((*dataset.samples, *edited), key=lambda sample: sample.id)),
         whole=None if dataset.whole is None else with_edits(dataset.whole, names),
         notes=(*dataset.notes, *notes),
     )
-
-
-def _sorted(samples: Iterable[Sample]) -> tuple[Sample, ...]:
-    return tuple(sorted(samples, key=lambda sample: sample.id))
 
 
 def _refusal(dataset: str, samples: Sequence[Sample], name: str) -> str:

@@ -60,9 +60,9 @@ def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
 def test_a_category_named_like_a_mapping_is_refused(tmp_path: Path) -> None:
     """Two cases would have one name."""
     text = SHAPES.replace("[metrics.gc]", "[metrics.mcd]")
-    with pytest.raises(SuiteError, match="'image-to-text' is a mapping and cannot be a category"):
+    with pytest.raises(SuiteError, match="'image-to-text' is a mapping or an edit, and cannot"):
         _cases(tmp_path, text, ("image-to-text",), ("a",))
-    with pytest.raises(SuiteError, match="'image-to-image' is a mapping and cannot be a category"):
+    with pytest.raises(SuiteError, match="'image-to-image' is a mapping or an edit, and cannot"):
         _cases(tmp_path, text + "[groups]\nimage-to-image = ['a']\n", ("a",), ("b",))
 
 
