@@ -122,7 +122,8 @@ class Population:
         turned = np.where(drifts | (generator.random(len(rows)) < 0.5), 1.0, -1.0)
 
         def differences(before: Array, now: Array) -> Array:
-            return np.round(turned * (now - before)[rows], 6)
+            rounded: Array = np.round(turned * (now - before)[rows], 6)
+            return rounded
 
         return Drawn(
             differences(self.before.gc, self.now.gc),
@@ -267,7 +268,8 @@ def report(rows: Sequence[Row]) -> str:
     head = ["pair", "drop", *ways]
     return (
         f"## Calls\n\n{_table(head, calls)}\n\n## Drawings\n\n{_table(head, drawings)}\n\n"
-        f"## Verdicts\n\n{_table(head, verdicts)}\n\n## Against doublings\n\n{_summary(rows)}"
+        f"## Verdicts\n\n{_table(head, verdicts)}\n\n## Against doublings\n\n{_summary(rows)}\n\n"
+        f"## Errors\n\n{_errors(rows)}"
     )
 
 
@@ -296,6 +298,19 @@ def _summary(rows: Sequence[Row]) -> str:
             cells.append(f"{np.median(ratios):.2f} of {len(ratios)}" if ratios else "-")
         lines.append(cells)
     return _table(["drop", *(way.name for way in WAYS[1:])], lines)
+
+
+def _errors(rows: Sequence[Row]) -> str:
+    """False failures without drift and false passes at the tolerance, over all pairs together."""
+    lines = []
+    for name, drop in (("false failures, no drop", 0), ("false passes, drop of 1", 1)):
+        cells = [name]
+        for way in WAYS:
+            own = [row for row in rows if (row.drop, row.way) == (drop, way.name)]
+            wrong = sum((row.held if drop else row.failed) * row.runs for row in own)
+            cells.append(f"{wrong:.0f} of {sum(row.runs for row in own)}")
+        lines.append(cells)
+    return _table(["", *(way.name for way in WAYS)], lines)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ gate's own; calls of models are counted as a run with an empty store makes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from math import ceil, sqrt
 from statistics import NormalDist
@@ -165,9 +165,12 @@ def _may_decide(
         return True
     if find_lump(whole, 1.0).share == 1:
         if mean < -tolerance:
-            high = upper_symmetric(whole.weighted(), whole.weights(), mean, min(level, share))
+            high = upper_symmetric(
+                whole.weighted() / whole.weights(), whole.weights(), mean, min(level, share)
+            )
             return high is not None and high < 0
-        return mean - (1 + mean) * (1 - min(level, share) ** (1 / count)) > -tolerance
+        unseen = 1.0 - float(min(level, share) ** (1 / count))
+        return mean - (1 + mean) * unseen > -tolerance
     away = -mean if mean < -tolerance else mean + tolerance
     return away >= -_NEAREST * NormalDist().inv_cdf(level) * whole.sd / sqrt(count)
 
@@ -226,7 +229,7 @@ def _chosen(way: Way, drawn: Drawn, size: int) -> Sequence[int]:
     return sorted(chosen)
 
 
-def allocated(size: int, parts: Sequence[Sequence[int]], spreads: Sequence[float]) -> list[int]:
+def allocated(size: int, parts: Sequence[Sized], spreads: Sequence[float]) -> list[int]:
     """Samples of each stratum: as their number times their spread, at least one, at most all.
 
     Source: Neyman, On the two different aspects of the representative method, 1934.

@@ -66,7 +66,7 @@ def test_the_order_of_samples_has_no_say(seed: int) -> None:
     sample = _sample(seed)
 
     def turned(parts: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-        return {c: dict(reversed(parts[c].items())) for c in reversed(parts)}
+        return {c: dict(list(parts[c].items())[::-1]) for c in list(parts)[::-1]}
 
     other = TwoPhaseSample(turned(sample.whole), turned(sample.proxy), sample.shares)
     plain, _ = two_phase_bounds(sample, 0.05, span=1.0)
