@@ -19,7 +19,7 @@ its start, less what was lost, and noise.
 
 Cost: CPU seconds of the distance alone, with influences, and with ten blocks, in turns.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.set_distance_bounds            # some hours on one core
+    OMP_NUM_THREADS=1 python -m benchmarks.set_distance_bounds            # hours on one core
     OMP_NUM_THREADS=1 python -m benchmarks.set_distance_bounds --quick    # a minute
     OMP_NUM_THREADS=1 python -m benchmarks.set_distance_bounds --part cost --json cost.json
 

@@ -50,7 +50,7 @@ def _failures(correlation: float, n: int, dropped: int, settings: Settings) -> I
         needed = 2 if rule == PLAIN else int(rule[0])
         if dropped >= needed:
             continue
-        hits = [said[rule] is Verdict.REGRESSED for said in verdicts]
+        hits = [by_rule[rule] is Verdict.REGRESSED for by_rule in verdicts]
         cell = Cell(f"regression, {rule}", _world(correlation), n, 1, drifts[0], 0.0)
         promise = None if rule == PLAIN else settings.alpha
         yield cell.rate(f"false failures, {dropped} dropped", np.array(hits), promise)
@@ -60,14 +60,14 @@ def _passes(correlation: float, n: int, settings: Settings) -> Iterator[Figure]:
     """One encoder's score has dropped by the tolerance, the others have not moved."""
     drifts = [settings.tolerance] + [0.0] * (COUNT - 1)
     verdicts = list(_judged(correlation, n, drifts, settings.tolerance, settings))
-    hits = [said[_name(2)] in (Verdict.HELD, Verdict.IMPROVED) for said in verdicts]
+    hits = [by_rule[_name(2)] in (Verdict.HELD, Verdict.IMPROVED) for by_rule in verdicts]
     cell = Cell("noninferiority", _world(correlation), n, 1, drifts[0], settings.tolerance)
     yield cell.rate("false passes", np.array(hits), settings.alpha)
     power = list(
         _judged(correlation, n, [4 * settings.tolerance] * COUNT, settings.tolerance, settings)
     )
     for needed in NEEDED:
-        found = [said[_name(needed)] is Verdict.REGRESSED for said in power]
+        found = [by_rule[_name(needed)] is Verdict.REGRESSED for by_rule in power]
         yield Cell(
             f"regression, {_name(needed)}",
             _world(correlation),
@@ -90,12 +90,12 @@ def _judged(
             share: [_verdict(column, tolerance, share, settings.alpha) for column in drawn.T]
             for share in {1.0, *(upper_share(needed, COUNT) for needed in NEEDED)}
         }
-        said = {}
+        by_rule = {}
         for rule in (*map(_name, NEEDED), PLAIN):
             needed = 2 if rule == PLAIN else int(rule[0])
             share = 1.0 if rule == PLAIN else upper_share(needed, COUNT)
-            said[rule] = agreed_verdict(by_share[share], needed)
-        yield said
+            by_rule[rule] = agreed_verdict(by_share[share], needed)
+        yield by_rule
 
 
 def draw(generator: np.random.Generator, n: int, correlation: float) -> Array:

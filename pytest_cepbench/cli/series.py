@@ -86,7 +86,7 @@ def _encoders(pairs: list[Parting]) -> Iterator[Section]:
         )
         for pair in pairs
     )
-    lines = (
+    lines: tuple[str | Table, ...] = (
         (
             "mean change of a sample over these checkpoints, with the bound that counts: they part "
             "ways where it rises under the reward's encoder beyond doubt, falls under the other "

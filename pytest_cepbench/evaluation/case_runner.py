@@ -122,13 +122,13 @@ class CaseRunner:
             # What becomes the baseline of a vote is refused as that of any case would be.
             suite = self.evaluator.suites.get(self.suite_file).suite
             return replace(policy, primary=is_primary(suite, replace(case.key, metric=case.joint)))
-        assigned = {**self.evaluator.assigned, **self.evaluator.agreed}
-        if not policy.primary or not assigned:
+        evaluator = self.evaluator
+        alphas = {name: assigned.policy.alpha for name, assigned in evaluator.assigned.items()}
+        alphas |= {name: assigned.policy.alpha for name, assigned in evaluator.agreed.items()}
+        if not policy.primary or not alphas:
             return policy
-        if nodeid in assigned:
-            return replace(policy, alpha=assigned[nodeid].policy.alpha)
         # The whole alpha for a case that was not collected under this id would break the promise.
-        return replace(policy, alpha=min(other.policy.alpha for other in assigned.values()))
+        return replace(policy, alpha=alphas.get(nodeid, min(alphas.values())))
 
     def _accepts(self, case: Case) -> bool:
         """True where the measurement of a case is to become its baseline."""

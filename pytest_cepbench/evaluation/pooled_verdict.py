@@ -96,7 +96,9 @@ def _collected(
     """
     keys = {member.key for member in case.members}
     collected: dict[CaseKey, AssignedCase | AssignedAgreement] = {}
-    for assigned in (*evaluator.assigned.values(), *evaluator.agreed.values()):
+    every: list[AssignedCase | AssignedAgreement] = [*evaluator.assigned.values()]
+    every += evaluator.agreed.values()
+    for assigned in every:
         key = assigned.case.key
         if assigned.suite_file == suite_file and key in keys:
             other = collected.get(key, assigned)

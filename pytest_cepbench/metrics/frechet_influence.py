@@ -125,7 +125,8 @@ def _coupling(x: Moments, y: Moments) -> tuple[Array, _Image, _Image]:
         to_y = _Image(carries_y / sqrt(half), _NONE)
         return np.ldexp(roots / size, unit), to_x, to_y
     of_x, of_y = _root(x, left), _root(y, right)
-    u, roots, vt = _decomposed(of_x @ of_y.T)
+    # Products of as many samples on both sides are nearly singular: there the quick way fails.
+    u, roots, vt = _decomposed(of_x @ of_y.T, quick=not (_holds_rows(x) and _holds_rows(y)))
     if _holds_rows(x):
         to_x = _Image(_NO_MAP, np.ldexp(ratio * (_uncontrasted(u) ** 2 @ roots), unit))
     else:
@@ -166,18 +167,20 @@ def _uncontrasted(u: Array) -> Array:
     return rows
 
 
-def _decomposed(products: Array) -> tuple[Array, Array, Array]:
+def _decomposed(products: Array, *, quick: bool) -> tuple[Array, Array, Array]:
     """Singular vectors and values u (p, k), s (k,), vt (k, q) of a matrix; those above rounding.
 
-    By the eigenvectors of its smaller square, which are quicker, where no digits would be lost.
+    quick: whether to try the eigenvectors of its smaller square, which are quicker; they are taken
+    where no digits are lost.
     """
     if products.shape[0] > products.shape[1]:
-        v, roots, ut = _decomposed(products.T)
+        v, roots, ut = _decomposed(products.T, quick=quick)
         return ut.T, roots, v.T
-    values, vectors = np.linalg.eigh(products @ products.T)
-    if _keeps_digits(values):
-        roots = np.sqrt(values)
-        return vectors, roots, (vectors.T @ products) / roots[:, None]
+    if quick:
+        values, vectors = np.linalg.eigh(products @ products.T)
+        if _keeps_digits(values):
+            roots = np.sqrt(values)
+            return vectors, roots, (vectors.T @ products) / roots[:, None]
     u, roots, vt = np.linalg.svd(products, full_matrices=False)
     real = roots > _REAL * _EPS * roots[0]
     return u[:, real], roots[real], vt[real]

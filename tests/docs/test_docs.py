@@ -135,6 +135,7 @@ _FOREIGN_OPTIONS = {
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py
     "--page", "--power", "--part", "--rows", "--loads",
+    "--dimensions", "--measured", "--seconds",
     "--setup-only", "--setup-plan", "--collect-only", "--fixtures", "--markers", "--lf",
     "--no-summary", "--hypothesis-profile",
     "--group", "--strict",  # of pip and mypy

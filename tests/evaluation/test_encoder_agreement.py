@@ -80,9 +80,9 @@ def test_one_encoder_in_doubt_is_enough_for_doubt(tmp_path: Path) -> None:
     seen = project(tmp_path, 1, 1, 10)
     result = seen.gate(drop=0, spread=0.006)
 
-    said = verdicts(result)
-    assert (said["overall-gc-encoder"], said["overall-gc-eye1"]) == ("held", "held")
-    assert said["overall-gc-eye2"] == said["overall-gc"] == "inconclusive"
+    by_case = verdicts(result)
+    assert (by_case["overall-gc-encoder"], by_case["overall-gc-eye1"]) == ("held", "held")
+    assert by_case["overall-gc-eye2"] == by_case["overall-gc"] == "inconclusive"
     assert result["scored/overall/gc"].reasons == [
         "a drop larger than tolerated is not excluded by eye2"
     ]

@@ -49,9 +49,9 @@ def test_it_passes_only_what_every_encoder_passes(
 ) -> None:
     """The order has no say; another encoder that regressed never turns the verdict to good."""
     needed = data.draw(st.integers(1, len(verdicts)))
-    said = agreed_verdict(verdicts, needed)
-    assert agreed_verdict(data.draw(st.permutations(verdicts)), needed) is said
-    assert (said in (H, BETTER)) == all(verdict in (H, BETTER) for verdict in verdicts)
+    verdict_of_all = agreed_verdict(verdicts, needed)
+    assert agreed_verdict(data.draw(st.permutations(verdicts)), needed) is verdict_of_all
+    assert (verdict_of_all in (H, BETTER)) == all(verdict in (H, BETTER) for verdict in verdicts)
     worse = [R, *verdicts[1:]]
     assert agreed_verdict(worse, needed) in (R, U)
 

@@ -123,8 +123,8 @@ def test_files_come_back_and_replace_each_other(tmp_path: Path) -> None:
     record = tmp_path / "series" / "run.jsonl"
     assert read_scores(record) == []
     kept = [*path("rewarded", 0.01, looks=3), *path("held", -0.01, looks=3)]
-    for one in [*kept, *kept]:
-        write_scores(record, one)
+    for checkpoint in [*kept, *kept]:
+        write_scores(record, checkpoint)
     assert sorted(read_scores(record), key=repr) == sorted(kept, key=repr)
     assert len(list(scores_folder(record).iterdir())) == 6
 
@@ -142,6 +142,6 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> 
 
 def test_identities_have_a_digest_of_all_their_fields() -> None:
     """In any order."""
-    one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
-    assert comparable_digest(one) == comparable_digest(other)
-    assert comparable_digest(one) != comparable_digest({"a": "1", "b": "3"})
+    first, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
+    assert comparable_digest(first) == comparable_digest(other)
+    assert comparable_digest(first) != comparable_digest({"a": "1", "b": "3"})

@@ -127,7 +127,7 @@ def partings(
 
     expected: checkpoints over which half of the error of the series is spent.
     """
-    found = []
+    pairs = []
     for _, encoders in sorted(_by_encoder(records).items()):
         rewards = [name for name, path in encoders.items() if path[-1].reward]
         others = sorted(set(encoders) - set(rewards))
@@ -135,8 +135,8 @@ def partings(
             for other in others:
                 parting = _parting(encoders[reward], encoders[other], expected, len(others))
                 if parting is not None:
-                    found.append(parting)
-    return found
+                    pairs.append(parting)
+    return pairs
 
 
 def _by_encoder(
@@ -242,7 +242,7 @@ def read_scores(record: Path) -> list[EncoderScores]:
 
     Raises SeriesError for a file that cannot be understood.
     """
-    found = []
+    kept = []
     for path in sorted(scores_folder(record).glob("[0-9]*.json")):
         try:
             scores = msgspec.json.decode(
@@ -255,8 +255,8 @@ def read_scores(record: Path) -> list[EncoderScores]:
                 "remove it to go on without that checkpoint"
             )
             raise SeriesError(msg) from error
-        found.append(scores)
-    return found
+        kept.append(scores)
+    return kept
 
 
 def _check(scores: EncoderScores) -> None:

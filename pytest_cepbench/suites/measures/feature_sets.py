@@ -59,6 +59,11 @@ FEWEST = 2
 Spread = Literal["influence", "jackknife"]
 """What bounds are made of: a score of every sample, or ten blocks of them left out in turn."""
 
+SPREADS: Mapping[str, Spread] = {"fid": "influence", "gc_fid": "influence", "kid": "jackknife"}
+"""What bounds are made of where a metric does not say. Those of KID by its projection erred up to
+twice as often as stated where a checkpoint had drifted (benchmarks/set_distance_bounds.py), and its
+blocks cost nothing."""
+
 _FED = 1000  # rows widened to float64 at once, about a block of a kernel distance
 
 
@@ -67,15 +72,15 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
 
     at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
     first whose weights are on this machine is taken, and the metric's label says which. encoders:
-    as in `SimilarityTable`. spread: what bounds are made of; "jackknife" goes on with baselines
-    that were accepted with it.
+    as in `SimilarityTable`. spread: what bounds are made of; see `SPREADS` for what is so where
+    it is left out. "jackknife" goes on with baselines that were accepted with it.
     """
 
     at: int | None = None
     encoder: str | list[str] = ENCODER
     encoders: tuple[str, ...] = ()
     start: Modality | None = None
-    spread: Spread = "influence"
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +250,7 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
         features=features_name(context.specs[encoder]) if encoder in context.specs else encoder,
         pool=table.pool or "categories",
         parts=table.parts or "all",
-        spread=table.spread,
+        spread=table.spread or SPREADS[kind],
     )
 
 
@@ -401,8 +406,8 @@ class ImageSets:
             if able:
                 features.append(np.stack(able))
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
-        numbers = (np.array(own, dtype=np.intp) for own in (units, blocks))
-        return FeatureRows(rows, *numbers, failed, len(digests))
+        in_units, in_blocks = (np.array(own, dtype=np.intp) for own in (units, blocks))
+        return FeatureRows(rows, in_units, in_blocks, failed, len(digests))
 
 
 def _frechet(
@@ -464,10 +469,9 @@ def _parts(
 ) -> Mapping[str, float]:
     """Unit -> what its start and its images add to the distance, times the number of units."""
     count = len(units)
-    added = sum(
-        np.bincount(rows.units, influences / len(influences), count)
-        for rows, influences in ((starts, of_starts), (images, of_images))
-    )
+    added = np.zeros(count)
+    for rows, influences in ((starts, of_starts), (images, of_images)):
+        added += np.bincount(rows.units, influences / len(influences), count)
     return dict(zip(units, (count * added).tolist(), strict=True))
 
 

@@ -16,7 +16,7 @@ from pytest_cepbench.store import Store
 from tests.suites.measures.test_sets_blocks import BLANK, HERE, METRICS, _features
 from tests.suites.world import SUITE, stage
 
-INFLUENCE = METRICS.replace('spread = "jackknife"\n', "")
+INFLUENCE = METRICS.replace('spread = "jackknife"', 'spread = "influence"')
 
 
 def _by_hand(metric: str, starts: Any, images: Any) -> Any:
@@ -100,3 +100,16 @@ def test_a_sample_in_two_categories_is_one_unit_of_the_gate(tmp_path: Path, stor
     assert judgement.low is not None
     assert judgement.high is not None
     assert judgement.low < judgement.difference < judgement.high
+
+
+def test_the_kernel_distance_keeps_its_blocks_by_default(tmp_path: Path, store: Store) -> None:
+    """Bounds by its projection erred too often where a checkpoint had drifted, as was measured."""
+    text = SUITE + METRICS.replace('spread = "jackknife"\n', "")
+    measures = stage(tmp_path / "suite", text, store).run.measures
+    assert {name: measure.identity.rpartition(", ")[2] for name, measure in measures.items()} == {
+        "gc_fid": "influence/1",
+        "fid": "influence/1",
+        "last": "influence/1",
+        "kid": "jackknife/1 of 10 blocks",
+        "pooled": "influence/1",
+    }
