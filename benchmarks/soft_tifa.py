@@ -1,6 +1,6 @@
 """Soft-TIFA where the truth is known: what controls see of a VQA model, and what scores follow.
 
-    OMP_NUM_THREADS=1 python benchmarks/soft_tifa.py --samples 8 --write
+    OMP_NUM_THREADS=1 python benchmarks/soft_tifa.py --samples 4 --runs 300 --played 50 --write
 
 Three tables. Rule-based VQA models that say yes with a known share of their probability, asked
 about exact drawings: the controls that they answer rightly, and who is refused. Describers of

@@ -110,7 +110,7 @@ def _of_chains(
     choices = RoleChoices(
         _IN_NAME,
         "unified",
-        {"encoder": _IN_NAME, "detector": _IN_NAME},
+        {"encoder": _IN_NAME, "detector": _IN_NAME, "vqa": _IN_NAME},
         dict.fromkeys(load_suite(file).table.encoders, _IN_NAME),
     )
     seeds = seeds_of({CaseKey.parse(record.case): record})

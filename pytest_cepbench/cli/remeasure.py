@@ -40,7 +40,7 @@ from pytest_cepbench.suites.definition import amended_text
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
 
-_ONLY_WITH = ("model", "describer", "generator", "detector", "role", "samples")
+_ONLY_WITH = ("model", "describer", "generator", "detector", "vqa", "role", "samples")
 
 
 def refuse_unused_options(arguments: Namespace) -> None:

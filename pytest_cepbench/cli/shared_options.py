@@ -37,7 +37,7 @@ PAGES = OptionGroup(
 )
 """Of the commands that ask people."""
 
-ROLES = ("describer", "generator", "encoder", "detector")
+ROLES = ("describer", "generator", "encoder", "detector", "vqa")
 """The roles of chains, to which these commands can give a model."""
 
 REFUSED = EXIT_CODES.format("the results were refused or a file could not be changed")
@@ -68,10 +68,14 @@ ENCODER = several(
     help="model whose vectors are compared; with NAME= one of the suite's further encoders",
 )
 
+_TITLES = {"vqa": "VQA model"}
+
 MODELS = {
     role: ENCODER
     if role == "encoder"
-    else option(f"--{role}", metavar="SPEC", help=f"the {role}, the same for all")
+    else option(
+        f"--{role}", metavar="SPEC", help=f"the {_TITLES.get(role, role)}, the same for all"
+    )
     for role in ROLES
 }
 """Role -> its option, where its model is the same for all."""

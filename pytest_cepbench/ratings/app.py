@@ -319,9 +319,10 @@ def _refused(_: Request, error: Exception) -> Response:
     """Why, in a line without what lies where on this machine."""
     if isinstance(error, WriteError):
         reason, status = _disk_reason(str(error)), 507
+    elif isinstance(error, HTTPException):
+        reason, status = error.detail, error.status_code
     else:
-        known = isinstance(error, HTTPException)
-        status, reason = (error.status_code, error.detail) if known else (400, one_line(str(error)))
+        reason, status = one_line(str(error)), 400
     return JSONResponse({"saved": False, "reason": reason}, status, headers=_HEADERS)
 
 

@@ -269,7 +269,7 @@ def _cell(result: CaseResult) -> HeatCell:
     if result.difference is None or result.tolerance <= 0:
         return HeatCell(result, None, 0)
     change = result.difference / result.tolerance
-    shade = min(_STRONGEST, ceil(log1p(abs(change)) / log1p(8.0) * _STRONGEST))
+    shade = ceil(min(1.0, log1p(abs(change)) / log1p(8.0)) * _STRONGEST)
     return HeatCell(result, change, shade)
 
 

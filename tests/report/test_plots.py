@@ -162,6 +162,15 @@ def test_a_heat_map_counts_in_tolerances() -> None:
     assert missing is None
 
 
+def test_a_change_of_countless_tolerances_has_the_strongest_shade() -> None:
+    """A tolerance next to nothing is no reason to lose the report."""
+    heat = heat_map([FULL, replace(FULL, part="shape", difference=-0.8, tolerance=5e-324)])
+    assert heat is not None
+    _, (_, (cell,)) = heat.rows
+    assert cell is not None
+    assert cell.shade == 4
+
+
 def test_one_part_makes_no_heat_map() -> None:
     """Nor does a part that could not be compared."""
     assert heat_map([FULL, replace(FULL, part="shape", difference=None)]) is None

@@ -98,7 +98,7 @@ def test_the_suites_are_named_after_their_folders() -> None:
     """Baselines and reports say `mmeception` of what lies in `suites/mmeception`; no name twice."""
     names = {file: load_suite(SUITES / file).name for file in FILES}
     assert all(name == Path(file).parent.name for file, name in names.items() if "suite" in file)
-    assert len(set(names.values())) == len(FILES) == 24
+    assert len(set(names.values())) == len(FILES) > 18
 
 
 @pytest.mark.parametrize("file", FILES)
