@@ -262,8 +262,8 @@ def cover(name: str, world: str, dimension: int, n: int, options: argparse.Names
         mean,
         sd,
         truth,
-        below={m: (_share(b, own, 0), _share(b, truth, 0)) for m, b in bounds.items()},
-        above={m: (_share(b, own, 1), _share(b, truth, 1)) for m, b in bounds.items()},
+        below={m: _shares(b, own, truth, 0) for m, b in bounds.items()},
+        above={m: _shares(b, own, truth, 1) for m, b in bounds.items()},
         width={
             m: statistics.median(high - low for low, high in b) / sd if sd else 0.0
             for m, b in bounds.items()
@@ -271,9 +271,14 @@ def cover(name: str, world: str, dimension: int, n: int, options: argparse.Names
     )
 
 
-def _share(bounds: Sequence[tuple[float, float]], truth: float | None, side: int) -> float | None:
-    if truth is None:
-        return None
+def _shares(
+    bounds: Sequence[tuple[float, float]], own: float, truth: float | None, side: int
+) -> tuple[float, float | None]:
+    """Of bounds on one side of them: those that are wrong of this N, and of the laws if known."""
+    return _share(bounds, own, side), None if truth is None else _share(bounds, truth, side)
+
+
+def _share(bounds: Sequence[tuple[float, float]], truth: float, side: int) -> float:
     wrong = sum(truth < low if side == 0 else truth > high for low, high in bounds)
     return wrong / len(bounds)
 

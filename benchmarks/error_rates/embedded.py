@@ -144,7 +144,7 @@ def populations(samples: int) -> list[Population]:
         before = [_flat(scores(BASELINE, seed)) for seed in (0, 1, 2)]
         now = [_flat(scores(CANDIDATE, seed)) for seed in (3, 4, 5)]
         same_draws = _flat(scores(CANDIDATE, 0))
-        facts, asked = (
+        (facts, fewer_facts), (asked, asked_less) = (
             [
                 _flat(scores(describer, seed, metric))[:, None]
                 for describer, seed in ((BASELINE, 0), (CANDIDATE, 3))
@@ -166,8 +166,8 @@ def populations(samples: int) -> list[Population]:
         Population("embedded GC@3, same draws", old[:, :1], same_draws[:, None]),
         Population("embedded GC@3, 3 seeds", old, new),
         Population("embedded GC@3, 8 categories", old[:, :1], new[:, :1], categories),
-        Population("embedded facts F1", *facts),
-        Population("embedded Soft-TIFA GM", *asked),
+        Population("embedded facts F1", facts, fewer_facts),
+        Population("embedded Soft-TIFA GM", asked, asked_less),
         Population("embedded equivariance, one edit", _of_edit(seen), _of_edit(unseen)),
         Population("embedded equivariance, 4 edits", _by_start(seen), _by_start(unseen)),
         Population("embedded retrieval@3", found, found_less, shares=True),

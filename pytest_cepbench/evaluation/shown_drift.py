@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import Chain, ChainPlan
@@ -211,7 +212,7 @@ def _step(plan: ChainPlan, before: int, generation: int, chains: Sequence[Chain]
     )
 
 
-def _statistics(texts: Sequence[str]) -> dict[str, float | int | dict[str, float]]:
+def _statistics(texts: Sequence[str]) -> dict[str, Any]:
     count = max(1, len(texts))
     scripts = list(script_shares("".join(texts)).items())[:_LISTED_SCRIPTS]
     return {

@@ -12,7 +12,7 @@ from pytest_cepbench.errors import IncomparableError, SpecError, did_you_mean
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import contradiction, measurement_of
 from pytest_cepbench.gate.compare import blocks_apart, pair
-from pytest_cepbench.gate.measurement import Scores
+from pytest_cepbench.gate.measurement import SAMPLE, Scores
 from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
 from pytest_cepbench.suites.cases import OVERALL
 
@@ -45,7 +45,7 @@ class CaseLeaderboard:
 
     case: SUITE/PART/METRIC.
     label: the metric's name for people.
-    blocks: whether the scores are of whole sets, and differences are of blocks of samples.
+    blocks: whether differences are of blocks of samples, because scores are of whole sets.
     units: independent samples, or blocks of samples; 0 where they are too few, or where the sets of
     a model have no blocks, so that nothing is told apart.
     """
@@ -91,7 +91,7 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
         case=first.case,
         label=first.metric,
         higher_is_better=first.higher_is_better,
-        blocks=bool(first.sizes),
+        blocks=bool(first.sizes) and not _of_samples(first.blocks),
         units=len(units) if degrees > 0 else 0,
         models=tuple(
             RankedModel(
@@ -106,6 +106,12 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
             for i in order
         ),
     )
+
+
+def _of_samples(blocks: Mapping[str, Mapping[str, float]]) -> bool:
+    """Whether the parts of a score of a whole set are of single samples."""
+    names = [name for part in blocks.values() for name in part]
+    return bool(names) and all(name.startswith(SAMPLE) for name in names)
 
 
 def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> float:

@@ -135,7 +135,7 @@ def test_answers_that_battled_others(reports: Home) -> None:
 
 
 def test_distances_between_sets(home: Home) -> None:
-    """They are compared by blocks; without blocks there are no bounds, and no verdict passes."""
+    """They are compared by samples; without their scores there are no bounds, and none passes."""
     for pool in ("samples", "categories"):
         text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
         for name, model in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
@@ -145,7 +145,7 @@ def test_distances_between_sets(home: Home) -> None:
             "compare", f"a-{pool}.json", f"b-{pool}.json", "--case=toy/overall/fid"
         )
         (row,) = [line for line in ended.out.splitlines() if line.startswith("toy/overall/fid")]
-        assert (row.split()[-1] == "8") == (pool == "samples")
+        assert (row.split()[-1] == "16") == (pool == "samples")
         assert ("inconclusive" in row) == (pool == "categories")
 
 

@@ -66,7 +66,7 @@ def test_chosen_cases_and_folder(reports: Home) -> None:
 @pytest.mark.parametrize(
     ("pool", "line"),
     [
-        ("samples", "lower is better; 8 blocks of samples"),
+        ("samples", "lower is better; 16 independent samples"),
         ("categories", "lower is better; too few blocks of samples for intervals: nothing is told"),
     ],
 )

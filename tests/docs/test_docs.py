@@ -119,7 +119,7 @@ _SCHEME_PARAMETERS = {
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
-    "--images", "--repeats", "--quick", "--runs", "--json", "--against",
+    "--images", "--repeats", "--quick", "--played", "--runs", "--json", "--against",
     "--speed", "--size", "--minutes", "--regress",  # of scripts in benchmarks
     "--ratings", "--score",  # of cepbench labels
     "--pair-model", "--battles", "--no-answer", "--forfeits",

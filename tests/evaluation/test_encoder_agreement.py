@@ -135,7 +135,8 @@ def test_the_suite_as_a_whole_counts_the_joint_case(tmp_path: Path) -> None:
     pooled = project(tmp_path, 1, 1, -1, gate="agree = 2\npooled = true\n")
     result = pooled.gate(drop=0.05, spread=0.01)
     whole = result["scored/suite/verdict"]
-    assert (whole.verdict, whole.alpha) == ("regressed", pytest.approx(0.05))
+    assert whole.verdict == "regressed"
+    assert whole.alpha == pytest.approx(0.05)
     assert whole.reasons == ["overall/gc: 2 of 3 encoders agree"]
     assert pooled.gate(drop=0.0005, spread=0.004)["scored/suite/verdict"].verdict == "held"
 

@@ -51,7 +51,7 @@ def test_the_role_is_that_of_the_checkpoint(stand_in: StandIn, tmp_path: Path) -
         ("describer", "writer"),
     )
     assert encoder.roles == ()
-    assert "only describe, write or judge" in encoder.because
+    assert "only describe, write, judge or answer" in encoder.because
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_remote_code_is_fingerprinted_where_it_is_run(stand_in: StandIn) -> None
         ("engine_args=--tokenizer other", "describer", "no fingerprint would cover"),
         ("engine_args=--load-format dummy", "describer", "no fingerprint would cover"),
         ("engine_args=--some-config /etc/passwd", "describer", "names /etc/passwd, a file"),
-        ("", "generator", "can be the describer or judge or writer, not the generator"),
+        ("", "generator", "can be the describer or judge or writer or vqa, not the generator"),
     ],
 )
 def test_a_wrong_spec_is_refused_in_one_line(

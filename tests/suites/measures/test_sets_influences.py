@@ -99,6 +99,7 @@ def test_a_sample_in_two_categories_is_one_unit_of_the_gate(tmp_path: Path, stor
     assert judgement.units == 12
     assert judgement.low is not None
     assert judgement.high is not None
+    assert judgement.difference is not None
     assert judgement.low < judgement.difference < judgement.high
 
 

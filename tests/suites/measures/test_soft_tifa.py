@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,7 +173,7 @@ class _Moody:
     fingerprint = "moody/1"
 
     def answer(self, pieces: list[object], questions: list[list[object]]) -> list[object]:
-        exact = says_yes_where_it_is()
+        exact: Any = says_yes_where_it_is()
         answers: list[object] = list(exact.answer(pieces, questions))
         return [
             Failure("refused", "not this one") if len(own) == len(questions[0]) else answer
