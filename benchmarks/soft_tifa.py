@@ -217,7 +217,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CepError, ValueError, OSError) as error:
         print(f"soft_tifa: {error}", file=sys.stderr)
         return 2
-    words = shlex.join(sys.argv[1:] if arguments is None else list(arguments))
+    words = shlex.join(
+        ["--samples", str(options.samples), "--runs", str(options.runs)]
+        + ["--played", str(options.played)]  # without the store's place, which is the machine's
+    )
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     seconds = f"{time.process_time() - started:.0f} s of CPU, with what the store had"
     blocks.append(f"`python benchmarks/soft_tifa.py {words}`: {seconds}; {machine}.")
