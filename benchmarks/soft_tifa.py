@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shlex
 import sys
 import tempfile
 import time
@@ -217,7 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CepError, ValueError, OSError) as error:
         print(f"soft_tifa: {error}", file=sys.stderr)
         return 2
-    words = shlex.join(sys.argv[1:] if arguments is None else list(arguments))
+    # Without the place of the store, which is the machine's.
+    given = {name: str(getattr(options, name)) for name in ("samples", "runs", "played")}
+    words = " ".join(f"--{name} {value}" for name, value in given.items())
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     seconds = f"{time.process_time() - started:.0f} s of CPU, with what the store had"
     blocks.append(f"`python benchmarks/soft_tifa.py {words}`: {seconds}; {machine}.")
