@@ -256,3 +256,16 @@ def test_the_page_has_a_place_for_every_table() -> None:
     for world in sensitivity.WORLDS:
         for name in ("run", "metrics", "summary", "first", "calls", "samples", "power"):
             assert page.count(f"<!-- figures: {world}-{name} -->") == 1
+
+
+def test_a_refusal_names_no_folder(tmp_path: Path) -> None:
+    """A checkpoint that is none ends its runs in an error, which is kept without its place."""
+    (tmp_path / "broken").mkdir()
+    base = instrument(Sampling(1, (1,), 1), (0, 1), (10,)).settings[0]
+    broken = replace(base, roles={**base.roles, "describer": f"{tmp_path / 'broken'}"})
+
+    played = play(broken, 0, Sampling(1, (1,), 1), tmp_path / "store")
+
+    assert not played.metrics
+    assert "broken" in played.refused
+    assert str(tmp_path) not in played.refused
