@@ -49,7 +49,7 @@ _NO_SPREAD = 1e-9
 _SAME = 0.1
 """Of the tolerance: how far each score of the same weights may move, on another machine, say."""
 
-SAMPLE_FIELDS = ("samples", "data", "clauses")
+SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
 """Fields of an identity that differ where there are other samples, and only there."""
 
 _NAMED = 3

@@ -41,7 +41,10 @@ _SEEDS = 1_000_000
 
 _FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
 
-_FOLLOWS: Mapping[str, tuple[str, ...]] = {"chain": ("chain",), "data": ("samples", "clauses")}
+_FOLLOWS: Mapping[str, tuple[str, ...]] = {
+    "chain": ("chain",),
+    "data": ("samples", "clauses", "facts"),
+}
 """Fields of an identity that differ because of the table in which the suite is amended."""
 
 

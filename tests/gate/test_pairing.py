@@ -71,7 +71,7 @@ def test_common_says_nothing_where_all_are_common() -> None:
     assert _judged(BEFORE, pairing="common") == _judged(BEFORE)
 
 
-@pytest.mark.parametrize("field", ["samples", "data", "clauses"])
+@pytest.mark.parametrize("field", ["samples", "data", "clauses", "facts"])
 def test_common_forgives_what_other_samples_bring_with_them(field: str) -> None:
     """Fields that say which samples there are; no other one."""
     now = measured(BEFORE, identity={"suite": "shapes/1", field: "new"})
