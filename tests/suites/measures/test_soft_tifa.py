@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.questions import plural_of
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError
+from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.measures.vqa_questions import spellings
 from tests.suites.world import Staged, stage
@@ -172,19 +174,12 @@ class _Moody:
     fingerprint = "moody/1"
 
     def answer(self, pieces: list[object], questions: list[list[object]]) -> list[object]:
-        exact = says_yes_where_it_is()
+        exact: Any = ShapesVqa(VqaKnobs())
         answers: list[object] = list(exact.answer(pieces, questions))
         return [
             Failure("refused", "not this one") if len(own) == len(questions[0]) else answer
             for own, answer in zip(questions, answers, strict=True)
         ]
-
-
-def says_yes_where_it_is() -> object:
-    """The world's own model."""
-    from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs
-
-    return ShapesVqa(VqaKnobs())
 
 
 def moody() -> _Moody:
