@@ -97,9 +97,17 @@ def play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played
                 try:
                     measured = _measure(run, case, draws)
                 except CepError as error:
-                    return Played(len(starts_of(dataset)), refused=" ".join(str(error).split()))
+                    return Played(len(starts_of(dataset)), refused=_placeless(str(error), setting))
                 runs[measured.name] = measured
         return Played(len(starts_of(dataset)), runs)
+
+
+def _placeless(message: str, setting: Setting) -> str:
+    """A message in one line, without the folders that the models lie in."""
+    folders = {f"{Path(spec.partition('?')[0]).parent}/" for spec in setting.roles.values()}
+    for folder in folders - {"./"}:
+        message = message.replace(folder, "")
+    return " ".join(message.split())
 
 
 def starts_of(dataset: Dataset) -> list[Sample]:

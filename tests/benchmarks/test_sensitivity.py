@@ -165,7 +165,7 @@ def test_calls_are_those_of_the_chain_as_far_as_it_is_read() -> None:
 def small_world(name: str, copies: Path, *, quick: bool) -> World:
     """The instrument with its control and two damages, one of which nothing can miss."""
     world = instrument(Sampling(4, (1, 2), 6), (0, 1, 2), (10,))
-    wanted = (UNCHANGED, "describer miss", "describer blank")
+    wanted = (UNCHANGED, "miss", "blank")
     return replace(world, damages=tuple(d for d in world.damages if d.name in wanted))
 
 
@@ -215,7 +215,7 @@ def test_the_tables_hold_what_was_measured(measured: tuple[Path, Document]) -> N
     _, figures = measured
     tables = all_tables(figures)
 
-    assert "`describer blank`" in tables["instrument-first"]
+    assert "`blank`" in tables["instrument-first"]
     assert UNCHANGED not in tables["instrument-first"]
     assert UNCHANGED in tables["instrument-power"]
     for damage in figures.worlds[0].damages:
@@ -256,3 +256,16 @@ def test_the_page_has_a_place_for_every_table() -> None:
     for world in sensitivity.WORLDS:
         for name in ("run", "metrics", "summary", "first", "calls", "samples", "power"):
             assert page.count(f"<!-- figures: {world}-{name} -->") == 1
+
+
+def test_a_refusal_names_no_folder(tmp_path: Path) -> None:
+    """A checkpoint that is none ends its runs in an error, which is kept without its place."""
+    (tmp_path / "broken").mkdir()
+    base = instrument(Sampling(1, (1,), 1), (0, 1), (10,)).settings[0]
+    broken = replace(base, roles={**base.roles, "describer": f"{tmp_path / 'broken'}"})
+
+    played = play(broken, 0, Sampling(1, (1,), 1), tmp_path / "store")
+
+    assert not played.metrics
+    assert "broken" in played.refused
+    assert str(tmp_path) not in played.refused
