@@ -159,7 +159,6 @@ _FOREIGN_OPTIONS = {
     "--pyargs",  # of pytest
     "--accept", "--no-measure", "--pilot", "--version",  # of cepbench init
     "--prompt",  # of cepbench arena export-training
-    "--played",  # of soft_tifa.py
     "--verdict", "--contrast", "--features", "--ranking", "--helpers",  # of train_judge.py
     "--resume",
 }  # fmt: skip

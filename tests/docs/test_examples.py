@@ -195,7 +195,9 @@ def test_suite_file_of_the_page_is_valid(tmp_path: Path) -> None:
             for part in ("fog", "rain", "sun", "weather")
             for metric in ("gc", "gc1", "s")
         ),
-        *(f"overall-{metric}" for metric in ("gc", "gc1", "gc_fid", "s", "failures")),
+        *(f"overall-{metric}" for metric in ("gc", "gc1", "gc_fid")),
+        *(f"overall-agreed-{encoder}" for encoder in ("encoder", "other")),
+        *(f"overall-{metric}" for metric in ("s", "failures")),
     ]
     assert {case.label for case in cases} >= {"GC@1", "GC_FID@3 [shapes]"}
 
