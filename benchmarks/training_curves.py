@@ -26,7 +26,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
@@ -51,7 +51,18 @@ from pytest_cepbench.suites import ModelPool
 
 _ROOT = Path(__file__).resolve().parents[1]
 
-FILES = ("suite.toml", "drift.toml", "tasks.toml")
+FILES: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    "suite.toml": {
+        "truth1": {"kind": "facts", "at": 1, "parts": "overall"},
+        "retrieval": {"parts": "overall"},
+        "diversity": {},
+        "repetition": {"parts": "overall"},
+        "length": {"parts": "overall"},
+    },
+    "drift.toml": {},
+    "tasks.toml": {},
+}
+"""Each file of the suites, and the metrics that are measured on its chains beside its cases."""
 
 QUICK = Sampling(samples=2, draws=100)
 
@@ -83,7 +94,9 @@ def _play(pair: Pair, suites: Path, folder: Path, sampling: Sampling) -> list[Pl
     started = time.perf_counter()
     with Store(folder) as store:
         roster = ModelPool(store, threads=1)
-        played = [play(pair, suites / name, roster, sampling) for name in FILES]
+        played = [
+            play(pair, suites / name, roster, sampling, beside) for name, beside in FILES.items()
+        ]
     who = "perfect pair" if pair.steps is None else "describer {}, generator {}".format(*pair.steps)
     print(f"{who}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     return played

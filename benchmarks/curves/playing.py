@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks.curves.lineups import Pair
 from benchmarks.curves.resampling import Draws, draw, recentred
@@ -33,7 +34,7 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.gate_config import Overrides, claim_of
-from pytest_cepbench.suites.measures import Measure
+from pytest_cepbench.suites.measures import KINDS, Measure, read_table
 from pytest_cepbench.suites.measures.feature_sets import SetMeasure
 from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure, MappingTrack
 from pytest_cepbench.suites.measures.set_diversity import DiversityMeasure
@@ -94,14 +95,23 @@ class Played:
     stopped: int
 
 
-def play(pair: Pair, file: Path, roster: ModelPool, sampling: Sampling) -> Played:
+def play(
+    pair: Pair,
+    file: Path,
+    roster: ModelPool,
+    sampling: Sampling,
+    beside: Mapping[str, Mapping[str, object]] | None = None,
+) -> Played:
     """Measure every case of the whole suite, then ask of its chains what they kept.
 
     roster: the models of this process, so that those of one pair are loaded once for all suites.
+    beside: tables of metrics, by name, that the suite has not.
 
     Raises what suites, models and the store raise, and ValueError where categories differ in size.
     """
     suite = load_suite(file)
+    more = {name: read_table(name, raw, KINDS) for name, raw in (beside or {}).items()}
+    suite = replace(suite, metrics={**suite.metrics, **more})
     roles = {"describer": pair.describer, "generator": pair.generator}
     assignments, measures = assign_models(
         suite,

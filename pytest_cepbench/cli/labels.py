@@ -14,6 +14,7 @@ from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.label_study import write_label_study
 from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import measured, read_count, read_data, suite_file
+from pytest_cepbench.cli.shared_options import ANSWER_ROLES
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.draw import (
@@ -32,7 +33,6 @@ from pytest_cepbench.gate.labels.label_file import (
     now,
     read_label_files,
 )
-from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.replacement import replace_files
@@ -82,10 +82,11 @@ def _read(arguments: Namespace) -> _Question:
     if (arguments.ratings is None) != (not annotators):
         msg = "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
         raise SpecError(msg)
-    roles: dict[RoleName, str] = {} if arguments.judge is None else {"judge": arguments.judge}
+    specs = {role: getattr(arguments, role) for role in ANSWER_ROLES}
+    roles = {role: spec for role, spec in specs.items() if spec is not None}
     return _Question(
         suite_file(arguments.suite),
-        RoleChoices(model=arguments.model, role=arguments.role, roles=roles),
+        RoleChoices(model=arguments.model, role=arguments.role, roles=roles),  # type: ignore[arg-type] # they are role names
         read_data(arguments.data),
         read_count("--samples", arguments.samples),
         read_count("--battles", arguments.battles) or 0,

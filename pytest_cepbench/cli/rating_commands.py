@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import Command, Option, OptionGroup, option, several, shared
 from pytest_cepbench.cli.shared_options import (
+    ANSWER_ROLES,
     BASELINES,
     DEFAULT,
     PAGES,
@@ -122,7 +123,10 @@ _LABELS_ACTIONS = (
                 help="how many; below 50 the judge's verdicts are of no use beside them; "
                 + DEFAULT,
             ),
-            option("--judge", metavar="SPEC", help="the judge of the gate; default: the suite's"),
+            *(
+                option(f"--{role}", metavar="SPEC", help=f"the {role}, as in the gate; default: the suite's")
+                for role in ANSWER_ROLES
+            ),
             option("--role", metavar="ROLE", help="what the model under test plays"),
             option(
                 "--data",

@@ -40,6 +40,9 @@ PAGES = OptionGroup(
 ROLES = ("describer", "generator", "encoder", "detector", "vqa")
 """The roles of chains, to which these commands can give a model."""
 
+ANSWER_ROLES = ("interleaver", "writer", "generator", "editor", "judge")
+"""The roles of answers and battles, to which these commands can give a model."""
+
 REFUSED = EXIT_CODES.format("the results were refused or a file could not be changed")
 
 DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")

@@ -155,6 +155,20 @@ def test_seeds_of_a_question_are_drawn_together(home: Home) -> None:
     assert (file.draw.battles, file.draw.count, len(file.drawn)) == (40, 20, 40)
 
 
+def test_a_draw_takes_the_other_roles_models(home: Home) -> None:
+    """A worse generator beside the writer makes other answers, and another draw."""
+    text = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
+    home.path.joinpath("suite.toml").write_text(text, encoding="utf-8")
+    with Store(home.path / ".cepbench/store") as store:
+        prepare(home.path, store, text).accept()
+    words = ["labels", "draw", ".", "--model=shapes:?swap=0.3", "--role=writer", "--battles=20"]
+    assert home.command(*words).code == 0
+    assert home.command(*words, f"--generator={WORSE}").code == 0
+    files = [read_label_file(path) for path in (home.path / "labels" / "arena").glob("*.jsonl")]
+    assert len({file.draw.population for file in files}) == 2
+    assert home.command(*words, "--interleaver=shapes:").code == 2
+
+
 def test_majorities(drawn: Drawn) -> None:
     """The most frequent of win, tie and loss; a tie where two are as frequent."""
     first, second = drawn.items[:2]
