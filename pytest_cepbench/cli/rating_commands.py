@@ -124,7 +124,11 @@ _LABELS_ACTIONS = (
                 + DEFAULT,
             ),
             *(
-                option(f"--{role}", metavar="SPEC", help=f"the {role}, as in the gate; default: the suite's")
+                option(
+                    f"--{role}",
+                    metavar="SPEC",
+                    help=f"the {role}, as in the gate; default: the suite's",
+                )
                 for role in ANSWER_ROLES
             ),
             option("--role", metavar="ROLE", help="what the model under test plays"),

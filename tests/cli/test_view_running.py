@@ -18,7 +18,7 @@ from pytest_cepbench.report.history.running import ListedRun, RunState, list_run
 from tests.cli.serving import get, served
 from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import wait_for
-from tests.report.browser import chromium
+from tests.report.browser import chromium, dumped
 
 pytest.importorskip("starlette")
 
@@ -126,9 +126,7 @@ def test_a_browser_follows_by_itself(project: ScoredProject) -> None:
         with served(project.path) as port:
             address = f"http://127.0.0.1:{port}/runs/{entry.run.run}.html"
             (project.path / "go-on").touch()
-            seen = subprocess.check_output(
-                [browser, *flags, "--dump-dom", address], text=True, stderr=subprocess.DEVNULL
-            )
+            seen = dumped([browser, *flags, "--dump-dom", address])
         run.wait(PATIENCE)
     assert '<h1 class="banner' in seen
     assert "No verdict yet" not in seen

@@ -123,7 +123,8 @@ def test_addresses_open_what_they_lead_to(page: Path) -> None:
     outcome = look_at(
         page,
         f"""
-        const open = () => [...document.querySelectorAll("main details[id][open]")].map((e) => e.id);
+        const open = () =>
+          [...document.querySelectorAll("main details[id][open]")].map((e) => e.id);
         const outcome = {{ before: open() }};
         window.location.hash = "details-{case_anchor(RESULTS[5])}";
         await new Promise((resolve) => setTimeout(resolve, 200));
