@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import ModelError
@@ -230,6 +231,14 @@ def _compile_decoding(config: Any) -> None:
     # The library's own mode records CUDA graphs, which belong to the thread that records them.
     config.compile_config = CompileConfig(backend=compilation.BACKEND, mode="default")
     config.compile_config._compile_all_devices = True  # noqa: SLF001 - a CPU is no exception here
+
+
+def cache_argument(model: Any) -> str:
+    """What a model's forward pass calls the keys and values that it is given and returns.
+
+    transformers before 5.24, and code that comes with a checkpoint, say `past_key_values`.
+    """
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def chat_turn(role: str, parts: Sequence[Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_cepbench.models.describers.text_model import cache_argument
 from pytest_cepbench.models.protocols import FloatArray
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class ContinuationReader:
         self._model = model
         self._rows = rows
         self._reads = reads
+        self._cache_argument = cache_argument(model)
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @property
@@ -60,7 +62,8 @@ class ContinuationReader:
         _forget_positions(self._model)
         prompt = self._forward(inputs, use_cache=True, keep=1)
         first = prompt.logits[:, -1].float().log_softmax(-1)
-        behind = self._behind(inputs, prompt.past_key_values, len(first))
+        cache = getattr(prompt, self._cache_argument)
+        behind = self._behind(inputs, cache, len(first))
 
         def logarithm(read: TokenRead) -> torch.Tensor:
             if read.place == 0:
@@ -91,7 +94,7 @@ class ContinuationReader:
         following = {
             "input_ids": tokens.repeat(prompts, 1),
             "attention_mask": torch.cat([mask, present.repeat(prompts, 1)], dim=1),
-            "past_key_values": cache,
+            self._cache_argument: cache,
         }
         following |= self._positions(following)
         logits = self._forward(following, use_cache=True).logits

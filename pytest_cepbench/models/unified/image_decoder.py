@@ -23,6 +23,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.describers.text_model import cache_argument
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.torch_runtime import seeded
@@ -233,6 +234,8 @@ class JanusDecoder:
             guided = unguided + scale * (guided - unguided)
             return only(sampler(guided), guided)
 
+        # The static cache of its own grows from call to call, and rounding with it.
+        cache = DynamicCache(config=model.config.get_text_config(decoder=True))
         with configured(model, self._config):
             codes = model.generate(
                 input_ids=inputs["input_ids"],
@@ -240,8 +243,7 @@ class JanusDecoder:
                 generation_mode="image",
                 generation_config=self._config,
                 logits_processor=LogitsProcessorList([choose]),
-                # The static cache of its own grows from call to call, and rounding with it.
-                past_key_values=DynamicCache(config=model.config.get_text_config(decoder=True)),
+                **{cache_argument(model): cache},
             )
         pixels = channels_first(model.decode_image_tokens(codes)).float().cpu()
         pixels[sampler.broken] = float("nan")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_cepbench.models.describers.text_model import cache_argument
 from pytest_cepbench.models.judges.number_likelihood import NumberScorer
 from tests.tiny.common import SPECIAL
 
@@ -103,6 +105,35 @@ def test_each_number_has_the_probability_of_the_plain_model(kind: str) -> None:
     assert np.concatenate(whole) == pytest.approx(np.array(plain), abs=1e-5)
     assert read[:, :, 10].min() > 0.001
     assert abs(read[0] - read[1]).max() > 0.001
+
+
+def test_a_model_may_call_its_cache_as_older_releases_do() -> None:
+    """Code that comes with a checkpoint still says `past_key_values`, and scores alike."""
+    import torch
+
+    class Older(torch.nn.Module):
+        """The same model behind the old name."""
+
+        def __init__(self, model: Any) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, past_key_values: Any = None, **inputs: Any) -> Any:
+            output = self.model(**{cache_argument(self.model): past_key_values}, **inputs)
+            cache = getattr(output, cache_argument(self.model))
+            return SimpleNamespace(logits=output.logits, past_key_values=cache)
+
+    tokenizer = tokenizer_of("digits")
+    model = model_of(tokenizer)
+    inputs = tokenizer(["say it"], return_tensors="pt")
+    inputs.pop("token_type_ids", None)
+
+    with torch.inference_mode():
+        scores = NumberScorer(model, tokenizer, LEADS, 11).score(inputs)
+        scores_of_older = NumberScorer(Older(model), tokenizer, LEADS, 11).score(inputs)
+
+    assert cache_argument(Older(model)) == "past_key_values"
+    assert scores_of_older == pytest.approx(scores, abs=1e-6)
 
 
 def test_numbers_that_are_the_same_tokens_are_refused() -> None:
