@@ -230,9 +230,9 @@ _ASKED = OptionGroup(
         option("--judge", metavar="SPEC", help="the judge, in the place of a file of its verdicts"),
         option(
             "--on",
-            metavar="FILE",
-            help="verdicts of people, whose battles it judges; or shapes-arena, the battles of the "
-            "embedded world, which the truth decides",
+            metavar="FILE|RATINGS",
+            help="verdicts of people, or a folder of ratings, whose battles it judges; or "
+            "shapes-arena, the battles of the embedded world, which the truth decides",
         ),
         option(
             "--order",
@@ -256,9 +256,10 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
     option("verdicts", metavar="FILE", type=Path, nargs="?", help="verdicts of the judge"),
     option(
         "--people",
-        metavar="FILE",
+        metavar="FILE|RATINGS",
         type=Path,
-        help="verdicts of people on the same battles, in either order of the answers",
+        help="verdicts of people on the same battles, in either order of the answers, or a folder "
+        "of their ratings",
     ),
     several(
         "--seen",

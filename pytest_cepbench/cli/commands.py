@@ -195,37 +195,7 @@ _INIT = [
 ]
 
 _COMMANDS = (
-    Command(
-        "study",
-        _STUDIED,
-        None,
-        commands=[
-            Command(name, about, UNMEASURED, [*_study_options(name)])
-            for name, about in _STUDIES.items()
-        ],
-        choice="study",
-        description=f"Measure {_STUDIED}.",
-    ),
-    Command(
-        "calibrate",
-        "measure the noise of a model against itself over seeds, and keep it with the baselines",
-        UNMEASURED,
-        [*_trial_options(_CALIBRATED, seeds="5"), DRY_RUN],
-    ),
-    Command(
-        "doctor",
-        "check whether a suite as it is set up can see anything, without gating",
-        _PROBLEM,
-        [*_trial_options(_EXAMINED, seeds="2"), _OUT],
-    ),
-    Command("accept", "accept the results of a run as baselines", REFUSED, [*_ACCEPT, _REMEASURE]),
-    EXPORT,
-    Command(
-        "series",
-        "show what a series of gates looked at, and how soon it finds a drop",
-        EXIT_CODES.format("the record could not be shown"),
-        [option("name", metavar="NAME", help="as in --cep-series NAME"), *BASELINES],
-    ),
+    # Set up.
     Command(
         "init",
         "write a suite for your own images, its test and a workflow, with measured tolerances",
@@ -238,28 +208,65 @@ _COMMANDS = (
         EXIT_CODES.format("a suite's file cannot be read"),
         [option("name", metavar="NAME", nargs="?", help="show this suite in full")],
     ),
+    Command(
+        "doctor",
+        "check whether a suite as it is set up can see anything, without gating",
+        _PROBLEM,
+        [*_trial_options(_EXAMINED, seeds="2"), _OUT],
+    ),
+    Command(
+        "calibrate",
+        "measure the noise of a model against itself over seeds, and keep it with the baselines",
+        UNMEASURED,
+        [*_trial_options(_CALIBRATED, seeds="5"), DRY_RUN],
+    ),
+    Command(
+        "study",
+        _STUDIED,
+        None,
+        commands=[
+            Command(name, about, UNMEASURED, [*_study_options(name)])
+            for name, about in _STUDIES.items()
+        ],
+        choice="study",
+        description=f"Measure {_STUDIED}.",
+    ),
+    # Baselines.
+    Command("accept", "accept the results of a run as baselines", REFUSED, [*_ACCEPT, _REMEASURE]),
+    ANSWERS,
     Command("prune", "find baselines that no case has any more, and delete them", REFUSED, _PRUNE),
-    LEADERBOARD,
+    Command(
+        "series",
+        "show what a series of gates looked at, and how soon it finds a drop",
+        EXIT_CODES.format("the record could not be shown"),
+        [option("name", metavar="NAME", help="as in --cep-series NAME"), *BASELINES],
+    ),
+    # Results.
     HISTORY,
     VIEW,
     COMPARE,
+    EXPORT,
+    LEADERBOARD,
+    # Judges and people.
     JUDGE_CARD,
-    ANSWERS,
-    LABELS,
-    RATE,
     ARENA,
-    DATASET,
+    RATE,
     AGREEMENT,
     ALIGNMENT,
     RATINGS,
+    LABELS,
+    # Data.
+    DATASET,
     STORE_COMMAND,
 )
 
 CEPBENCH = Command(
     "cepbench",
-    "Baselines of the gate, and what test runs do not measure",
+    "set up suites, accept baselines, look at results, ask judges and people, make data sets",
     UNMEASURED,
     commands=_COMMANDS,
     choice="command",
+    description="Set up suites, accept baselines, look at results, ask judges and people, make "
+    "data sets. A gate itself is a run of pytest: pytest SUITES --model=CHECKPOINT.",
 )
 """The command itself, with all its commands."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from packaging.version import Version
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.torch_runtime import quiet
@@ -25,6 +27,20 @@ pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
 pytestmark = pytest.mark.models
 
 DRAW = tiny.DRAW["stable-diffusion"]
+
+
+def _text_encoders_take_loras() -> bool:
+    """Whether transformers, which adds them to its models, finds the peft that it asks for."""
+    pytest.importorskip("transformers", reason="generators need the [models] extra")
+    from transformers.integrations.peft import MIN_PEFT_VERSION
+
+    return Version(version("peft")) >= Version(MIN_PEFT_VERSION)
+
+
+text_encoders = pytest.mark.skipif(
+    not _text_encoders_take_loras(),
+    reason="this transformers adds LoRA to text encoders with a newer peft only",
+)
 
 Pixels = npt.NDArray[np.float32]
 
@@ -98,6 +114,7 @@ def test_several_loras_add_up(base: Path, lora: Path, tmp_path: Path) -> None:
     assert apart(draw(f"{spec}&fuse=false"), expected) < 1e-4
 
 
+@text_encoders
 @pytest.mark.slow
 def test_loras_of_different_parts_work_together(base: Path, lora: Path, tmp_path: Path) -> None:
     """One for the UNet alone, one for the text encoder too: each scales where it is."""
@@ -133,6 +150,7 @@ def draw_with_diffusers(folder: Path, lora: Path) -> Pixels:
     return image
 
 
+@text_encoders
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sdxl", "flux"])
 def test_transformers_and_text_encoders_take_loras_too(
