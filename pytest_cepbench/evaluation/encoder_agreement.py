@@ -223,7 +223,7 @@ def _refuse_reward_held_out(evaluator: Evaluator, suite_file: Path) -> None:
     """
     prepared = evaluator.suites.get(suite_file)
     gate, roles = prepared.suite.table.gate, prepared.assignments.roles
-    if gate.reward not in roles:
+    if gate.reward is None or gate.reward not in roles:
         return
     reward = evaluator.models.runner(roles[gate.reward]).bound
     for encoder in gate.held_out:

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.series import read_scores
+from pytest_cepbench.report.totals import vote_lines
 from tests.evaluation.gated_project import GatedProject, verdicts
 from tests.evaluation.several_encoders import HERE, metrics
 
@@ -52,6 +53,13 @@ def test_two_of_three_make_a_regression(two_see: GatedProject) -> None:
     assert vote.high is not None
     assert vote.high > own.high  # at half of alpha: one more of three may err
 
+    (line,) = vote_lines(result.cases)
+    assert line.startswith(
+        "encoders of scored overall GC@1 [2 of 3 encoders], each at the level that decides: "
+        "encoder: regressed, 0.7503, -0.0497 ["
+    )
+    assert "eye2: improved, " in line
+
 
 @pytest.mark.slow
 def test_one_of_three_is_no_regression_and_no_pass(tmp_path: Path) -> None:
@@ -73,6 +81,7 @@ def test_it_holds_where_all_hold(two_see: GatedProject) -> None:
 
     assert result["scored/overall/gc"].verdict == "held"
     assert result.passed
+    assert vote_lines(result.cases) == []
 
 
 @pytest.mark.slow
