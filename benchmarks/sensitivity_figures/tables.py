@@ -51,14 +51,19 @@ def _pairs(world: WorldFigures, damage: Damaged) -> list[tuple[Metric, Sight]]:
     return [(metric, sights[metric.key]) for metric in world.metrics if metric.key in sights]
 
 
+def _seeds(seeds: Sequence[int]) -> str:
+    """How many there are, and which: a lone 10 would be read as ten of them."""
+    return f"{len(seeds)} (number {', '.join(map(str, seeds))})"
+
+
 def _run(world: WorldFigures) -> str:
     rows = [
         ("command", f"`{world.command}`"),
         ("machine", world.machine),
         ("wall time", f"{world.seconds:.0f} s, what was in the store already not counted"),
         ("samples played", str(world.samples)),
-        ("seeds without damage", ", ".join(map(str, world.seeds))),
-        ("seeds with damage", ", ".join(map(str, world.damaged_seeds))),
+        ("seeds without damage", _seeds(world.seeds)),
+        ("seeds of each damage", _seeds(world.damaged_seeds)),
         ("draws of each size", str(world.draws)),
     ]
     return table(("", ""), rows)

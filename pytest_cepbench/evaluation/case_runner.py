@@ -22,6 +22,7 @@ from pytest_cepbench.evaluation.case_series import SeriesCase, enter_series
 from pytest_cepbench.evaluation.encoder_agreement import (
     agreed_result,
     evaluate_agreement,
+    keep_accepted_scores,
     part_ways,
     unmeasured_votes,
 )
@@ -175,6 +176,8 @@ class CaseRunner:
         )
         if series is not None:
             series.settle(evaluated.judgement.verdict, evaluated)
+            if accepting and case.joint:
+                keep_accepted_scores(evaluator, self.suite_file, evaluated, series.place)
         measurement = evaluated.measurement
         self.observe(measurement, path, evaluated.judgement, accepting)
         refused = self._refusal(measurement, policy) if accepting else ""

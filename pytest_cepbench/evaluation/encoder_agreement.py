@@ -16,11 +16,12 @@ from pytest_cepbench.evaluation.case_evaluation import (
 )
 from pytest_cepbench.evaluation.case_series import enter_series
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.agreement import agreed_verdict, upper_share
 from pytest_cepbench.gate.series import (
     EncoderScores,
     Place,
+    SeriesFile,
     partings,
     read_scores,
     write_scores,
@@ -94,9 +95,11 @@ def evaluate_agreement(
 
     policy: of the case, with its own alpha. overrides: what the test says of how it is judged.
     Raises what measuring and reading baselines raise, for any of the encoders, and MeasurementError
-    where two of them are one model: its vote would count twice.
+    where two of them are one model, whose vote would count twice, or where an encoder that is held
+    out is the reward's under another name.
     """
     _refuse_one_model(evaluator, suite_file, case)
+    _refuse_reward_held_out(evaluator, suite_file)
     share = upper_share(case.needed, len(case.members))
     members: dict[str, EvaluatedCase] = {}
     places: dict[str, Place] = {}
@@ -142,32 +145,59 @@ def part_ways(
     file = evaluator.series
     if file is None or not evaluated.places or not any(vote.reward for vote in votes):
         return []
-    case = str(evaluated.case.key)
+    case = evaluated.case.key
     for vote in votes:
-        member, place = evaluated.members[vote.encoder], evaluated.places[vote.encoder]
-        measurement = member.measurement
-        sets = bool(measurement.sizes)
-        scores = measurement.blocks if sets else measurement.scores
-        record = EncoderScores(
-            format=1,
-            case=case,
-            encoder=vote.encoder,
-            look=place.look,
-            model=measurement.model.get("identity", ""),
-            identity=comparable_digest(measurement.identity),
-            higher_is_better=measurement.higher_is_better,
-            sets=sets,
-            tolerance=member.policy.tolerance,
-            alpha=place.alpha,
-            reward=vote.reward,
-            held_out=vote.held_out,
-            scores={category: dict(part) for category, part in scores.items()},
-            clusters=dict(measurement.clusters),
-        )
-        write_scores(file.path, record)
+        place = evaluated.places[vote.encoder]
+        _keep_scores(file, case, vote, evaluated.members[vote.encoder], place)
     expected = next(iter(evaluated.places.values())).expected
-    kept = [record for record in read_scores(file.path) if record.case == case]
+    kept = [record for record in read_scores(file.path) if record.case == str(case)]
     return [parting.sentence for parting in partings(kept, expected) if parting.parted]
+
+
+def keep_accepted_scores(
+    evaluator: Evaluator, suite_file: Path, evaluated: EvaluatedCase, place: Place
+) -> None:
+    """Keep the scores of a checkpoint that is accepted, where an encoder of the case is the reward.
+
+    A run that accepts has no case that several encoders decide, which would keep them.
+    evaluated: of one of the encoders. Raises WriteError.
+    """
+    case, file = evaluated.case, evaluator.series
+    suite = evaluator.suites.get(suite_file).suite
+    agreement, gate = suite.agreements.get(case.joint), suite.table.gate
+    if file is None or agreement is None or gate.reward not in agreement.members:
+        return
+    for encoder, metric in agreement.members.items():
+        if metric == case.key.metric:
+            vote = _unmeasured_vote(encoder, metric, gate.held_out, gate.reward)
+            joint = replace(case.key, metric=case.joint)
+            _keep_scores(file, joint, vote, evaluated, place)
+
+
+def _keep_scores(
+    file: SeriesFile, case: CaseKey, vote: EncoderVote, member: EvaluatedCase, place: Place
+) -> None:
+    """case: that several encoders decide. member: the case of the vote's encoder."""
+    measurement = member.measurement
+    sets = bool(measurement.sizes)
+    scores = measurement.blocks if sets else measurement.scores
+    record = EncoderScores(
+        format=1,
+        case=str(case),
+        encoder=vote.encoder,
+        look=place.look,
+        model=measurement.model.get("identity", ""),
+        identity=comparable_digest(measurement.identity),
+        higher_is_better=measurement.higher_is_better,
+        sets=sets,
+        tolerance=member.policy.tolerance,
+        alpha=place.alpha,
+        reward=vote.reward,
+        held_out=vote.held_out,
+        scores={category: dict(part) for category, part in scores.items()},
+        clusters=dict(measurement.clusters),
+    )
+    write_scores(file.path, record)
 
 
 def _refuse_one_model(evaluator: Evaluator, suite_file: Path, case: AgreedCase) -> None:
@@ -181,6 +211,28 @@ def _refuse_one_model(evaluator: Evaluator, suite_file: Path, case: AgreedCase) 
             msg = (
                 f"encoders {other!r} and {encoder!r} are the same model ({bound.spec}), whose vote "
                 "would count twice: name another one for one of them"
+            )
+            raise MeasurementError(msg)
+
+
+def _refuse_reward_held_out(evaluator: Evaluator, suite_file: Path) -> None:
+    """Raise MeasurementError where a held-out encoder has the weights of the reward's.
+
+    Names and specs are compared when the suite is read; another path, another batch size or
+    `--encoder` can still lead to the same model.
+    """
+    prepared = evaluator.suites.get(suite_file)
+    gate, roles = prepared.suite.table.gate, prepared.assignments.roles
+    if gate.reward is None or gate.reward not in roles:
+        return
+    reward = evaluator.models.runner(roles[gate.reward]).bound
+    for encoder in gate.held_out:
+        if encoder in roles and (
+            evaluator.models.runner(roles[encoder]).bound.fingerprint == reward.fingerprint
+        ):
+            msg = (
+                f"gate.held_out: encoder {encoder!r} is the same model as the reward's, "
+                f"{gate.reward!r} ({reward.spec}), and what is held out may be no reward"
             )
             raise MeasurementError(msg)
 
@@ -221,15 +273,19 @@ def agreed_result(evaluated: EvaluatedAgreement, unmeasured: CaseResult) -> Case
 
 
 def unmeasured_votes(
-    case: AgreedCase, held_out: list[str], reward: str | None
+    case: AgreedCase, held_out: Sequence[str], reward: str | None
 ) -> list[EncoderVote]:
     """The encoders of a case before they have said anything."""
     return [
-        EncoderVote(
-            encoder, member.key.metric, held_out=encoder in held_out, reward=encoder == reward
-        )
+        _unmeasured_vote(encoder, member.key.metric, held_out, reward)
         for encoder, member in case.members.items()
     ]
+
+
+def _unmeasured_vote(
+    encoder: str, metric: str, held_out: Sequence[str], reward: str | None
+) -> EncoderVote:
+    return EncoderVote(encoder, metric, held_out=encoder in held_out, reward=encoder == reward)
 
 
 def _vote_line(vote: EncoderVote) -> str:

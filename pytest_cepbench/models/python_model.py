@@ -267,9 +267,10 @@ def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
         return
     missing = [m for m in methods if not callable(getattr(model, m.partition("(")[0], None))]
     able = " and ".join(roles_of(model)) or "no role"
+    article = "an" if role[0] in "aeiou" else "a"
     msg = (
-        f"{spec.text!r} is a {type(model).__name__}, which can play {able}; a {role} needs the "
-        f"method {' and '.join(missing)}"
+        f"{spec.text!r} is a {type(model).__name__}, which can play {able}; {article} {role} needs "
+        f"the method {' and '.join(missing)}"
     )
     raise RoleError(msg)
 

@@ -248,6 +248,8 @@ class SuiteRun(ABC):
         if all(why.kind in _TRANSIENT or role not in under_test for role, why in failed):
             assignment = self.assignments.roles.get(blamed or "")
             who = f"{blamed} ({assignment.spec})" if assignment else blamed
+            if assignment is not None and assignment.role != blamed:
+                who = f"{assignment.role} {who}"
             msg = (
                 f"all {len(failed)} {self.unit}s failed at the {who}: {failure.kind}: "
                 f"{failure.detail}"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.gate.series import read_scores
+from pytest_cepbench.report.totals import vote_lines
 from tests.evaluation.gated_project import GatedProject, verdicts
 from tests.evaluation.several_encoders import HERE, metrics
 
@@ -51,6 +53,13 @@ def test_two_of_three_make_a_regression(two_see: GatedProject) -> None:
     assert vote.high is not None
     assert vote.high > own.high  # at half of alpha: one more of three may err
 
+    (line,) = vote_lines(result.cases)
+    assert line.startswith(
+        "encoders of scored overall GC@1 [2 of 3 encoders], each at the level that decides: "
+        "encoder: regressed, 0.7503, -0.0497 ["
+    )
+    assert "eye2: improved, " in line
+
 
 @pytest.mark.slow
 def test_one_of_three_is_no_regression_and_no_pass(tmp_path: Path) -> None:
@@ -72,6 +81,7 @@ def test_it_holds_where_all_hold(two_see: GatedProject) -> None:
 
     assert result["scored/overall/gc"].verdict == "held"
     assert result.passed
+    assert vote_lines(result.cases) == []
 
 
 @pytest.mark.slow
@@ -181,6 +191,40 @@ def test_a_reward_that_rises_alone_is_warned_of(tmp_path: Path) -> None:
     assert "under encoder (held out) falls by" in joint.warnings[0]
     assert [vote.held_out for vote in joint.votes] == [True, False]
     assert [vote.reward for vote in joint.votes] == [False, True]
+
+
+@pytest.mark.slow
+def test_checkpoints_that_are_accepted_are_in_the_series_of_the_reward(tmp_path: Path) -> None:
+    """A training that accepts its first checkpoint, or every one, is watched from the first on."""
+    rest = metrics(1, -1, gate='agree = 2\nreward = "eye1"\ntolerance = 0.2\n')
+    seen = GatedProject.make(tmp_path / "project", n=N, rest=rest)
+    looks = [
+        {"drop": 0.03 * step, "spread": 0.02, "chance": step, "snapshot_update": step < 2}
+        for step in range(5)
+    ]
+    results = [seen.gate({"series": "one"}, **look) for look in looks]
+
+    records = read_scores(seen.path / "baselines" / "series" / "one.jsonl")
+    assert sorted({record.look for record in records}) == [1, 2, 3, 4, 5]
+    assert {record.encoder for record in records} == {"encoder", "eye1"}
+    assert {record.case for record in records} == {"scored/overall/gc"}
+    warned = results[-1]["scored/overall/gc"].warnings
+    assert warned[0].startswith("from checkpoint 1 to 5 of the series")
+
+
+@pytest.mark.slow
+def test_a_held_out_encoder_is_not_the_rewards_under_another_name(tmp_path: Path) -> None:
+    """Specs that differ in what changes no vector are one model all the same."""
+    gate = 'agree = 2\nreward = "eye1"\nheld_out = ["other"]\n'
+    rest = metrics(1, 1, gate=gate) + f"[metrics.s]\nencoder = {chr(34)}other{chr(34)}\n"
+    rest = rest.replace("[encoders]\n", f'[encoders]\nother = "{HERE}?mark=1&gain=1"\n')
+    seen = GatedProject.make(tmp_path / "project", n=N, rest=rest)
+    joint = seen.gate()["scored/overall/gc"]
+    assert joint.verdict == "error"
+    assert (
+        "gate.held_out: encoder 'other' is the same model as the reward's, 'eye1'"
+        in (joint.reasons[0])
+    )
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ def test_a_number_out_of_its_range_is_named(
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
         (GATE, "gate = 'luck'", r"Invalid enum value 'luck' - at `\$.gate"),
         (GATE, "bounds = 'z'", r"Invalid enum value 'z'"),
+        (GATE, "looks = 'fine'", "Expected: bounds, sequential, betting, betting-strict"),
         (GATE, "primary = 'gc'", r"Expected `array . null`, got `str`"),
         (GATE, "pooled = 1", r"Expected `bool`, got `int`"),
         (GATE, "alpha = '5 %'", r"Expected `float`, got `str`"),

@@ -161,7 +161,9 @@ def _parting(
     looks = sorted({r.look for r in reward} & {r.look for r in other})
     if len(looks) < FEWEST_CHECKPOINTS:
         return None
-    level = reward[-1].alpha * checkpoint_share(looks[-1], expected) / others
+    # A run that accepts divides alpha among other cases than one that gates.
+    alpha = min(record.alpha for record in reward)
+    level = alpha * checkpoint_share(looks[-1], expected) / others
     both = []
     for path in (reward, other):
         bounds = _change([record for record in path if record.look in looks], level)

@@ -190,7 +190,7 @@ _UNKNOWN_WORD = re.compile(r"Invalid enum value '(?P<given>.*?)'(?: - at `\$(?P<
 
 
 def explain_mismatch(error: Exception, table: type) -> str:
-    """The message of a table that does not fit its type, with the nearest key or word that would.
+    """The message of a table that does not fit its type, with the key or the words that would.
 
     error: what reading TOML or converting it raised. table: the msgspec type that was expected.
     """
@@ -198,9 +198,11 @@ def explain_mismatch(error: Exception, table: type) -> str:
     for pattern, known_at in ((_UNKNOWN_KEY, _keys_of), (_UNKNOWN_WORD, _words_of)):
         match = pattern.fullmatch(text)
         if match is not None:
-            return (
-                f"{text}.{did_you_mean(match['given'], known_at(_type_at(table, match['path'])))}"
-            )
+            known = known_at(_type_at(table, match["path"]))
+            near = did_you_mean(match["given"], known)
+            if not near and pattern is _UNKNOWN_WORD:
+                near = f" Expected: {', '.join(known)}"
+            return f"{text}.{near}"
     return text
 
 
