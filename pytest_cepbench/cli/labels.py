@@ -33,6 +33,7 @@ from pytest_cepbench.gate.labels.label_file import (
     now,
     read_label_files,
 )
+from pytest_cepbench.gate.labels.usable import judged_first
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.replacement import replace_files
@@ -168,7 +169,10 @@ def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:
 
 
 def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
-    """All battles of the suite, its questions answered. Raises SpecError where one was judged."""
+    """All battles of the suite, its questions answered.
+
+    Raises SpecError where more than a few were judged before, see `judged_first`.
+    """
     samples = run.data.dataset.samples
     run.data.answers(samples)
     missing = run.data.missing_opponents(samples, opponents)
@@ -178,13 +182,14 @@ def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
             "store of the run that accepted them, or `cepbench answers import`"
         )
         raise SpecError(msg)
-    judged = run.data.verdict_times(samples, opponents)
+    judged = len(run.data.first_verdicts(samples, opponents))
+    if why := judged_first(judged, len(samples)):
+        raise SpecError(why)
     if judged:
-        msg = (
-            f"{len(judged)} verdicts on these battles are in the store: labels are drawn before "
-            "the judge is asked, since a second look at what disappoints errs more often"
+        tell(
+            f"{judged} of {len(samples)} battles have verdicts in the store, as where another "
+            "model gave the same answers: so few have no say in the draw"
         )
-        raise SpecError(msg)
     return contestants(run.data, opponents)
 
 

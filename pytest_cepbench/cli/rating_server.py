@@ -77,8 +77,9 @@ def _base(arguments: Namespace, port: int) -> str:
 
 
 def decision(scores: Sequence[float]) -> str:
-    """What the operator is told of the bets, which never says for whom they are decided.
+    """What the operator is told of the bets and of their numbers, never for whom they are decided.
 
     scores: of first options in the order of their arrival, 1 where they won.
     """
-    return decided((str(number), score) for number, score in enumerate(scores)).progress
+    votes = decided((str(number), score) for number, score in enumerate(scores))
+    return f"{votes.progress} at tolerance {votes.tolerance:g} and error {votes.alpha:g}"

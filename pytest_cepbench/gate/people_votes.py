@@ -45,18 +45,6 @@ class VoteDecision:
         """For the operator while people vote: whether it is decided, not for whom."""
         return f"{'decided' if self.decided else 'undecided'} ({self.items} items)"
 
-    @property
-    def sentence(self) -> str:
-        """For the operator when the rating has ended: for whom."""
-        if not self.decided:
-            return f"{self.progress}: the first side has {self.mean:.2f}"
-        what = "not worse" if self.decision == "held" else "worse"
-        return (
-            f"decided after {self.stopped_at} items: the first side is {what} beyond a tolerance "
-            f"of {self.tolerance:g}, wrong at any look with probability at most {self.alpha:g}; "
-            f"its win rate of {self.mean:.2f} there overstates the difference"
-        )
-
 
 def decided(
     votes: Iterable[tuple[str, float]], tolerance: float = TOLERANCE, alpha: float = ALPHA

@@ -310,15 +310,21 @@ class AnswerData(SampleData):
                 known[key].append(self._pair(sample, answers[sample.id].answer, opponent))
         return known[key]
 
-    def verdict_times(self, samples: Sequence[Sample], opponents: Opponents) -> list[float]:
-        """Unix times at which verdicts of the judge on the samples' battles were stored."""
-        known: dict[str, list[str]] = self._known.setdefault("verdict keys", {})
+    def first_verdicts(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, float]:
+        """Unix times of the judge's first stored verdicts on the samples' battles, by id.
+
+        Samples on whose battle there is none are left out.
+        """
+        known: dict[str, dict[str, str]] = self._known.setdefault("verdict keys", {})
         pairs, key = self.pairs(samples, opponents), self._pairs_digest(samples, opponents)
         if key not in known:
-            known[key] = [
-                k for pair in pairs for k in verdict_keys(pair, self.rules, self.runner("judge"))
-            ]
-        return list(self.store.times(known[key]).values())
+            judge = self.runner("judge")
+            known[key] = {k: p.sample for p in pairs for k in verdict_keys(p, self.rules, judge)}
+        first: dict[str, float] = {}
+        for own, moment in self.store.times(known[key]).items():
+            sample = known[key][own]
+            first[sample] = min(moment, first.get(sample, moment))
+        return first
 
     def _pairs_digest(self, samples: Sequence[Sample], opponents: Opponents) -> str:
         """Digest of which answers battle."""

@@ -67,33 +67,39 @@ class BattleLabels:
                 return replace(
                     self._without(measured, ""), notes=(*measured.notes, *usable.notes())
                 )
-            check_drawn_first(usable.file, data.verdict_times(data.dataset.samples, opponents))
+            early = check_drawn_first(
+                usable.file, data.first_verdicts(data.dataset.samples, opponents).values()
+            )
         except LabelError as error:
             return replace(measured, obstacles=(*measured.obstacles, str(error)))
         clusters = {s.id: s.unit for s in measured.samples if s.unit != s.id}
         decided = {own.sample for own in contestants(data, opponents) if own.battle.decided}
         people, why = people_scores(usable, measured.scores, decided, clusters)
-        labelled = replace(
-            measured,
-            notes=(*measured.notes, *usable.notes()),
-            warnings=(*measured.warnings, *usable.warnings()),
-        )
-        return self._without(labelled, why) if people is None else replace(labelled, labels=people)
+        notes = [*usable.notes(), early] if early else usable.notes()
+        labelled = replace(measured, notes=(*measured.notes, *notes))
+        if people is not None:
+            return replace(labelled, labels=people)
+        return self._without(labelled, why, warn=True)
 
     def _usable(self, data: AnswerData, opponents: Opponents) -> UsableLabels:
         files = read_label_files(label_folder(self.baselines, self.suite))
-        return find_labels(files, contestants(data, opponents))
+        return find_labels(files, contestants(data, opponents), self.suite)
 
-    def _without(self, measured: Measured, why: str) -> Measured:
-        """The same, judged by the judge alone: noted, or an obstacle where labels are needed."""
+    def _without(self, measured: Measured, why: str, *, warn: bool = False) -> Measured:
+        """The same, judged by the judge alone: noted, or an obstacle where labels are needed.
+
+        why: they are not used; "" where there are none.
+        warn: whether that is a warning.
+        """
         if self.rule == "needed":
+            none = "there are none: draw them with `cepbench labels draw` before the judge is asked"
             obstacle = (
-                f"labels: this suite needs people's labels of these very battles, and "
-                f"{why or 'there are none'}: draw them with `cepbench labels draw` before the "
-                "judge is asked"
+                f"labels: this suite needs people's labels of these very battles, and {why or none}"
             )
             return replace(measured, obstacles=(*measured.obstacles, obstacle))
-        note = f"people's labels are not used: {why}"
+        note = f"people's labels are not used, the judge decides alone: {why}"
+        if warn:
+            return replace(measured, warnings=(*measured.warnings, note))
         return replace(measured, notes=(*measured.notes, note)) if why else measured
 
 

@@ -191,7 +191,10 @@ def test_labels_decide_the_next_run(drawn: Drawn) -> None:
     assert judgement.method == "people only, exact"
     assert judgement.difference is not None
     assert judgement.difference > 0
-    assert judgement.statements[0].startswith("people labelled 20 of 20 battles")
+    assert judgement.statements[0].startswith(
+        f"people labelled {len(drawn.items)} of 20 battles, {20 - len(drawn.items)} drawn ones are "
+        "decided without them: their win rate is"
+    )
     assert part.method.startswith("people only")
 
 
@@ -213,8 +216,65 @@ def test_a_draw_after_verdicts_is_refused(accepted: Home) -> None:
         prepare(accepted.path, store, model=WORSE).judge()
     ended = accepted.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "verdicts on these battles are in the store" in ended.err
+    assert (
+        "15 of 20 battles had verdicts of the judge before the draw, and at most 2 may" in ended.err
+    )
+    assert "verdicts on another model with the same answers count too" in ended.err
     assert not (accepted.path / "labels").exists()
+
+
+@pytest.mark.parametrize(("judged", "shared"), [("shapes:?miss=0.35", 2), (WORSE, 3)])
+def test_a_few_verdicts_on_another_model_do_not_refuse_a_draw(
+    accepted: Home, judged: str, shared: int
+) -> None:
+    """A model that was judged gave some of the same answers: a tenth is noted, more is refused."""
+    model = "shapes:?miss=0.1"
+    with Store(accepted.path / ".cepbench/store") as store:
+        prepare(accepted.path, store, model=judged).judge()
+    ended = accepted.command("labels", "draw", ".", "--model", model, "--battles=20")
+    if shared > 2:
+        assert (ended.code, ended.err.count("\n")) == (1, 1)
+        assert f"{shared} of 20 battles had verdicts of the judge before the draw" in ended.err
+        return
+    assert ended.code == 0
+    assert f"{shared} of 20 battles have verdicts in the store, as where another" in ended.err
+    with Store(accepted.path / ".cepbench/store") as store:
+        measurement = prepare(accepted.path, store, model=model).measure()
+        again = prepare(accepted.path, store, model=model).measure()
+    note = f"{shared} of 20 battles had verdicts before labels were drawn"
+    assert any(line.startswith(note) for line in measurement.notes)
+    assert again.notes == measurement.notes
+    assert not measurement.obstacles
+
+
+@pytest.mark.parametrize("rated", [0, 3, 13])
+def test_an_unfinished_rating_leaves_the_verdict_to_the_judge(drawn: Drawn, rated: int) -> None:
+    """Of 15 battles that need people: the same numbers as without a draw, and a warning."""
+    if rated:
+        drawn.vote("ann", first_wins=True, items=drawn.items[:rated])
+        assert drawn.home.command("labels", "import", FOLDER).code == 0
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        suite = prepare(drawn.home.path, store, model=WORSE)
+        measurement, judgement = suite.measure(), suite.judge()
+        drawn.path.unlink()
+        alone = prepare(drawn.home.path, store, model=WORSE).judge()
+    assert f"rating not finished: {rated} of 15 drawn battles that need" in measurement.warnings[-1]
+    assert measurement.labels is None
+    assert (judgement.verdict, judgement.low, judgement.high, judgement.method) == (
+        alone.verdict, alone.low, alone.high, alone.method
+    )  # fmt: skip
+
+
+def test_a_missing_label_is_made_up_for_and_said(drawn: Drawn) -> None:
+    """One of 15, in a category with two: the other counts twice, and bounds are people's."""
+    drawn.vote("ann", first_wins=False, items=drawn.items[1:])
+    drawn.home.command("labels", "import", FOLDER)
+    with Store(drawn.home.path / ".cepbench/store") as store:
+        judgement = prepare(drawn.home.path, store, model=WORSE).judge()
+    assert judgement.statements[0].startswith(
+        "people labelled 14 of 20 battles, 5 drawn ones are decided without them, 1 have no label"
+    )
+    assert judgement.difference == -0.375
 
 
 def test_a_label_file_from_after_the_verdicts_is_refused(drawn: Drawn) -> None:
@@ -230,7 +290,9 @@ def test_a_label_file_from_after_the_verdicts_is_refused(drawn: Drawn) -> None:
     assert "\n" not in reason
 
 
-@pytest.mark.parametrize("damage", ["half a line", "disagreeing", "probability 0", "by hand"])
+@pytest.mark.parametrize(
+    "damage", ["half a line", "disagreeing", "probability 0", "by hand", "count", "suite"]
+)
 def test_damaged_labels_never_pass(drawn: Drawn, damage: str) -> None:
     """The case is incomparable, with the file and the line; the judge does not decide instead."""
     drawn.vote("ann", first_wins=True)
@@ -242,15 +304,19 @@ def test_damaged_labels_never_pass(drawn: Drawn, damage: str) -> None:
         lines.append(json.dumps(json.loads(lines[-1]) | {"score": 0.0}))
     elif damage == "probability 0":
         lines[1] = json.dumps(json.loads(lines[1]) | {"probability": 0.0})
-    else:
+    elif damage == "by hand":
         del lines[1]
+    else:
+        wrong = {"count": 5} if damage == "count" else {"suite": "other"}
+        lines[0] = json.dumps(json.loads(lines[0]) | wrong)
     drawn.path.write_text("\n".join(lines), "utf-8")
     with Store(drawn.home.path / ".cepbench/store") as store:
         judgement = prepare(drawn.home.path, store, model=WORSE).judge()
     assert judgement.verdict.value == "incomparable"
     assert drawn.path.name in judgement.reasons[0]
     ended = drawn.home.command("labels", "import", FOLDER)
-    assert (ended.code, "Traceback" in ended.err) == (0 if damage == "by hand" else 1, False)
+    readable = damage in ("by hand", "count", "suite")
+    assert (ended.code, "Traceback" in ended.err) == (0 if readable else 1, False)
 
 
 def test_a_suite_can_need_labels(drawn: Drawn) -> None:

@@ -173,7 +173,8 @@ def test_a_server_is_called_by_its_names_alone(tmp_path: Path) -> None:
 
 
 def test_the_operator_is_told_of_decisions_without_a_side() -> None:
-    """A clear win is decided as a clear loss is, in the same words."""
+    """A clear win is decided as a clear loss is, in the same words, with the bets' numbers."""
     won, lost = decision([1.0] * 200), decision([0.0] * 200)
-    assert won == lost == "decided (200 items)"
-    assert decision([1.0, 0.0] * 5) == "undecided (10 items)"
+    numbers = "at tolerance 0.05 and error 0.05"
+    assert won == lost == f"decided (200 items) {numbers}"
+    assert decision([1.0, 0.0] * 5) == f"undecided (10 items) {numbers}"

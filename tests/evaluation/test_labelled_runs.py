@@ -70,7 +70,8 @@ def test_people_decide_against_the_judge(labelled: Path) -> None:
     assert case.measured is not None
     judged = [x for part in case.measured.scores.values() for x in part.values()]
     assert set(judged) == {0.5}
-    (note,) = [note for note in case.notes if note.startswith("people labelled 120 of 240")]
+    (note,) = [note for note in case.notes if note.startswith("people labelled 34 of 240")]
+    assert "86 drawn ones are decided without them: their win rate" in note
     assert "the judge alone says 0.3" in note
 
 

@@ -28,15 +28,12 @@ def test_votes_against_a_side_decide() -> None:
     ended = decided(votes)
     assert (ended.decision, ended.items, ended.stopped_at) == ("regressed", 60, 50)
     assert ended.progress == "decided (60 items)"
-    assert "the first side is worse" in ended.sentence
-    assert "overstates" in ended.sentence
 
 
 def test_votes_for_a_side_decide() -> None:
     """That it is not worse is known after few items that it all wins."""
     ended = decided([(f"i{k}", 1.0) for k in range(50)])
     assert ended.decision == "held"
-    assert "not worse" in ended.sentence
 
 
 def test_while_people_vote_nothing_says_for_whom() -> None:

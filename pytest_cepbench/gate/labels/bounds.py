@@ -38,19 +38,29 @@ def bounds_by_labels(
         for name, part in scores.items()
     }
     bounds, mean = labelled_bounds(
-        LabelledScores(judge, labelled, clusters, people.probabilities), alpha, span=EVEN
+        LabelledScores(judge, labelled, clusters, people.probabilities),
+        alpha,
+        span=EVEN * people.stretch,
     )
-    statement = _statement(bounds, mean, scores)
-    return replace(bounds, statement=statement, spread=mean.error * sqrt(bounds.units))
+    return replace(
+        bounds,
+        low=None if bounds.low is None else max(bounds.low, -EVEN),
+        high=None if bounds.high is None else min(bounds.high, EVEN),
+        statement=_statement(bounds, mean, scores, people),
+        spread=mean.error * sqrt(bounds.units),
+    )
 
 
 def _statement(
-    bounds: Bounds, mean: PredictionPoweredMean, scores: Mapping[str, Mapping[str, float]]
+    bounds: Bounds,
+    mean: PredictionPoweredMean,
+    scores: Mapping[str, Mapping[str, float]],
+    people: PeopleScores,
 ) -> str:
     samples = len({sample for part in scores.values() for sample in part})
     judged = sum(sum(part.values()) / len(part) for part in scores.values()) / len(scores)
     start = (
-        f"people labelled {bounds.units} of {samples} battles: their win rate is "
+        f"people labelled {people.rated} of {samples} battles{_beside(people)}: their win rate is "
         f"{bounds.mean + EVEN:.3f} (the judge alone says {judged:.3f})"
     )
     if bounds.method != PREDICTION_POWERED:
@@ -62,3 +72,15 @@ def _statement(
         f"{mean.worth:.2f}: the bounds hold for what people would say, whatever the judge gets "
         "wrong"
     )
+
+
+def _beside(people: PeopleScores) -> str:
+    """The drawn battles that no person labelled."""
+    parts = []
+    if people.decided:
+        parts.append(f"{people.decided} drawn ones are decided without them")
+    if people.missing:
+        parts.append(
+            f"{people.missing} have no label, for which the others of their category count"
+        )
+    return "".join(f", {part}" for part in parts)

@@ -151,9 +151,9 @@ def read_label_files(folder: Path) -> list[LabelFile]:
 def read_label_file(path: Path) -> LabelFile:
     """A label file, checked line by line.
 
-    Raises LabelError for a file that cannot be read, a damaged line, a draw that is missing, twice
-    or of another version, a probability outside of (0, 1], a score outside of [0, 1], and labels of
-    a battle that contradict each other.
+    Raises LabelError for a file that cannot be read, a damaged line, a draw that is missing, twice,
+    of another version or of no battle, a probability outside of (0, 1], a score outside of [0, 1],
+    and labels of a battle that contradict each other.
     """
     try:
         text = read_text(path, MOST_TEXT)
@@ -218,6 +218,8 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, _Line]]:
 def _check_draw(place: str, draw: Draw) -> None:
     if draw.v != FORMAT:
         _refuse(place, f"format {draw.v} is not known here, {FORMAT} is")
+    if draw.count < 1:
+        _refuse(place, f"at least one battle is drawn, got {draw.count}")
     try:
         _ = draw.seconds
     except (ValueError, OverflowError):

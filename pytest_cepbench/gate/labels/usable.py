@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pytest_cepbench.errors import LabelError
+from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.errors import LabelError, SpecError
+from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate.labels.draw import Contestant, draw_battles, population_digest
 from pytest_cepbench.gate.labels.label_file import LabelFile
 from pytest_cepbench.gate.statistics.prediction_powered import LEAST_IN_CATEGORY
 
-_MANY_MISSING = 0.1
-"""Of the drawn battles without a label, from which on reports warn."""
+_PARTS = 10
+"""At most one in so many: of the drawn battles that need people, those without a label; of all
+battles of a suite, those on which the judge was asked before the draw."""
 
 
 @dataclass(frozen=True)
 class PeopleScores:
     """What people say of a random part of a measurement's battles.
 
-    scores: sample id -> score of the candidate's answer, in [0, 1].
+    scores: sample id -> score of the candidate's answer, in [0, 1]. Where labels are missing it is
+    one half for those that have none, and the others count for them, see `people_scores`.
     probabilities: sample id -> the probability with which it was drawn.
+    decided: how many of them were decided without people.
+    missing: how many of them need people, and have no label.
+    stretch: at least 1; no score is farther from one half than half of it.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, float] = field(default_factory=dict)
+    decided: int = 0
+    missing: int = 0
+    stretch: float = 1.0
+
+    @property
+    def rated(self) -> int:
+        """Battles that people labelled."""
+        return len(self.scores) - self.decided - self.missing
 
 
 @dataclass(frozen=True)
@@ -47,8 +64,6 @@ class UsableLabels:
     def notes(self) -> list[str]:
         """What is not used, a sentence each."""
         notes = []
-        if self.missing:
-            notes.append(f"{self.missing} drawn battles have no label yet, and count as not drawn")
         if self.undrawn:
             notes.append(f"{self.undrawn} labels of battles that were not drawn are not used")
         if self.others:
@@ -57,30 +72,29 @@ class UsableLabels:
             )
         return notes
 
-    def warnings(self) -> list[str]:
-        """Why they mean less than they seem to."""
-        drawn = len(self.scores) + self.missing
-        if not self.missing or self.missing < _MANY_MISSING * drawn:
-            return []
-        warning = (
-            f"{self.missing} of {drawn} drawn battles have no label: if people left out the hard "
-            "ones, the rest is no random part"
-        )
-        return [warning]
 
-
-def find_labels(files: Sequence[LabelFile], battles: Sequence[Contestant]) -> UsableLabels:
+def find_labels(
+    files: Sequence[LabelFile], battles: Sequence[Contestant], suite: str
+) -> UsableLabels:
     """The labels of these very battles.
 
     battles: all of the suite. Answers are compared by digest, so that a label of another answer is
     never taken for one of these.
-    Raises LabelError where the file's battles are not those that are drawn from these.
+    suite: its name.
+    Raises LabelError where the file was drawn for another suite, or its battles are not those that
+    are drawn from these.
     """
     population = population_digest(battles)
     own = next((file for file in files if file.draw.population == population), None)
     others = sum(len(file.labels) for file in files if file is not own)
     if own is None:
         return UsableLabels(others=others)
+    if own.draw.suite != suite:
+        msg = (
+            f"labels {own.path}, line 1: drawn for the suite {one_line(own.draw.suite, 60)!r}, and "
+            f"this is {suite!r}: restore the file from version control"
+        )
+        raise LabelError(msg)
     by_sample = {contestant.sample: contestant for contestant in battles}
     if own.draw.battles != len(battles) or not _is_draw(own, battles):
         msg = (
@@ -103,36 +117,65 @@ def find_labels(files: Sequence[LabelFile], battles: Sequence[Contestant]) -> Us
 
 
 def _is_draw(file: LabelFile, battles: Sequence[Contestant]) -> bool:
-    """Whether a file's battles are those that are drawn from these."""
-    drawn = draw_battles(battles, file.draw.count) if file.draw.count <= len(battles) else {}
+    """Whether a file's battles are those that are drawn from these.
+
+    Raises LabelError where so many cannot be drawn from them.
+    """
+    try:
+        drawn = draw_battles(battles, file.draw.count)
+    except SpecError as error:
+        msg = f"labels {file.path}, line 1: {error}; restore the file from version control"
+        raise LabelError(msg) from error
     digests = {own.sample: own.battle for own in battles}
     return {s: (own.battle, own.probability) for s, own in file.drawn.items()} == {
         sample: (digests[sample], probability) for sample, probability in drawn.items()
     }
 
 
-def check_drawn_first(file: LabelFile, verdicts: Iterable[float]) -> None:
-    """Raise LabelError where the draw is younger than a verdict on its battles.
+def judged_first(judged: int, battles: int) -> str:
+    """Why labels may not be drawn any more, or "".
 
-    verdicts: Unix times at which they were stored. Who has seen verdicts may want labels only where
-    these disappoint, and a second look that is taken for that reason errs more often than the gate
-    promises.
+    judged: of the battles, those on which there was a verdict before the draw.
+    battles: all of the suite.
+    Who has seen verdicts may want labels only where these disappoint, and a second look that is
+    taken for that reason errs more often than the gate promises. Which battles are drawn follows
+    from all answers. Verdicts on a few battles, such as those on another model that gave the same
+    answers, had no say in it, and show too little to disappoint.
+    """
+    if judged * _PARTS <= battles:
+        return ""
+    return (
+        f"{judged} of {battles} battles had verdicts of the judge before the draw, and at most "
+        f"{battles // _PARTS} may: labels are drawn before the judge is asked, since a second look "
+        "at what disappoints errs more often; verdicts on another model with the same answers "
+        "count too; gate these answers by the judge alone"
+    )
+
+
+def check_drawn_first(file: LabelFile, verdicts: Iterable[float]) -> str:
+    """A note where a few battles were judged before the draw, else "".
+
+    verdicts: Unix time of the first verdict on each battle that has one.
+    Raises LabelError where there are more of them than `judged_first` allows.
     """
     early = [moment for moment in verdicts if moment < file.draw.seconds]
-    if early:
-        first = datetime.fromtimestamp(min(early), UTC).isoformat(timespec="seconds")
-        msg = (
-            f"labels {file.path} were drawn on {file.draw.drawn}, after {len(early)} of the "
-            f"verdicts on these battles were stored (the first on {first}): labels are drawn "
-            "before the judge is asked; delete the file to go by the judge alone"
-        )
+    if not early:
+        return ""
+    first = datetime.fromtimestamp(min(early), UTC).isoformat(timespec="seconds")
+    when = f"labels {file.path} were drawn on {file.draw.drawn}, the first verdict is of {first}"
+    if why := judged_first(len(early), file.draw.battles):
+        msg = f"{when}: {why}, without the file"
         raise LabelError(msg)
+    return (
+        f"{len(early)} of {file.draw.battles} battles had verdicts before labels were drawn, as "
+        "where another model gave the same answers: so few had no say in the draw"
+    )
 
 
 def people_scores(
     labels: UsableLabels,
     measured: Mapping[str, Mapping[str, float]],
-    decided: Collection[str],
+    decided: AbstractSet[str],
     clusters: Mapping[str, str],
 ) -> tuple[PeopleScores | None, str]:
     """People's scores of a case, or why there are none.
@@ -140,24 +183,69 @@ def people_scores(
     measured: category -> sample -> the judge's score.
     decided: samples whose score needs no judge: people have nothing to add.
     clusters: sample -> the cluster that it shares with others; one that is labelled in part is not.
+    Battles that are decided without people never lack a label, so that missing labels would move
+    the mean towards them. Of a category's clusters that need people let O be drawn and L labelled:
+    the score of a labelled one is one half and O / L times what it differs from that, and the
+    others have one half. Where labels are missing at random within a category the mean stays
+    unbiased, and its spread is not underrated. A rating of which more than a tenth is missing, or
+    more than half of a category, has not ended, and is not used.
+    Source: Horvitz and Thompson, A generalization of sampling without replacement from a finite
+    universe, 1952, with the share that is labelled for the probability of a label.
     """
     assert labels.file is not None
     drawn = labels.file.drawn
-    by_sample = {sample: score for part in measured.values() for sample, score in part.items()}
-    scores = {
-        sample: by_sample[sample] if sample in decided else labels.scores[sample]
-        for sample in drawn
-        if sample in by_sample and (sample in decided or sample in labels.scores)
-    }
-    whole = {clusters.get(s, s) for s in by_sample} - {
-        clusters.get(s, s) for s in by_sample if s not in scores
-    }
-    scores = {s: score for s, score in scores.items() if clusters.get(s, s) in whole}
-    for name, part in measured.items():
-        units = {clusters.get(sample, sample) for sample in part if sample in scores}
+    judged = {sample: score for part in measured.values() for sample, score in part.items()}
+    members = _drawn_clusters(judged, drawn.keys(), clusters)
+    samples = {sample for part in members.values() for sample in part}
+    asked = samples - decided
+    missing = asked - labels.scores.keys()
+    for lacking, whole in (
+        (labels.missing, len(labels.scores)),
+        (len(missing), len(asked - missing)),
+    ):
+        if lacking * _PARTS > lacking + whole:
+            return None, _unfinished(whole, lacking + whole)
+    home = {clusters.get(s, s): name for name, scored in measured.items() for s in scored}
+    wanted = Counter(home[cluster] for cluster, part in members.items() if asked & part)
+    lost = Counter(home[cluster] for cluster, part in members.items() if missing & part)
+    for name, scored in measured.items():
+        if 2 * lost[name] > wanted[name]:
+            return None, _unfinished(wanted[name] - lost[name], wanted[name], f" of {name}")
+        units = {clusters.get(sample, sample) for sample in scored if sample in samples}
         if len(units) < LEAST_IN_CATEGORY:
-            return None, (
-                f"category {name} has labels of {len(units)} battles, and {LEAST_IN_CATEGORY} are "
-                "needed: the bounds are the judge's alone"
-            )
-    return PeopleScores(scores, {s: drawn[s].probability for s in scores}), ""
+            why = f"category {name} has {len(units)} drawn battles, {LEAST_IN_CATEGORY} are needed"
+            return None, why
+    stretch = {name: count / (count - lost[name]) for name, count in wanted.items()}
+    scores: dict[str, float] = {}
+    for cluster, part in members.items():
+        if missing & part:
+            scores |= dict.fromkeys(part, EVEN)
+            continue
+        own = {s: labels.scores[s] if s in asked else judged[s] for s in part}
+        factor = stretch[home[cluster]] if asked & part else 1.0
+        scores |= own if factor == 1 else {s: EVEN + factor * (own[s] - EVEN) for s in own}
+    people = PeopleScores(
+        scores,
+        {sample: drawn[sample].probability for sample in scores},
+        decided=len(samples & decided),
+        missing=len(missing),
+        stretch=max(stretch.values(), default=1.0),
+    )
+    return people, ""
+
+
+def _drawn_clusters(
+    samples: Iterable[str], drawn: AbstractSet[str], clusters: Mapping[str, str]
+) -> dict[str, set[str]]:
+    """Cluster -> its samples, of which all were drawn."""
+    members: dict[str, set[str]] = {}
+    for sample in samples:
+        members.setdefault(clusters.get(sample, sample), set()).add(sample)
+    return {cluster: part for cluster, part in members.items() if part <= drawn}
+
+
+def _unfinished(labelled: int, asked: int, where: str = "") -> str:
+    return (
+        f"rating not finished: {labelled} of {asked} drawn battles{where} that need people have a "
+        "label: `cepbench labels import` takes over what people rated"
+    )

@@ -108,12 +108,19 @@ def _label_lines(evaluator: Evaluator) -> Iterator[str]:
         needed[suite] = max(needed.get(suite, (0, assigned)), (labels, assigned), key=_first)
     for suite, (labels, assigned) in needed.items():
         battles = _units(evaluator, assigned)
-        there = f"of its {battles} battles" if labels <= battles else f"and it has {battles}"
         name = printable(f"{assigned.case.key.part} {assigned.case.label}")
+        tolerance = f"{assigned.policy.tolerance:g}"
+        drop = f"a drop of {tolerance} of the {name} as people see it with 80 % power"
+        own = printable(suite)
+        if labels > battles:
+            yield (
+                f"labels: {own} is too small to show {drop}: that takes {labels} labelled battles, "
+                f"and it has {battles}; more samples or a larger tolerance help"
+            )
+            continue
         yield (
-            f"labels: {labels} battles of {printable(suite)}, {there}, show a drop of "
-            f"{assigned.policy.tolerance:g} of the {name} as people see it with 80 % power "
-            f"(cepbench labels draw); from {LEAST_LABELLED} on the judge's verdicts are used too"
+            f"labels: {labels} of the {battles} battles of {own} show {drop} (cepbench labels "
+            f"draw); from {LEAST_LABELLED} on the judge's verdicts are used too"
         )
 
 

@@ -80,6 +80,8 @@ def _twice(lines: list[dict[str, Any]]) -> None:
         (_second_draw, 18, "a second draw"),
         (_no_draw, 1, "the draw is expected first"),
         (_twice, 18, "the sample a/"),
+        (_changed(0, count=-1), 1, "at least one battle is drawn, got -1"),
+        (_changed(0, count=0), 1, "at least one battle is drawn, got 0"),
         (_changed(0, v=2), 1, "format 2 is not known here"),
         (_changed(0, drawn="yesterday"), 1, "'yesterday', no time"),
         (_changed(0, drawn="2026-11-20T10:00:00"), 1, "no time of ISO 8601"),
