@@ -58,6 +58,11 @@ _NO_LABELS = (
     "people's labels are not used: they were drawn from all samples, and some were left out"
 )
 
+_LABELS_NEEDED = (
+    "labels: this suite needs people's labels, which were drawn from all samples, and some were "
+    "left out of the comparison: gate on the samples of the baseline, without --cep-pairing=common"
+)
+
 _OVERSTATED = "it was decided before all samples were judged, so the change is overstated"
 
 
@@ -255,6 +260,8 @@ def _compare(
         left_out = f"{both.dropped} samples that only one of the two has were left out"
         judgement = _add(judgement, left_out)
     if both.dropped and measurement.labels is not None:
+        if measurement.labels.needed:
+            return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=(_LABELS_NEEDED,))
         measurement = replace(measurement, labels=None)
         judgement = _add(judgement, _NO_LABELS)
     if not policy.statistical:

@@ -78,7 +78,7 @@ class BattleLabels:
         notes = [*usable.notes(), early] if early else usable.notes()
         labelled = replace(measured, notes=(*measured.notes, *notes))
         if people is not None:
-            return replace(labelled, labels=people)
+            return replace(labelled, labels=replace(people, needed=self.rule == "needed"))
         return self._without(labelled, why, warn=True)
 
     def _usable(self, data: AnswerData, opponents: Opponents) -> UsableLabels:

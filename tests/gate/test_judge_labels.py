@@ -116,3 +116,8 @@ def test_labels_of_a_part_that_is_left_out_are_not_used() -> None:
     judgement = judge(fewer, even, POLICY, pairing="common")
     assert judgement.verdict is Verdict.HELD
     assert any("labels are not used" in line for line in judgement.statements)
+    assert candidate.labels is not None
+    needed = replace(fewer, labels=replace(candidate.labels, needed=True))
+    refused = judge(needed, even, POLICY, pairing="common")
+    assert refused.verdict is Verdict.INCOMPARABLE
+    assert "this suite needs people's labels" in refused.reasons[0]

@@ -30,6 +30,7 @@ class PeopleScores:
     decided: how many of them were decided without people.
     missing: how many of them need people, and have no label.
     stretch: at least 1; no score is farther from one half than half of it.
+    needed: whether the suite accepts no verdict of the judge alone.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class PeopleScores:
     decided: int = 0
     missing: int = 0
     stretch: float = 1.0
+    needed: bool = False
 
     @property
     def rated(self) -> int:
