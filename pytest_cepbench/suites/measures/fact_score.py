@@ -46,6 +46,7 @@ from pytest_cepbench.suites.measures.fact_registry import (
     SOURCES,
     TEXT_CHECKERS,
     FactsTable,
+    misfits,
 )
 from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR
 from pytest_cepbench.suites.measures.vqa_questions import QuestionSettings, control_notes
@@ -359,8 +360,8 @@ def _surplus(
 def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
     """The measure of a table.
 
-    Raises SuiteError for an unknown source, checker or kind of fact, or an iteration that the
-    chains do not reach.
+    Raises SuiteError for an unknown source, checker or kind of fact, for those that do not go
+    together or with the data, and for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
     where = f"suite {context.suite!r}, metric {name!r}"
@@ -380,12 +381,15 @@ def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeas
         msg = f"{where}: {error}"
         raise SuiteError(msg) from error
     last = plan.generations if table.at is None else 2 * table.at
-    if table.kinds == [] or not 1 <= last <= plan.generations:
-        problem = (
-            "kinds = [] leaves no facts"
-            if table.kinds == []
-            else f"at = {table.at}, and the chains have {plan.generations // 2} iterations"
-        )
+    problem = ""
+    if table.kinds == []:
+        problem = "kinds = [] leaves no facts"
+    elif not 1 <= last <= plan.generations:
+        problem = f"at = {table.at}, and the chains have {plan.generations // 2} iterations"
+    else:
+        modalities = tuple(dict.fromkeys(plan.modality(g) for g in range(1, last + 1)))
+        problem = next(misfits(table, modalities, context), "")
+    if problem:
         msg = f"{where}: {problem}"
         raise SuiteError(msg)
     return FactsMeasure(
