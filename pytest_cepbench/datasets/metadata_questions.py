@@ -18,6 +18,9 @@ VERSION = 1
 METADATA = "metadata"
 """In the place of a file's name: the questions are made of the samples' metadata."""
 
+METADATA_KINDS = ("object", "count", "color", "size", "relation")
+"""Of the facts that such questions ask for."""
+
 
 def with_metadata_questions(dataset: Dataset) -> Dataset:
     """The data set with questions made of each sample's metadata, which its identity names.

@@ -97,8 +97,11 @@ class ControlAccuracy:
 
     @classmethod
     def of(cls, present: Sequence[float], absent: Sequence[float]) -> ControlAccuracy:
-        """From the probabilities of the right answers; one of at least one half is right."""
-        return cls(*((sum(p >= HALF for p in own), len(own)) for own in (present, absent)))
+        """From the probabilities of the right answers; one of over one half is right.
+
+        Not one half itself: who gives it to every answer would have all of them right.
+        """
+        return cls(*((sum(p > HALF for p in own), len(own)) for own in (present, absent)))
 
     def below(self, least: float) -> bool:
         """Whether one of the two shares is below a limit; of fewer than `FEW` questions, whether

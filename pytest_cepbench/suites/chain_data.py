@@ -118,18 +118,24 @@ class ChainData(SampleData):
         In the order of the ids; no chain is grown for it. Raises as `starts`, and what encoding
         raises.
         """
-        plan, runner = self.plans[start], self.runner(role)
+        runner = self.runner(role)
         digests: list[str] = []
         encoded: list[Vector] = []
-        samples = self.population.samples
-        for low in range(0, len(samples), SHARD):
-            chains = start_chains(plan, samples[low : low + SHARD], self.store)
+        for chains in self.start_chains(start, self.population.samples):
             for chain, vector in zip(chains, vectors(chains, 0, runner, self.store), strict=True):
                 if not isinstance(vector, Failure):
                     digests.append(chain.links[0].digest)
                     encoded.append(vector)
-            self.store.image_cache.clear()
         return digests, encoded
+
+    def start_chains(self, start: Modality, samples: Sequence[Sample]) -> Iterator[list[Chain]]:
+        """The starts of samples as chains of one link, so many at a time; none is grown.
+
+        Raises as `starts`.
+        """
+        for low in range(0, len(samples), SHARD):
+            yield start_chains(self.plans[start], samples[low : low + SHARD], self.store)
+            self.store.image_cache.clear()
 
     def traces(
         self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]

@@ -82,7 +82,10 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
 
 
 def _context(suite: Suite, specs: Mapping[str, ModelSpec]) -> SuiteContext:
-    return SuiteContext(suite.name, suite.plans, specs, tuple(suite.table.data.edits))
+    data = suite.table.data
+    return SuiteContext(
+        suite.name, suite.plans, specs, tuple(data.edits), data.loader, data.questions
+    )
 
 
 def needed_roles(suite: Suite) -> dict[str, str | None]:

@@ -116,6 +116,8 @@ def test_an_answer_that_is_always_the_same_shows(yes: int, no: int, least: float
     assert ControlAccuracy.of([0.0] * yes, [1.0] * no).below(least)
     assert not ControlAccuracy.of([1.0] * yes, [1.0] * no).below(least)
     assert not ControlAccuracy.of((), [1.0] * no).below(least)
+    # One half to every answer is no answer, and nothing below it is.
+    assert ControlAccuracy.of([0.5] * yes, [0.5] * no) == ControlAccuracy((0, yes), (0, no))
 
 
 def test_few_controls_are_refused_only_where_none_is_right() -> None:

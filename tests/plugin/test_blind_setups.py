@@ -277,3 +277,41 @@ def test_a_switch_is_true_or_false(project: Project) -> None:
     assert_one_message(
         project.run_here(), "ini cepbench_accept_insensitive 'maybe'", "true or false"
     )
+
+
+ASKED = SHAPES.replace('loader = "shapes"', 'loader = "shapes"\nquestions = "metadata"')
+ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
+    '[metrics.facts]\nfacts = "questions"\ntexts = "vqa"\npictures = "vqa"\nparts = "overall"\n'
+)
+
+
+@pytest.mark.parametrize(
+    "vqa",
+    [
+        "shapes:?yes=1",
+        "python:tests.suites.measures.answerers:says_no",
+        "python:tests.suites.measures.answerers:half",
+        "python:tests.suites.measures.answerers:noisy?wrong=0.5",
+    ],
+)
+def test_facts_by_a_model_that_does_not_look_become_no_baseline(project: Project, vqa: str) -> None:
+    """It says yes to all, no to all, one half to all, or tosses a coin: an error each time."""
+    project.suite(ASKED)
+    result = project.run_here("--model=shapes:", f"--vqa={vqa}", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*answers too few control questions rightly: *--vqa=SPEC*"])
+    assert project.verdicts() == {"overall-facts": "error"}
+    assert not project.baselines.exists()
+
+
+def test_a_collapse_regresses_where_an_exact_model_reads_the_facts(project: Project) -> None:
+    """Drifted artifacts may show what controls ask about, and the VQA model is not to blame."""
+    project.suite(ASKED)
+    assert project.run_here("--model=shapes:", "--snapshot-update").ret == 0
+    (noted,) = project.report()["cases"]
+    assert "control questions answered rightly" in noted["notes"][0]
+    assert project.run_here("--model=shapes:?collapse=0.5").ret == pytest.ExitCode.TESTS_FAILED
+    (case,) = project.report()["cases"]
+    assert case["verdict"] == "regressed"
+    assert case["facts"]["kinds"]
+    assert "of what models made, which may show it by now" in case["notes"][0]

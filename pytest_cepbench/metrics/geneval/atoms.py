@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pytest_cepbench.metrics.geneval.requirements import Clause, Position, Prompt
 
+ATOM_KINDS = ("object", "count", "color", "relation")
+
 
 @dataclass(frozen=True)
 class PromptAtom:

@@ -253,12 +253,16 @@ class SuiteContext:
     plans: of its chains, by start.
     specs: model specs of the roles that have one, by the role's name.
     edits: the names of the edits that its starts are edited by.
+    loader: of its data; empty where it is not known.
+    questions: a file of questions about its samples, or `METADATA`; None where none are added.
     """
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
     specs: Mapping[str, ModelSpec]
     edits: tuple[str, ...] = ()
+    loader: str = ""
+    questions: str | None = None
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
         """The chains of a start, image-first where nothing is said and both are played.

@@ -28,6 +28,7 @@ from pytest_cepbench.errors import DamagedInputsError, MeasurementError
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
+from pytest_cepbench.suites.measures.vqa_questions import QuestionSettings
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,12 @@ class FactReading:
     where the checker gave no answer, which no other number stands for.
     claimed: every fact that the artifact claims, also those of no sample; None where the checker
     can only be asked about given facts.
+    controls: how surely it gave the right answers to control questions, where it was asked any.
     """
 
     answers: tuple[float | None, ...]
     claimed: frozenset[Fact] | None = None
+    controls: tuple[float, ...] = ()
 
 
 class FactSource(Protocol):
@@ -68,6 +71,12 @@ class FactChecker(Protocol):
     @property
     def lists(self) -> bool:
         """Whether readings say what else is claimed, so that there is precision."""
+
+    @property
+    def questions(self) -> QuestionSettings | None:
+        """How it asks a VQA model, which control questions have to show to be one that sees; None
+        where it asks none.
+        """
 
     def required_features(
         self, plan: ChainPlan, generations: tuple[int, ...]
@@ -118,6 +127,7 @@ class SceneChecker:
 
     identity: str = f"{WORLD_VERSION} {SCENE_FACTS}"
     lists: bool = True
+    questions: QuestionSettings | None = None
 
     def required_features(
         self, plan: ChainPlan, generations: tuple[int, ...]

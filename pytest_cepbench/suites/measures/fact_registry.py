@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_cepbench.chains import Modality
+from pytest_cepbench.datasets.metadata_questions import METADATA, METADATA_KINDS
+from pytest_cepbench.datasets.shapes.facts import SCENE_KINDS
 from pytest_cepbench.metrics.geneval import GENEVAL
-from pytest_cepbench.suites.measures.base import ENCODER, MetricTable
+from pytest_cepbench.metrics.geneval.atoms import ATOM_KINDS
+from pytest_cepbench.suites.measures.base import ENCODER, MetricTable, SuiteContext
 from pytest_cepbench.suites.measures.fact_checks import (
     FactChecker,
     FactSource,
@@ -86,3 +89,90 @@ PICTURE_CHECKERS: Mapping[str, Callable[[FactsTable], FactChecker]] = {
     "detector": _detector_checker,
 }
 """Name under `pictures` -> what makes the checker; raises as those of texts."""
+
+
+# -- which source, checkers and data go together ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What a source of facts goes with.
+
+    checkers: the names of those that can check its facts.
+    loaders: of the package's loaders, those whose samples have such facts; None where that depends
+    on `[data] questions`.
+    kinds: of its facts; None for any.
+    """
+
+    checkers: tuple[str, ...]
+    loaders: tuple[str, ...] | None
+    kinds: tuple[str, ...] | None
+
+
+_FITS: Mapping[str, _Fit] = {
+    "scene": _Fit(("scene",), ("shapes", "shapes-tasks"), SCENE_KINDS),
+    "questions": _Fit(("vqa",), None, None),
+    "geneval": _Fit(("vqa", "detector"), ("geneval", "shapes-tasks"), ATOM_KINDS),
+}
+"""Name under `facts` -> what goes with it."""
+
+_ASKED = ("geneval2",)
+"""Loaders whose samples have questions of their own."""
+
+
+def misfits(
+    table: FactsTable, modalities: tuple[Modality, ...], context: SuiteContext
+) -> Iterator[str]:
+    """What does not go together in a table whose names are all known, a sentence each.
+
+    modalities: of the artifacts that are checked.
+    What a user's own loader gives is not known before the data is read.
+    """
+    used = {
+        key: (name, known)
+        for modality, key, name, known in (
+            ("text", "texts", table.texts, TEXT_CHECKERS),
+            ("image", "pictures", table.pictures, PICTURE_CHECKERS),
+        )
+        if modality in modalities
+    }
+    fit = _FITS[table.facts]
+    wrong = [key for key, (name, _) in used.items() if name not in fit.checkers]
+    if wrong:
+        given = " and ".join(f'{key} = "{used[key][0]}"' for key in wrong)
+        able = " and ".join(
+            f"{key} = {_either(own for own in fit.checkers if own in used[key][1])}"
+            for key in wrong
+        )
+        others = [
+            other
+            for other, fits in _FITS.items()
+            if all(name in fits.checkers for name, _ in used.values())
+        ]
+        instead = f", or facts = {_either(others)}" if others else ""
+        yield f'{given} cannot check facts = "{table.facts}": give {able}{instead}'
+    own_loader = not context.loader or context.loader.startswith("python:")
+    if fit.loaders is not None and not own_loader and context.loader not in fit.loaders:
+        yield (
+            f'facts = "{table.facts}" and [data] loader = "{context.loader}" do not go together: '
+            f"its samples have no such facts; those of {' and '.join(fit.loaders)} have"
+        )
+    asks = table.facts == "questions" or any(name == "vqa" for name, _ in used.values())
+    if asks and context.questions is None and not own_loader and context.loader not in _ASKED:
+        asking = "questions" if table.facts == "questions" else "vqa"
+        yield (
+            f'"{asking}" needs questions about the samples, and there are none: name a file of '
+            f'them with [data] questions = FILE, or questions = "{METADATA}"'
+        )
+    kinds = METADATA_KINDS if fit.kinds is None and context.questions == METADATA else fit.kinds
+    foreign = [kind for kind in table.kinds or () if kinds is not None and kind not in kinds]
+    if foreign:
+        assert kinds is not None
+        yield (
+            f'kinds = ["{foreign[0]}"]: facts = "{table.facts}" has none of this kind, it has '
+            f"{', '.join(kinds)}"
+        )
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(f'"{name}"' for name in names)

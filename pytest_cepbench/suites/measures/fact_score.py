@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.metrics import mean_of_categories
@@ -46,8 +46,10 @@ from pytest_cepbench.suites.measures.fact_registry import (
     SOURCES,
     TEXT_CHECKERS,
     FactsTable,
+    misfits,
 )
 from pytest_cepbench.suites.measures.sanity_checks import NO_FLOOR
+from pytest_cepbench.suites.measures.vqa_questions import QuestionSettings, control_notes
 
 VERSION = "facts/1"
 """Of the score; raised when equal answers give another number."""
@@ -68,12 +70,14 @@ class CheckedChain:
     answers: on them, at each generation that is checked.
     claims: what each artifact claims; empty for one that is not there, None where no checker lists.
     outcome: what stopped the chain, or which checker failed, if anything did.
+    controls: by modality, how surely control questions about its artifacts were answered rightly.
     """
 
     facts: tuple[Fact, ...]
     answers: FactAnswers
     claims: tuple[frozenset[Fact], ...] | None
     outcome: CaseScores
+    controls: Mapping[Modality, Sequence[float]]
 
     @property
     def f1(self) -> npt.NDArray[np.float64]:
@@ -128,15 +132,25 @@ class FactsMeasure:
             f"{self.pictures.identity}, {kinds}, to generation {last}, over {self.pool}"
         )
 
+    @property
+    def _questions(self) -> QuestionSettings | None:
+        """How a VQA model is asked; None where no checker asks one."""
+        asked = (self._checker(generation).questions for generation in self.generations)
+        return next((own for own in asked if own is not None), None)
+
+    def _checker(self, generation: int) -> FactChecker:
+        return self.texts if self.plan.describes(generation) else self.pictures
+
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The artifacts of the chains, as their checkers read them."""
+        """The artifacts of the chains, as their checkers read them, and starts that are asked."""
+        asked = self._questions
         return tuple(
             features
             for describes, checker in ((True, self.texts), (False, self.pictures))
             for features in checker.required_features(
                 self.plan, tuple(g for g in self.generations if self.plan.describes(g) == describes)
             )
-        )
+        ) + (() if asked is None else asked.required_starts(self.plan))
 
     def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Check the facts of the samples."""
@@ -145,13 +159,15 @@ class FactsMeasure:
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per chain, and what became of the facts.
 
-        Raises MeasurementError for a sample without facts, and where no sample has a score.
+        Raises MeasurementError for a sample without facts, where no sample has a score, and where
+        control questions show that a VQA model cannot be believed.
         """
         parts = by_category(case, chain_data)
         samples = everyone(parts)
         checked = self._checked(chain_data, samples)
         scores = {s.id: score for s in samples if (score := checked[s.id].score) is not None}
         self._refuse_unscored(samples, checked, scores)
+        controls = self._control_notes(checked.values(), chain_data)
         by_part = {
             name: {s.id: scores[s.id] for s in part if s.id in scores}
             for name, part in parts.items()
@@ -166,7 +182,7 @@ class FactsMeasure:
             samples=samples,
             outcomes=[checked[sample.id].outcome for sample in samples],
             curve=tuple(curve.tolist()),
-            notes=(*(notes if unscored else ()), *self._floor_note(floor)),
+            notes=(*controls, *(notes if unscored else ()), *self._floor_note(floor)),
             identity={"facts": digest_json(facts)[:16]},
             floor=floor,
             unscored=unscored,
@@ -219,11 +235,12 @@ class FactsMeasure:
         self, chains: Sequence[Chain], chain_data: ChainData
     ) -> dict[str, CheckedChain]:
         facts = {chain.sample.id: self._facts(chain.sample) for chain in chains}
+        if self._questions is not None and self._questions.controls:
+            self._questions.ask(chains, 0, chain_data)  # stored, with what the chains are read for
         readings: dict[str, list[FactReading | Failure | None]] = {name: [] for name in facts}
         for generation in self.generations:
-            checker = self.texts if self.plan.describes(generation) else self.pictures
             able = [chain for chain in chains if chain.has(generation)]
-            results = checker.check(able, generation, facts, chain_data)
+            results = self._checker(generation).check(able, generation, facts, chain_data)
             by_sample = {c.sample.id: own for c, own in zip(able, results, strict=True)}
             for name, own_readings in readings.items():
                 own_readings.append(by_sample.get(name))
@@ -240,12 +257,15 @@ class FactsMeasure:
     ) -> CheckedChain:
         """The answers on a chain: 0 where it stopped, none where a checker failed."""
         columns, claims = [], []
+        controls: dict[Modality, list[float]] = {}
         outcome = outcome_of_chain(chain, self.plan)
         for generation, reading in zip(self.generations, readings, strict=True):
             claimed: frozenset[Fact] = frozenset()
             if isinstance(reading, FactReading):
                 columns.append([np.nan if a is None else float(a) for a in reading.answers])
                 claimed = reading.claimed or claimed
+                if reading.controls:
+                    controls.setdefault(self.plan.modality(generation), []).extend(reading.controls)
             else:
                 columns.append([0.0 if reading is None else np.nan] * len(facts))
             if isinstance(reading, Failure) and outcome.failure is None:
@@ -255,12 +275,12 @@ class FactsMeasure:
         surplus = None if listed is None else _surplus(facts, listed)
         kinds = tuple(fact.kind for fact in facts)
         answers = FactAnswers(kinds, np.array(columns).T, surplus)
-        return CheckedChain(facts, answers, listed, outcome)
+        return CheckedChain(facts, answers, listed, outcome, controls)
 
     def _reader(self, generation: int) -> str | None:
         """The role that checks a generation, where a model does."""
-        checker = self.texts if self.plan.describes(generation) else self.pictures
-        return next(iter(readers_of(checker.required_features(self.plan, (generation,)))), None)
+        required = self._checker(generation).required_features(self.plan, (generation,))
+        return next(iter(readers_of(required)), None)
 
     def _refuse_unscored(
         self,
@@ -275,6 +295,18 @@ class FactsMeasure:
         why = next((f": {f.kind}: {f.detail}" for f in failures if f is not None), "")
         msg = f"{self.name}: no sample has a score, the checker of facts gave no answers{why}"
         raise MeasurementError(msg)
+
+    def _control_notes(
+        self, checked: Iterable[CheckedChain], chain_data: ChainData
+    ) -> tuple[str, ...]:
+        """What control questions tell of the VQA model, where one is asked."""
+        if self._questions is None:
+            return ()
+        later: dict[Modality, list[float]] = {}
+        for own in checked:
+            for modality, probabilities in own.controls.items():
+                later.setdefault(modality, []).extend(probabilities)
+        return control_notes(self.name, self._questions, self.plan, chain_data, later)
 
     def _floor(
         self,
@@ -328,8 +360,8 @@ def _surplus(
 def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
     """The measure of a table.
 
-    Raises SuiteError for an unknown source, checker or kind of fact, or an iteration that the
-    chains do not reach.
+    Raises SuiteError for an unknown source, checker or kind of fact, for those that do not go
+    together or with the data, and for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
     where = f"suite {context.suite!r}, metric {name!r}"
@@ -349,12 +381,15 @@ def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeas
         msg = f"{where}: {error}"
         raise SuiteError(msg) from error
     last = plan.generations if table.at is None else 2 * table.at
-    if table.kinds == [] or not 1 <= last <= plan.generations:
-        problem = (
-            "kinds = [] leaves no facts"
-            if table.kinds == []
-            else f"at = {table.at}, and the chains have {plan.generations // 2} iterations"
-        )
+    problem = ""
+    if table.kinds == []:
+        problem = "kinds = [] leaves no facts"
+    elif not 1 <= last <= plan.generations:
+        problem = f"at = {table.at}, and the chains have {plan.generations // 2} iterations"
+    else:
+        modalities = tuple(dict.fromkeys(plan.modality(g) for g in range(1, last + 1)))
+        problem = next(misfits(table, modalities, context), "")
+    if problem:
         msg = f"{where}: {problem}"
         raise SuiteError(msg)
     return FactsMeasure(

@@ -27,6 +27,7 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.measures.color_classifier import JudgedImage, tell_colors
 from pytest_cepbench.suites.measures.fact_checks import FactReading
+from pytest_cepbench.suites.measures.vqa_questions import QuestionSettings
 
 DETECTOR = "detector"
 
@@ -58,6 +59,7 @@ class DetectorChecker:
     colors: str
     color_encoder: str
     lists: bool = False
+    questions: QuestionSettings | None = None
 
     @property
     def identity(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, did_you_mean
 from pytest_cepbench.metrics.text_statistics import script_share
 
 _SURE = 0.5
@@ -20,6 +20,25 @@ def is_code(expected: str) -> bool:
     return expected.isascii() and expected.islower() and len(expected) in (2, 3)
 
 
+def check_language(expected: str) -> None:
+    """Raise ValueError for a code that the identifier does not know; it may not be installed."""
+    if is_code(expected):
+        try:
+            codes = _identifier()[1]
+        except MeasurementError:
+            return
+        if expected not in codes:
+            raise ValueError(_unknown_code(expected, codes))
+
+
+def _unknown_code(expected: str, codes: frozenset[str]) -> str:
+    near = did_you_mean(expected, codes)
+    return (
+        f"expected = {expected!r} is not one of the {len(codes)} languages that py3langid tells "
+        f"apart.{near}"
+    )
+
+
 def language_score(expected: str) -> Callable[[str], float]:
     """Text -> how much of it is in the expected script or language, in [0, 1].
 
@@ -30,8 +49,7 @@ def language_score(expected: str) -> Callable[[str], float]:
         return lambda text: script_share(text, expected)
     codes = _identifier()[1]
     if expected not in codes:
-        msg = f"language {expected!r} is not one of the {len(codes)} that py3langid tells apart"
-        raise MeasurementError(msg)
+        raise MeasurementError(_unknown_code(expected, codes))
 
     def score(text: str) -> float:
         language, probability = _identified(text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality, vqa_answers
+from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
 from pytest_cepbench.datasets.questions import questions_of
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
@@ -39,7 +39,9 @@ from pytest_cepbench.suites.measures.vqa_questions import (
     LEAST_CONTROL,
     PROMPT,
     VQA,
+    AnsweredQuestions,
     QuestionSettings,
+    control_notes,
 )
 
 _MEANS: Mapping[str, MeanName] = {"soft_tifa_gm": "geometric", "soft_tifa_am": "arithmetic"}
@@ -74,15 +76,15 @@ class AskedChain:
 
     outcome: what stopped the chain or the asking, if anything did.
     score: in [0, 1]; 0 where there is no picture, None where the model could not be asked.
-    atoms: probability of each question's right answer; empty where there are none.
-    present, absent: the same of control questions, about what the start shows and what it does not.
+    atoms: probability of each question's right answer, 0 below a failed one; empty where there are
+    none.
+    controls: probability of the right answer to each control question about the artifact.
     """
 
     outcome: CaseScores
     score: float | None
     atoms: tuple[float, ...] = ()
-    present: tuple[float, ...] = ()
-    absent: tuple[float, ...] = ()
+    controls: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class SoftTifaMeasure:
     """The mean over samples of Soft-TIFA, each a mean over the questions of its sample.
 
     A sample without a picture has 0. One that the VQA model could not be asked about has no score.
-    The model is asked about the chain's start too, which the questions are true of: where it
-    answers too few of these and of the control questions rightly, nothing is measured. See
+    The model is asked about the starts too, which the questions are true of: where it answers too
+    few of these or of the control questions rightly, nothing is measured. See `control_notes`,
     `Measure` and `SoftTifaTable`.
     """
 
@@ -120,17 +122,14 @@ class SoftTifaMeasure:
             f"{self.plan.start}-first chains, {self.settings.identity}"
         )
 
-    @property
-    def _generations(self) -> tuple[int, ...]:
-        return (0, self.generation) if self.settings.controls else (self.generation,)
-
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The start and the artifact that is asked about."""
+        """The artifact that is asked about, and the start."""
 
         def query(sample: Sample, _: BoundRole) -> str:
             return self.settings.query(sample)
 
-        return (RequiredFeatures(self.plan, self._generations, VQA, query, stops_chain=False),)
+        asked = RequiredFeatures(self.plan, (self.generation,), VQA, query, stops_chain=False)
+        return (*self.settings.required_starts(self.plan), asked)
 
     def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Have the VQA model answer."""
@@ -141,10 +140,9 @@ class SoftTifaMeasure:
         parts = by_category(case, chain_data)
         samples = everyone(parts)
         asked = self._asked_chains(chain_data, samples)
-        present = [probability for chain in asked.values() for probability in chain.present]
-        absent = [probability for chain in asked.values() for probability in chain.absent]
-        control = self.settings.check(self.name, present, absent)
-        notes = (control, *_kind_note(samples, asked))
+        controls = [probability for chain in asked.values() for probability in chain.controls]
+        later = {self.plan.modality(self.generation): controls} if controls else {}
+        told = control_notes(self.name, self.settings, self.plan, chain_data, later)
         by_part = {
             name: {s.id: score for s in part if (score := asked[s.id].score) is not None}
             for name, part in parts.items()
@@ -161,7 +159,7 @@ class SoftTifaMeasure:
             samples=samples,
             outcomes=[asked[sample.id].outcome for sample in samples],
             identity={"questions": digest_json(content)[:16]},
-            notes=notes,
+            notes=(*told, *_kind_note(samples, asked)),
             unscored=tuple(s.id for s in samples if asked[s.id].score is None),
         )
 
@@ -183,7 +181,7 @@ class SoftTifaMeasure:
     def _asked_chains(
         self, chain_data: ChainData, samples: Sequence[Sample]
     ) -> dict[str, AskedChain]:
-        chain_data.require_recorded(self.plan.start, self._generations)
+        chain_data.require_recorded(self.plan.start, (self.generation,))
 
         def read(group: ChainGroup) -> dict[str, AskedChain]:
             return group.read(lambda chains: self._ask(chains, chain_data))
@@ -191,41 +189,24 @@ class SoftTifaMeasure:
         return chain_data.per_sample(self, self.plan.start, samples, read)
 
     def _ask(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, AskedChain]:
-        runner, store = chain_data.runner(VQA), chain_data.store
-        queries = {chain.sample.id: self.settings.query(chain.sample) for chain in chains}
-        by_generation: dict[int, dict[str, tuple[float, ...] | Failure]] = {}
-        for generation in self._generations:
-            able = [chain for chain in chains if chain.has(generation)]
-            results = vqa_answers(able, generation, queries, runner, store)
-            ids = (chain.sample.id for chain in able)
-            by_generation[generation] = dict(zip(ids, results, strict=True))
+        if self.settings.controls:
+            self.settings.ask(chains, 0, chain_data)  # stored, with what the chains are read for
+        able = [chain for chain in chains if chain.has(self.generation)]
+        results = self.settings.ask(able, self.generation, chain_data)
+        answered = {chain.sample.id: own for chain, own in zip(able, results, strict=True)}
         return {
-            chain.sample.id: self._sum_up(
-                chain,
-                by_generation[self.generation].get(chain.sample.id),
-                by_generation.get(0, {}).get(chain.sample.id),
-            )
-            for chain in chains
+            chain.sample.id: self._sum_up(chain, answered.get(chain.sample.id)) for chain in chains
         }
 
-    def _sum_up(
-        self,
-        chain: Chain,
-        answered: tuple[float, ...] | Failure | None,
-        start: tuple[float, ...] | Failure | None,
-    ) -> AskedChain:
-        """answered: about the artifact, None where there is none. start: about the start."""
-        seen = self.settings.read(chain.sample, start) if isinstance(start, tuple) else None
-        present, absent = ((), ()) if seen is None else (seen.atoms, seen.controls)
+    def _sum_up(self, chain: Chain, answered: AnsweredQuestions | Failure | None) -> AskedChain:
+        """answered: about the artifact, None where there is none."""
         outcome = outcome_of_chain(chain, self.plan)
         if answered is None:
-            return AskedChain(outcome, 0.0, (), present, absent)
+            return AskedChain(outcome, 0.0)
         if isinstance(answered, Failure):
-            outcome = CaseScores(chain.sample.id, answered, VQA)
-            return AskedChain(outcome, None, (), present, absent)
-        shown = self.settings.read(chain.sample, answered)
-        score = soft_tifa(shown.atoms, _MEANS[self.kind])
-        return AskedChain(outcome, score, shown.atoms, present, (*absent, *shown.controls))
+            return AskedChain(CaseScores(chain.sample.id, answered, VQA), None)
+        score = soft_tifa(answered.atoms, _MEANS[self.kind])
+        return AskedChain(outcome, score, answered.atoms, answered.controls)
 
 
 def _kind_note(samples: Sequence[Sample], asked: Mapping[str, AskedChain]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from pytest_cepbench.suites.measures.base import (
     everyone,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.language import language_score
+from pytest_cepbench.suites.measures.language import check_language, language_score
 
 _REFUSED = "refused"
 
@@ -187,7 +187,7 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
     """The measure of a table.
 
     Raises SuiteError for a description that the chains do not reach, a length without an earlier
-    text, and n below 1.
+    text, n below 1, and a language that the identifier does not know, where it is installed.
     """
     plan = context.plan(name, table.start)
     where = f"suite {context.suite!r}, metric {name!r}"
@@ -207,6 +207,11 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
         detail = f"n = {table.n}"
     if isinstance(table, LanguageTable):
         detail = table.expected or main_script([plan.describe]) or "Latin"
+        try:
+            check_language(detail)
+        except ValueError as error:
+            msg = f"{where}: {error}"
+            raise SuiteError(msg) from error
     return TextMeasure(
         name=name,
         kind=kind,

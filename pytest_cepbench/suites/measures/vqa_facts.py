@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import Chain, ChainPlan, vqa_answers
+from pytest_cepbench.chains import Chain, ChainPlan
 from pytest_cepbench.datasets.questions import FactQuestion
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
@@ -39,16 +39,16 @@ class QuestionSource:
 class VqaChecker:
     """Asks a VQA model the questions of a sample, softly, and control questions with them.
 
-    It can only be asked about given facts, so there is no precision.
+    It can only be asked about given facts, so there is no precision. See `FactChecker`.
     """
 
-    settings: QuestionSettings = field(default_factory=QuestionSettings)
+    questions: QuestionSettings = field(default_factory=QuestionSettings)
     lists: bool = False
 
     @property
     def identity(self) -> str:
         """How the model is asked."""
-        return f"vqa/1 {self.settings.identity}"
+        return f"vqa/1 {self.questions.identity}"
 
     def required_features(
         self, plan: ChainPlan, generations: tuple[int, ...]
@@ -56,7 +56,7 @@ class VqaChecker:
         """The artifacts, as the VQA model reads them."""
 
         def query(sample: Sample, _: BoundRole) -> str:
-            return self.settings.query(sample)
+            return self.questions.query(sample)
 
         if not generations:
             return ()
@@ -71,24 +71,18 @@ class VqaChecker:
     ) -> list[FactReading | Failure]:
         """How likely the right answers are.
 
-        Raises MeasurementError where a fact is none that a question of its sample asks for, and
-        where the control questions show that the model says yes to what is not there.
+        Raises MeasurementError where a fact is none that a question of its sample asks for.
         """
-        queries = {chain.sample.id: self.settings.query(chain.sample) for chain in chains}
-        runner = chain_data.runner(VQA)
-        results = vqa_answers(chains, generation, queries, runner, chain_data.store)
         readings: list[FactReading | Failure] = []
-        absent: list[float] = []
-        for chain, result in zip(chains, results, strict=True):
+        for chain, result in zip(
+            chains, self.questions.ask(chains, generation, chain_data), strict=True
+        ):
             if isinstance(result, Failure):
                 readings.append(result)
                 continue
-            answered = self.settings.read(chain.sample, result)
-            absent += answered.controls
-            known = _by_question(chain.sample, answered.atoms)
-            readings.append(_reading(chain.sample, facts[chain.sample.id], known))
-        if any(isinstance(reading, FactReading) for reading in readings):
-            self.settings.check(f"facts at generation {generation}", (), absent)
+            known = _by_question(chain.sample, result.atoms)
+            answers = _answers(chain.sample, facts[chain.sample.id], known)
+            readings.append(FactReading(answers, controls=result.controls))
         return readings
 
 
@@ -97,9 +91,9 @@ def _by_question(sample: Sample, atoms: Sequence[float]) -> dict[tuple[str, str]
     return {(q.kind, q.text): atom for q, atom in zip(questions, atoms, strict=True)}
 
 
-def _reading(
+def _answers(
     sample: Sample, facts: Sequence[Fact], known: Mapping[tuple[str, str], float]
-) -> FactReading:
+) -> tuple[float, ...]:
     missing = [fact for fact in facts if (fact.kind, fact.question) not in known]
     if missing:
         msg = (
@@ -108,4 +102,4 @@ def _reading(
             'questions = "metadata", has one for each'
         )
         raise MeasurementError(msg)
-    return FactReading(tuple(known[fact.kind, fact.question] for fact in facts))
+    return tuple(known[fact.kind, fact.question] for fact in facts)

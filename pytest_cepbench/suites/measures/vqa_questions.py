@@ -6,10 +6,11 @@ one answer for both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_cepbench.chains import vqa_query
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Chain, ChainPlan, Modality, vqa_answers, vqa_query
 from pytest_cepbench.datasets.questions import (
     MOST_CONTROLS,
     NO,
@@ -20,7 +21,9 @@ from pytest_cepbench.datasets.questions import (
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics.soft_tifa import HALF, ControlAccuracy, fail_descendants
-from pytest_cepbench.models.protocols import VqaQuestion
+from pytest_cepbench.models.protocols import BoundRole, VqaQuestion
+from pytest_cepbench.suites.chain_data import ChainData
+from pytest_cepbench.suites.measures.base import RequiredFeatures
 
 VQA = "vqa"
 
@@ -33,6 +36,10 @@ PROMPT = "{question} Answer in one word."
 CONTROLS = 2
 
 LEAST_CONTROL = 0.6
+
+LEAST_LATER = 0.1
+"""The same of what models made in the other modality than the start's. It may have come to show
+what a control asks about, so that only a model which says yes to nearly all is refused by it."""
 
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -57,10 +64,12 @@ def spellings(answer: str) -> tuple[str, ...]:
 class AnsweredQuestions:
     """The answers about one artifact.
 
-    atoms: the probability of the right answer to each question of the sample, 0 below a failed one.
-    controls: the same of its control questions.
+    answers: the probability of the right answer to each question of the sample, as it was given.
+    atoms: the same, 0 below a failed one: what scores are made of.
+    controls: the probability of the right answer to each of its control questions.
     """
 
+    answers: tuple[float, ...]
     atoms: tuple[float, ...]
     controls: tuple[float, ...]
 
@@ -119,35 +128,123 @@ class QuestionSettings:
         questions = own_questions(sample)
         places = {question.id: place for place, question in enumerate(questions)}
         parents = [[places[parent] for parent in question.depends_on] for question in questions]
-        atoms = fail_descendants(probabilities[: len(questions)], parents)
-        return AnsweredQuestions(atoms, tuple(probabilities[len(questions) :]))
+        answers = tuple(probabilities[: len(questions)])
+        atoms = fail_descendants(answers, parents)
+        return AnsweredQuestions(answers, atoms, tuple(probabilities[len(questions) :]))
 
-    def check(self, metric: str, present: Sequence[float], absent: Sequence[float]) -> str:
-        """What the controls tell of the model, as a note.
+    def required_starts(self, plan: ChainPlan) -> tuple[RequiredFeatures, ...]:
+        """The starts, by which the VQA model is judged; none without control questions."""
 
-        metric: its name, for messages.
-        present, absent: probabilities of the right answers about what is there, and what is not.
-        Raises MeasurementError for a model that answers too few of either rightly, and where there
-        are no control questions although they are wanted.
+        def query(sample: Sample, _: BoundRole) -> str:
+            return self.query(sample)
+
+        return (RequiredFeatures(plan, (0,), VQA, query, stops_chain=False),) * bool(self.controls)
+
+    def ask(
+        self, chains: Sequence[Chain], generation: int, chain_data: ChainData
+    ) -> list[AnsweredQuestions | Failure]:
+        """Ask about every chain's artifact at a generation, which all of them have.
+
+        Raises as `vqa_answers`, and MeasurementError for a sample without questions.
         """
-        if not self.controls:
-            return "no control questions were asked: a model that says yes to all would not show"
-        if not absent:
-            msg = (
-                f"{metric}: there are no control questions: no other sample has a question whose "
-                "answer is yes and that this one lacks. Add such questions, or set controls = 0 to "
-                "measure without knowing whether the VQA model says yes to all"
-            )
-            raise MeasurementError(msg)
-        accuracy = ControlAccuracy.of(present, absent)
-        if accuracy.below(self.least_control):
-            msg = (
-                f"{metric}: the VQA model answers too few control questions rightly: {accuracy}; "
-                f"at least {self.least_control:.0%} of each is expected, and one that says the "
-                "same to all has none of one of them. Give another model with --vqa=SPEC"
-            )
-            raise MeasurementError(msg)
-        return f"control questions answered rightly: {accuracy}"
+        queries = {chain.sample.id: self.query(chain.sample) for chain in chains}
+        results = vqa_answers(chains, generation, queries, chain_data.runner(VQA), chain_data.store)
+        return [
+            result if isinstance(result, Failure) else self.read(chain.sample, result)
+            for chain, result in zip(chains, results, strict=True)
+        ]
+
+
+# -- whether the VQA model can be believed ---------------------------------------------------------
+
+
+def control_notes(
+    metric: str,
+    settings: QuestionSettings,
+    plan: ChainPlan,
+    chain_data: ChainData,
+    later: Mapping[Modality, Sequence[float]],
+) -> tuple[str, ...]:
+    """What control questions tell of the VQA model; nothing where it could not be asked at all.
+
+    The model is judged by what it says of the starts of the whole suite, whose answers are known:
+    so the judgement is the same for every case, look and worker, and whatever became of the chains.
+
+    metric: its name, for messages.
+    later: by modality, the probabilities of the right answers to the control questions about what
+        models made.
+    Raises MeasurementError for a model that answers too few rightly, of its own questions or of the
+    control questions, and where there are no control questions although they are wanted.
+    """
+    if not settings.controls:
+        return ("no control questions were asked: a model that says yes to all would not show",)
+    starts = _ask_starts(settings, plan, chain_data)
+    asked_later = [probability for own in later.values() for probability in own]
+    if not starts and not asked_later:
+        return ()
+    if not any(own.controls for own in starts) and not asked_later:
+        msg = (
+            f"{metric}: there are no control questions: no other sample has a question whose "
+            "answer is yes and that this one lacks. Add such questions, or set controls = 0 to "
+            "measure without knowing whether the VQA model says yes to all"
+        )
+        raise MeasurementError(msg)
+    known = ControlAccuracy.of(
+        [probability for own in starts for probability in own.answers],
+        [probability for own in starts for probability in own.controls],
+    )
+    if known.below(settings.least_control):
+        msg = (
+            f"{metric}: the VQA model answers too few control questions rightly: {known}; at least "
+            f"{settings.least_control:.0%} of each is expected of the starts, whose answers are "
+            "known, and one that says the same to all has none of one of them. Give another model "
+            "with --vqa=SPEC"
+        )
+        raise MeasurementError(msg)
+    least = LEAST_LATER if starts else settings.least_control
+    seen = {what: ControlAccuracy.of((), own) for what, own in later.items() if own}
+    for modality, accuracy in seen.items():
+        if modality != plan.start or not starts:
+            _refuse_yes(metric, modality, accuracy, least)
+    told = [str(known)] if starts else []
+    if seen:
+        shown = ", ".join(f"{_MADE[what]} {accuracy}" for what, accuracy in seen.items())
+        told.append(f"of what models made, which may show it by now: {shown}")
+    return (f"control questions answered rightly: {'; '.join(told)}",)
+
+
+_MADE: Mapping[Modality, str] = {"text": "descriptions", "image": "drawings"}
+
+
+def _refuse_yes(metric: str, modality: Modality, seen: ControlAccuracy, least: float) -> None:
+    """Raise MeasurementError for a model that sees too much in what models made."""
+    if seen.below(least):
+        msg = (
+            f"{metric}: the VQA model answers too few control questions rightly: {seen} in "
+            f"{_MADE[modality]}, where at least {least:.0%} is expected. One that says yes to all "
+            "has none: give another with --vqa=SPEC, unless the chains show all that is asked about"
+        )
+        raise MeasurementError(msg)
+
+
+def _ask_starts(
+    settings: QuestionSettings, plan: ChainPlan, chain_data: ChainData
+) -> list[AnsweredQuestions]:
+    """What the VQA model says of all starts of the suite, as far as it can be asked about them."""
+    whole = chain_data.origin
+
+    def ask() -> list[AnsweredQuestions]:
+        # Another seed has the same start, and an edited one another than its questions are about.
+        asked = (s for s in whole.population.samples if not s.replicate and s.edit is None)
+        samples = [sample for sample in asked if questions_of(sample)]
+        return [
+            own
+            for chains in whole.start_chains(plan.start, samples)
+            for own in settings.ask(chains, 0, whole)
+            if isinstance(own, AnsweredQuestions)
+        ]
+
+    return whole.once(("asked starts", settings), plan.start, ask)
 
 
 def own_questions(sample: Sample) -> tuple[FactQuestion, ...]:

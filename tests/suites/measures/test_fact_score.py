@@ -29,6 +29,7 @@ from pytest_cepbench.suites.measures.fact_checks import (
     SceneSource,
 )
 from pytest_cepbench.suites.measures.fact_registry import TEXT_CHECKERS
+from pytest_cepbench.suites.measures.vqa_questions import QuestionSettings
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, overlapping, stage
 
 METRICS = "[metrics.gc]\n[metrics.facts]\n[metrics.failures]\n"
@@ -231,6 +232,7 @@ class Doubtful:
     answer: float | None
     identity: str = "doubtful/1"
     lists: bool = False
+    questions: QuestionSettings | None = None
 
     def required_features(
         self, plan: ChainPlan, generations: tuple[int, ...]
@@ -257,9 +259,9 @@ class Doubtful:
 def _doubted(folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch, **checker: Any) -> Staged:
     monkeypatch.setattr(
         "pytest_cepbench.suites.measures.fact_score.TEXT_CHECKERS",
-        {**TEXT_CHECKERS, "doubtful": lambda _: Doubtful(**checker)},
+        {**TEXT_CHECKERS, "scene": lambda _: Doubtful(**checker)},
     )
-    return stage(folder, PERFECT + '[metrics.facts]\ntexts = "doubtful"\n', store)
+    return stage(folder, PERFECT + "[metrics.facts]\n", store)
 
 
 def test_where_a_checker_fails_there_is_no_score(

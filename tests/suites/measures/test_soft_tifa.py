@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,9 @@ def test_doubt_is_a_soft_score(tmp_path: Path, store: Store) -> None:
         assert staged.measure(f"overall-soft_tifa_{mean}").value == pytest.approx(0.8, abs=1e-6)
 
 
+ANSWERERS = "python:tests.suites.measures.answerers"
+
+
 @pytest.mark.parametrize("case", ["overall-soft_tifa_gm", "crowded-soft_tifa_am"])
 def test_a_model_that_says_yes_to_all_measures_nothing(
     tmp_path: Path, store: Store, case: str
@@ -124,29 +128,36 @@ def test_a_model_that_says_yes_to_all_measures_nothing(
         staged.measure(case)
 
 
-class _SaysNo:
-    """A VQA model that says no to all, whatever it is asked."""
-
-    fingerprint = "says no/1"
-
-    def answer(self, pieces: object, questions: list[list[object]]) -> list[list[float]]:
-        del pieces
-        return [[float("no" in question.answers) for question in own] for own in questions]  # type: ignore[attr-defined]
-
-
-def says_no() -> _SaysNo:
-    """The factory of a `python:` spec."""
-    return _SaysNo()
-
-
-def test_a_model_that_says_no_to_all_measures_nothing(tmp_path: Path, store: Store) -> None:
-    """Of what is there it has none right."""
-    text = SUITE.replace(
-        'vqa = "shapes:"', 'vqa = "python:tests.suites.measures.test_soft_tifa:says_no"'
-    )
+@pytest.mark.parametrize("model", ["says_no", "half"])
+def test_a_model_that_says_no_to_all_measures_nothing(
+    tmp_path: Path, store: Store, model: str
+) -> None:
+    """Of what is there it has none right; nor has one that gives one half to every answer."""
+    text = SUITE.replace('vqa = "shapes:"', f'vqa = "{ANSWERERS}:{model}"')
     staged = _stage(tmp_path / "suite", text + METRICS, store)
     with pytest.raises(MeasurementError, match=r"rightly: 0 of .* about what is present"):
         staged.measure("overall-soft_tifa_gm")
+
+
+def test_a_model_is_judged_by_its_answers_as_they_are(tmp_path: Path, store: Store) -> None:
+    """Right about 80 % of all questions it has 80 %: descendants fail in the score alone."""
+    text = SUITE.replace('vqa = "shapes:"', f'vqa = "{ANSWERERS}:noisy?wrong=0.2"')
+    text = text.replace('"questions.jsonl"', '"metadata"')
+    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
+    shares = re.search(r"(\d+) of (\d+) about what is present", measured.notes[0])
+    assert shares is not None
+    right, asked = map(int, shares.groups())
+    assert 0.75 < right / asked < 0.85
+    assert measured.value < 0.7
+
+
+def test_a_generator_that_collapses_is_measured(tmp_path: Path, store: Store) -> None:
+    """Its drawings may show what controls ask about; the VQA model is judged by the starts."""
+    text = SUITE.replace('start = "text"\ngenerations = 3', 'start = "image"\ngenerations = 2')
+    text = text.replace('describer = "shapes:"', 'describer = "shapes:?collapse=1"')
+    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
+    assert measured.value < 0.5
+    assert "(100.0%); of what models made, which may show it by now: drawings" in measured.notes[0]
 
 
 def test_without_controls_the_note_says_what_is_not_known(tmp_path: Path, store: Store) -> None:

@@ -221,3 +221,12 @@ def test_a_language_of_the_same_script_is_told_by_its_code() -> None:
     assert score("") == 0.0
     with pytest.raises(MeasurementError, match="'xx' is not one of the"):
         language.language_score("xx")
+
+
+@pytest.mark.slow
+def test_a_language_that_nothing_tells_is_refused_at_once(tmp_path: Path, store: Store) -> None:
+    """When the suite is read, and not case by case when its chains are grown."""
+    pytest.importorskip("py3langid")
+    language._identifier.cache_clear()
+    with pytest.raises(SuiteError, match="metric 'language': expected = 'xx' is not one of the"):
+        staged(tmp_path, store, "faithful", '[metrics.language]\nexpected = "xx"\n')
