@@ -16,6 +16,7 @@ import sys
 import time
 from itertools import product
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,25 @@ PAGE = _ROOT / "benchmarks" / "results" / "judge-ablation.md"
 
 ON = {"contrast": 0.1, "features": 0.1, "ranking": 0.5}
 """Weights of the losses that are switched."""
+
+_MADE = """\
+Made by `python benchmarks/judge_ablation.py STATE --write`. Eight trainings of {steps} steps of
+{batch} battles, each in both orders, from one state that had learned to see and to mark answers.
+Weights of the losses that are on: {weights}. Agreement with the truth in percent, ties forced, over
+{battles} battles of each kind in both orders (standard error at most {error:.1f}), and the mean
+order effect in logits. {minutes:.0f} minutes on one core that others shared."""
+
+_SHOWN = """\
+A loss that is worth much at once would show: two rows that differ by more than {luck:.0f} points
+differ by more than the luck of the battles."""
+
+_HIDDEN = """\
+Whether a loss is worth a few points does not show, nor what it is worth in a whole training, which
+has 6,000 steps and not {steps}. All rows begin with one state and see the same battles in the same
+order, so the luck of a training, which other seeds would show, is not known. The weights were not
+varied, and the helper heads, whose losses are on in all rows, may teach what the switched losses
+would. Four combinations with three seeds each, trained to the end, take about twelve hours on one
+core."""
 
 _RATE, _DECAY = 5e-4, 0.02
 _SEED = 991
@@ -92,21 +112,29 @@ def _row(switched: tuple[bool, ...], figures: dict[str, Any]) -> str:
 def _page(
     options: argparse.Namespace, rows: list[tuple[tuple[bool, ...], Any]], seconds: float
 ) -> str:
-    weights = ", ".join(f"{name} {weight}" for name, weight in ON.items())
     error = 100 * 0.5 / np.sqrt(options.battles)
+    figures = {
+        **vars(options),
+        "weights": ", ".join(f"{name} {weight}" for name, weight in ON.items()),
+        "error": error,
+        "luck": 2 * np.sqrt(2) * error,
+        "minutes": seconds / 60,
+    }
+    made, shown, hidden = (fill(text.format(**figures), 100) for text in (_MADE, _SHOWN, _HIDDEN))
     lines = [
         "# The losses of the judge",
         "",
-        "Made by `python benchmarks/judge_ablation.py STATE --write`. Eight trainings of",
-        f"{options.steps} steps of {options.batch} battles, each in both orders, from one state",
-        f"that had learned to see and to mark answers; weights where on: {weights}. Agreement",
-        f"with the truth in percent, ties forced, over {options.battles} battles of each kind in",
-        f"both orders (standard error at most {error:.1f}), and the mean order effect in logits.",
-        f"{seconds / 60:.0f} minutes on one core that others shared.",
+        made,
         "",
         "| contrast (CT) | features (MSE) | ranking (PR) | seen | order | unseen | order |",
         "|---|---|---|---|---|---|---|",
         *[_row(*row) for row in rows],
+        "",
+        "## What this can tell",
+        "",
+        shown,
+        "",
+        hidden,
         "",
     ]
     return "\n".join(lines)

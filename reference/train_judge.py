@@ -1,4 +1,4 @@
-"""Train the judge: a Qwen2-VL of 2 million parameters that says which of two answers is better.
+"""Train the judge: a Qwen2-VL of 2.5 million parameters that says which of two answers is better.
 
     python reference/train_judge.py --out runs/judge            # see, then judge
     python reference/train_judge.py --out runs/judge --resume   # go on where it was stopped
@@ -33,6 +33,7 @@ from training import Log, Optimizer, arguments, half_precision, save_half, settl
 from world import draw_scenes
 
 from pytest_cepbench.datasets.shapes.arena import TASKS
+from pytest_cepbench.errors import CepError
 
 STEPS, BATCH = 6000, 8
 SIGHT_STEPS, SIGHT_BATCH = 1100, 24
@@ -309,6 +310,30 @@ class _State:
         return state["part"], state["step"], state["optimizer"]
 
 
+def _state(text: str) -> Path:
+    """The file of a state to start from. Raises ArgumentTypeError for what is none."""
+    try:
+        known = torch.load(text, weights_only=True)
+    except OSError as error:
+        msg = f"{text!r} cannot be read: {error.strerror}"
+        raise argparse.ArgumentTypeError(msg) from error
+    except Exception as error:  # torch raises what it likes for a file that is none of its own
+        msg = f"{text!r} is no file of torch's: the judge-state.pt of another training is expected"
+        raise argparse.ArgumentTypeError(msg) from error
+    if not (isinstance(known, dict) and {"model", "heads"} <= known.keys()):
+        msg = f"{text!r} has no weights of a judge: judge-state.pt of another training is expected"
+        raise argparse.ArgumentTypeError(msg)
+    return Path(text)
+
+
+def _people(text: str) -> list[Battle]:
+    """The battles of a study. Raises ArgumentTypeError where it holds none."""
+    try:
+        return read_people(Path(text))
+    except CepError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def options_of(about: str) -> argparse.Namespace:
     """What the command line asks for."""
     parser = arguments(about, steps=STEPS, batch=BATCH, save=())
@@ -316,8 +341,10 @@ def options_of(about: str) -> argparse.Namespace:
     parser.add_argument("--sight-batch", type=int, default=SIGHT_BATCH, help="rows of its steps")
     parser.add_argument("--mark-steps", type=int, default=MARK_STEPS, help="of the second part")
     parser.add_argument("--mark-batch", type=int, default=MARK_BATCH, help="answers of its steps")
-    parser.add_argument("--from", dest="start", type=Path, help="state to take weights from")
-    parser.add_argument("--people", type=Path, help="ratings/NAME, a study of pairs to learn from")
+    parser.add_argument("--from", dest="start", type=_state, help="state to take weights from")
+    parser.add_argument(
+        "--people", type=_people, help="ratings/NAME, a study of pairs to learn from"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the state in --out")
     parser.add_argument("--minutes", type=float, help="end the third part after so many")
     for field in fields(LossWeights):
@@ -390,7 +417,7 @@ def _learn_to_judge(
     steps, begun = options.steps, time.monotonic()
     optimizer = Optimizer((trainer.taught, _PEAK), steps=steps, decay=_DECAY, state=known)
     held_out = _unseen(options.seed)
-    people = read_people(options.people) if options.people else []
+    people = options.people or []
     supply = Supply(
         judge_rows, range(done + 1, steps + 1), options.seed, options.batch, steps, people
     )

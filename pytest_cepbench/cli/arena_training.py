@@ -5,13 +5,15 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
 from pytest_cepbench.cli.panel_files import DATA, read_answer_folders, read_questions
 from pytest_cepbench.cli.session import open_store, read_count, run_servers, suite_file
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
+from pytest_cepbench.datasets.text_files import read_json_lines
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
@@ -81,10 +83,10 @@ def _open(
         return panel_battles(panel, pool.store)
     if (path / STUDY).is_file():
         return people_battles(path)
+    if _holds_verdicts(path):
+        return panel_battles(_people_panel(path, arguments, pool, limit), pool.store)
     if path.suffix == ".jsonl" or (path.is_dir() and (path / FILE_NAME).is_file()):
         return stored_battles(path)
-    if path.is_file() and path.suffix == ".json":
-        return panel_battles(_people_panel(path, arguments, pool, limit), pool.store)
     suite = load_suite(suite_file(path))
     if suite.table.data.loader != _LOADER:
         msg = (
@@ -94,6 +96,13 @@ def _open(
         )
         raise SpecError(msg)
     return stored_battles(suite.folder / (suite.table.data.path or "."))
+
+
+def _holds_verdicts(path: Path) -> bool:
+    """Whether a file has verdicts in OpenING's format, and not the battles themselves."""
+    if path.suffix == ".jsonl":
+        return any("data_id" in line for _, line in islice(read_json_lines(path), 1))
+    return path.suffix == ".json"
 
 
 def _people_panel(
@@ -112,6 +121,8 @@ def _people_panel(
     panel = opening_panel(
         path.stem, people, questions, answers, pool.store, partial=arguments.partial
     )
+    for reason, count in panel.left_out.items():
+        tell(f"{path}: {count:,} battles left out, {reason}")
     return panel.limited(limit, int(arguments.seed))
 
 

@@ -55,7 +55,7 @@ def panel_battles(panel: BattlePanel, store: Store) -> Iterator[TrainingBattle]:
         yield TrainingBattle(
             f"{judged.question}-{number:05}",
             category if slash else panel.name,
-            frozenset((judged.first, judged.second)),
+            frozenset((judged.first, judged.second, *([category] if slash else []))),
             Battle(*shown),
             judged.winner,
         )

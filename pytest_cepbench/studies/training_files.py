@@ -1,14 +1,17 @@
 """Files of battles: chats to train judges with, or a table to measure them on.
 
-Chats are written twice, as two families of trainers read them: `train.jsonl` with the parts of a
-message in a list (trl), `train.llamafactory.jsonl` with `<image>` in its text and
-`dataset_info.json` beside it (LLaMA-Factory). Both name the same files of images.
+Chats are written twice, as two families of trainers read them: `train.jsonl` with a prompt and its
+completion, whose parts are in lists (trl), `train.llamafactory.jsonl` with `<image>` in its text
+and `dataset_info.json` beside it (LLaMA-Factory). Both name the same files of images.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +19,7 @@ from typing import Any, Literal
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.errors import WriteError
-from pytest_cepbench.models.judges.judge_prompt import JudgePrompt
+from pytest_cepbench.models.judges.judge_prompt import JudgePrompt, break_up
 from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.studies.training_battles import TrainingBattle
 
@@ -25,8 +28,17 @@ ExportFormat = Literal["chat", "battles"]
 IMAGES = "images"
 
 _MARKER = "<image>"
-_BROKEN_MARKER = "< image>"
 _TRAIN, _UNSEEN = "train", "unseen"
+
+_CONTROLS = re.compile(
+    r"<[|\uff5c][^<>\[\]|\uff5c\s]+[|\uff5c]>"
+    # What LLaMA-Factory counts as media, and control tokens of chat models that read images.
+    r"|</?(?:image|video|audio|s|bos|eos|pad|unk|mask|tool_call|tool_response|start_of_turn"
+    r"|end_of_turn|start_of_image|end_of_image|image_soft_token|end_of_utterance|global-img"
+    r"|fake_token_around_image|row_\d+_col_\d+)>"
+    r"|\[/?(?:INST|IMG|IMG_BREAK|IMG_END|SYSTEM_PROMPT)\]"
+)
+"""Which tokens a model has is not known here; a local judge knows its own, and breaks up those."""
 
 
 @dataclass
@@ -57,41 +69,86 @@ def write_training(
     prompt: what the judge is asked, of chats.
     unseen: models or categories whose battles go into a split of their own.
     Raises WriteError where the folder holds something or cannot be written, and for a name in
-    `unseen` that no battle has; nothing is left behind then but images.
+    `unseen` that no battle has, and what `battles` raises. The folder is as it was before then, and
+    when the process is killed.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or set(folder.iterdir()) - {_partial(folder)}):
         msg = f"{str(folder)!r} is there already: name a new folder with --out, or empty it"
         raise WriteError(msg)
     export = TrainingExport(folder)
-    album = _Album(folder)
-    lines: dict[str, list[str]] = {}
-    known: set[str] = set()
     try:
-        (folder / IMAGES).mkdir(parents=True, exist_ok=True)
-        for battle in battles:
-            known |= battle.names
-            split = _UNSEEN if battle.names & set(unseen) else _TRAIN
-            export.battles[split] = export.battles.get(split, 0) + 1
-            export.verdicts[battle.verdict] = export.verdicts.get(battle.verdict, 0) + 1
-            if layout == "battles":
-                name = FILE_NAME if split == _TRAIN else f"{_UNSEEN}-{FILE_NAME}"
-                files = {name: [_table(battle, album)]}
-            else:
-                files = _chats(battle, prompt, album, split)
-            for name, rows in files.items():
-                lines.setdefault(name, []).extend(rows)
-                export.rows[name] = export.rows.get(name, 0) + len(rows)
-        _check_unseen(unseen, known)
-        for name, rows in lines.items():
-            (folder / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-        if layout == "chat":
-            info = json.dumps(_dataset_info(sorted(export.battles)), indent=2)
-            (folder / "dataset_info.json").write_text(f"{info}\n", encoding="utf-8")
+        with _whole(folder) as partial:
+            album = _Album(partial)
+            lines = _lines(battles, layout, prompt, unseen, album, export)
+            for name, rows in lines.items():
+                (partial / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+            if layout == "chat":
+                info = json.dumps(_dataset_info(sorted(export.battles)), indent=2)
+                (partial / "dataset_info.json").write_text(f"{info}\n", encoding="utf-8")
     except OSError as error:
         msg = f"{error.filename or folder} could not be written: {error.strerror}"
         raise WriteError(msg) from error
     export.images = len(album.written)
     return export
+
+
+def _lines(
+    battles: Iterable[TrainingBattle],
+    layout: ExportFormat,
+    prompt: JudgePrompt,
+    unseen: Collection[str],
+    album: _Album,
+    export: TrainingExport,
+) -> dict[str, list[str]]:
+    """The lines of each file, their images written, battles and rows counted."""
+    lines: dict[str, list[str]] = {}
+    known: set[str] = set()
+    for battle in battles:
+        known |= battle.names
+        split = _UNSEEN if battle.names & set(unseen) else _TRAIN
+        export.battles[split] = export.battles.get(split, 0) + 1
+        export.verdicts[battle.verdict] = export.verdicts.get(battle.verdict, 0) + 1
+        if layout == "battles":
+            name = FILE_NAME if split == _TRAIN else f"{_UNSEEN}-{FILE_NAME}"
+            files = {name: [_table(battle, album)]}
+        else:
+            files = _chats(battle, prompt, album, split)
+        for name, rows in files.items():
+            lines.setdefault(name, []).extend(rows)
+            export.rows[name] = export.rows.get(name, 0) + len(rows)
+    _check_unseen(unseen, known)
+    return lines
+
+
+def _partial(folder: Path) -> Path:
+    """Where files are written first: beside a new folder, within one that exists.
+
+    An existing folder may be a mount, which cannot be replaced.
+    """
+    return (folder if folder.exists() else folder.parent) / f".{folder.resolve().name}.partial"
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into, whose content is moved to `folder` at the end; else it is removed."""
+    partial, existed = _partial(folder), folder.exists()
+    created = [parent for parent in folder.parents if not parent.exists()]
+    try:
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        (partial / IMAGES).mkdir(parents=True)
+        yield partial
+        if existed:
+            for path in sorted(partial.iterdir(), key=Path.is_file):  # images first, then tables
+                path.rename(folder / path.name)
+            partial.rmdir()
+        else:
+            partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        for parent in created:
+            with suppress(OSError):
+                parent.rmdir()
+        raise
 
 
 def _check_unseen(unseen: Collection[str], known: Collection[str]) -> None:
@@ -125,20 +182,22 @@ def _chats(
     """Rows of both layouts: the battle in either order of the answers."""
     parts, marked = [], []
     for shown, winner in ((battle.battle, battle.verdict), battle.mirrored()):
-        pieces = prompt.show(shown)
+        pieces = break_up(_CONTROLS, prompt.show(shown))
         images = [album.add(piece) for piece in pieces if not isinstance(piece, str)]
         verdict = prompt.phrases[winner]
         facts = {"images": images, "battle": battle.id}
-        parts.append(_row(_in_parts(prompt.system, pieces, verdict), facts))
-        marked.append(_row(_in_text(prompt.system, pieces, verdict), facts))
+        parts.append(_row(_in_parts(prompt.system, pieces, verdict) | facts))
+        marked.append(_row(_in_text(prompt.system, pieces, verdict) | facts))
     return {f"{split}.jsonl": parts, f"{split}.llamafactory.jsonl": marked}
 
 
-def _row(messages: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
-    return json.dumps({"messages": messages, **facts}, ensure_ascii=False)
+def _row(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False)
 
 
-def _in_parts(system: str, pieces: Sequence[Piece], verdict: str) -> list[dict[str, Any]]:
+def _in_parts(system: str, pieces: Sequence[Piece], verdict: str) -> dict[str, Any]:
+    """As prompt and completion: of rows with all turns in one list, trl learns the prompt too."""
+
     def part(piece: Piece) -> dict[str, Any]:
         # Rows with and without a text have the same columns, or they are no table.
         if isinstance(piece, str):
@@ -148,20 +207,21 @@ def _in_parts(system: str, pieces: Sequence[Piece], verdict: str) -> list[dict[s
     def turn(role: str, shown: Sequence[Piece]) -> dict[str, Any]:
         return {"role": role, "content": [part(piece) for piece in shown]}
 
-    return [turn("system", [system]), turn("user", pieces), turn("assistant", [verdict])]
+    return {
+        "prompt": [turn("system", [system]), turn("user", pieces)],
+        "completion": [turn("assistant", [verdict])],
+    }
 
 
-def _in_text(system: str, pieces: Sequence[Piece], verdict: str) -> list[dict[str, Any]]:
-    shown = [
-        # An answer that says `<image>` would be taken for one more image.
-        piece.replace(_MARKER, _BROKEN_MARKER) if isinstance(piece, str) else _MARKER
-        for piece in pieces
-    ]
-    return [
+def _in_text(system: str, pieces: Sequence[Piece], verdict: str) -> dict[str, Any]:
+    """With nothing between the pieces, since chat templates put nothing between parts."""
+    shown = [piece if isinstance(piece, str) else _MARKER for piece in pieces]
+    messages = [
         {"role": "system", "content": system},
-        {"role": "user", "content": "\n".join(shown)},
+        {"role": "user", "content": "".join(shown)},
         {"role": "assistant", "content": verdict},
     ]
+    return {"messages": messages}
 
 
 def _dataset_info(splits: Sequence[str]) -> dict[str, Any]:

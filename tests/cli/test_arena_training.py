@@ -12,11 +12,16 @@ from PIL import Image
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
+from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
+from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import Ratings, VoteFile
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
+from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.ratings.studies import BLUE, RED, make_study
+
+UID = "0101001"
 
 SUITE = Path(__file__).parents[2] / "suites" / "judge"
 
@@ -47,9 +52,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def said(row: dict[str, Any]) -> str:
-    """What the assistant says."""
-    content = row["messages"][-1]["content"]
-    return str(content if isinstance(content, str) else content[0]["text"])
+    """What the assistant says, in a row for trl."""
+    ((turn,),) = [row["completion"]]
+    assert turn["role"] == "assistant"
+    return str(turn["content"][0]["text"])
 
 
 def test_chats_are_battles_in_both_orders(suite: Home) -> None:
@@ -66,11 +72,11 @@ def test_chats_are_battles_in_both_orders(suite: Home) -> None:
         place = WINNERS.index(verdict)
         assert said(row) == PROMPT.phrases[verdict]
         assert said(mirrored) == PROMPT.phrases[WINNERS[3 - place]]
-        system, user, _ = row["messages"]
+        system, user = row["prompt"]
         assert system["content"] == [{"type": "text", "text": PROMPT.system}]
         texts = [part["text"] for part in user["content"]]
         a, b = (texts.index(heading) for heading in PROMPT.headings[1:])
-        turned = [part["text"] for part in mirrored["messages"][1]["content"]]
+        turned = [part["text"] for part in mirrored["prompt"][1]["content"]]
         assert texts[a + 1 : b] == turned[turned.index(PROMPT.headings[2]) + 1 : -1]
         shown = [part for part in user["content"] if part["type"] == "image"]
         assert len(shown) == len(row["images"]) == len(mirrored["images"])
@@ -93,8 +99,8 @@ def test_the_other_layout_marks_images_in_the_text(suite: Home) -> None:
         "train.llamafactory.jsonl",
         "unseen.llamafactory.jsonl",
     }
-    told = [str(row["messages"]) for row in rows(suite.path / "chats" / "train.jsonl")]
-    told += [str(row["messages"]) for row in rows(suite.path / "chats" / "unseen.jsonl")]
+    told = [str(row["prompt"]) for row in rows(suite.path / "chats" / "train.jsonl")]
+    told += [str(row["prompt"]) for row in rows(suite.path / "chats" / "unseen.jsonl")]
     assert any("<b>x</b>" in text for text in told)
 
 
@@ -128,6 +134,26 @@ def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
     assert not {row["battle"] for row in train} & {row["battle"] for row in unseen}
 
 
+def test_battles_of_the_embedded_world_have_categories(home: Home) -> None:
+    """Those of a category that is named go into the split of the unseen."""
+    first = home.command("arena", "export-training", "shapes-arena", "--limit=24", "--out=all")
+    assert first.code == 0, first.err
+    categories = [
+        row["battle"].partition("/")[0] for row in rows(home.path / "all" / "train.jsonl")
+    ]
+    held_out = categories[0]
+
+    ended = home.command(
+        *("arena", "export-training", "shapes-arena", "--limit=24", f"--unseen={held_out}"),
+        "--out=chats",
+    )
+
+    assert ended.code == 0, ended.err
+    unseen = rows(home.path / "chats" / "unseen.jsonl")
+    assert len(unseen) == categories.count(held_out)
+    assert {row["battle"].partition("/")[0] for row in unseen} == {held_out}
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -135,17 +161,22 @@ def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
         (["judge", "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
         (["judge", "--limit=none"], "--limit"),
         (["elsewhere"], "no suite at 'elsewhere'"),
+        (["elsewhere.json"], "file 'elsewhere.json' cannot be read"),
         (["toy"], "has no battles with stored verdicts: its loader is 'shapes'"),
     ],
 )
 def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> None:
-    """It names what is wrong; no traceback."""
+    """It names what is wrong; no traceback, and nothing is left behind: the command is repeated."""
     (suite.path / "toy").mkdir()
     shutil.copy(SUITE.parent / "instrument" / "suite.toml", suite.path / "toy")
-    ended = suite.command("arena", "export-training", *argv, "--out=chats")
+    before = {path.name for path in suite.path.iterdir()} | {".cepbench"}
+    ended = suite.command("arena", "export-training", *argv, "--out=out/chats")
     assert ended.code != 0
     assert message in ended.err
     assert len(ended.err.strip().splitlines()) == 1
+    assert {path.name for path in suite.path.iterdir()} <= before
+    again = suite.command("arena", "export-training", "judge", "--out=out/chats")
+    assert again.code == 0, again.err
 
 
 def test_a_folder_with_files_is_left_alone(suite: Home) -> None:
@@ -199,4 +230,50 @@ def test_a_study_that_nobody_judged_is_refused(home: Home) -> None:
     ended = home.command("arena", "export-training", "ratings", "--out=chats")
     assert ended.code != 0
     assert "nobody has judged a battle" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert not (home.path / "chats").exists()
+
+
+@pytest.fixture
+def verdicts(home: Home) -> Home:
+    """Two of people's verdicts in OpenING's format, and one on a model without answers."""
+    put_questions(home.path / "questions", [question(UID)])
+    put_answer(home.path / "Wordy_output", UID, [{"text": "It ends.", "image": f"{UID}-o-0.jpg"}])
+    (home.path / "Wordy_output" / f"{UID}-o-0.jpg").write_bytes(png(40))
+    people = [JudgedBattle(UID, "Wordy", "Human", "Tie(B)"), JudgedBattle(UID, "Wordy", "x", "A")]
+    for name in ("people.json", "people.jsonl"):
+        write_verdicts(home.path / name, people)
+    return home
+
+
+@pytest.mark.parametrize("name", ["people.json", "people.jsonl"])
+def test_verdicts_in_the_released_format_are_a_source(verdicts: Home, name: str) -> None:
+    """A list or one verdict a line; the battles are those of the questions and answers named."""
+    files = ("--data=opening=questions", "--answers", "Wordy_output")
+    command = ("arena", "export-training", name, *files, "--out=chats")
+
+    refused = verdicts.command(*command)
+    assert refused.code != 0
+    assert "1 of 2 battles cannot be shown to a judge" in refused.err
+    ended = verdicts.command(*command, "--partial")
+
+    assert ended.code == 0, ended.err
+    assert f"{name}: 1 battles left out, of models without a folder of answers" in ended.err
+    first, mirrored = rows(verdicts.path / "chats" / "train.jsonl")
+    assert said(first) == "Tie (B is better)"
+    assert said(mirrored) == "Tie (A is better)"
+    texts = [part["text"] for part in first["prompt"][1]["content"]]
+    assert texts == [
+        *("Question:", "How does it go on?", None, "Answer A:", "It ends.", None, "Answer B:"),
+        *("It ends well.", None, PROMPT.closing),
+    ]
+    pictures = [(verdicts.path / "chats" / name).is_file() for name in first["images"]]
+    assert pictures == [True] * 3
+
+
+def test_verdicts_without_questions_are_refused(verdicts: Home) -> None:
+    """The line names the option that says where they lie."""
+    ended = verdicts.command("arena", "export-training", "people.json", "--out=chats")
+    assert ended.code != 0
+    assert "--data opening=FOLDER" in ended.err
     assert len(ended.err.strip().splitlines()) == 1

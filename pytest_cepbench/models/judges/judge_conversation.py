@@ -14,7 +14,7 @@ from pytest_cepbench.errors import CheckpointError, ModelError
 from pytest_cepbench.models.describers.text_model import chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, break_up
 from pytest_cepbench.models.load_plan import LoadPlan
 from pytest_cepbench.models.protocols import FloatArray, Piece
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
@@ -50,20 +50,14 @@ class JudgeConversations:
         self._controls = _control_tokens(loaded)
 
     def turns(self, pieces: Sequence[Piece], system: str) -> Conversation:
-        """A system prompt, where there is one, and a message of texts and images."""
-        shown = [
-            self._without_controls(piece) if isinstance(piece, str) else piece for piece in pieces
-        ]
-        turns = [chat_turn("user", shown)]
-        return [chat_turn("system", [system]), *turns] if system else turns
+        """A system prompt, where there is one, and a message of texts and images.
 
-    def _without_controls(self, text: str) -> str:
-        """The text with control tokens broken up: an answer must not end the judge's turn with its
-        words, or claim an image.
-
-        transformers can do it too (`sanitize_control_tokens`), but not for every processor.
+        Control tokens in them are broken up: an answer must not end the judge's turn with its
+        words, or claim an image. transformers can do it too (`sanitize_control_tokens`), but not
+        for every processor.
         """
-        return self._controls.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+        turns = [chat_turn("user", break_up(self._controls, pieces))]
+        return [chat_turn("system", [system]), *turns] if system else turns
 
     def inputs(self, conversations: Sequence[Conversation]) -> Any:
         """What the processor makes of them, padded on the left."""

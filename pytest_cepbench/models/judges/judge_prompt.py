@@ -9,8 +9,10 @@ which a judge scores a single answer.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 from PIL import Image
 
@@ -78,6 +80,27 @@ def _shrink(pieces: Sequence[Piece], max_pixels: int | None) -> list[Piece]:
     return [
         piece if isinstance(piece, str) else shrink_image(piece, max_pixels) for piece in pieces
     ]
+
+
+def break_up(controls: re.Pattern[str], pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces with a space behind the first character of each control token.
+
+    Texts that follow one another are searched as one: chat templates put nothing between them, so
+    a token could be spread over the steps of an answer.
+    """
+    broken: list[Piece] = []
+    for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if not is_text:
+            broken += run
+            continue
+        texts = [str(piece) for piece in run]
+        cuts = [match.start() + 1 for match in controls.finditer("".join(texts))]
+        end = 0
+        for text in texts:
+            begin, end = end, end + len(text)
+            places = [0, *(cut - begin for cut in cuts if begin < cut <= end), len(text)]
+            broken.append(" ".join(text[i:j] for i, j in pairwise(places)))
+    return broken
 
 
 def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:

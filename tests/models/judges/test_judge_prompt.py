@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, shrink_image
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
+from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, break_up, shrink_image
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Piece
 
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (8, 2), "blue")
 
@@ -49,6 +51,23 @@ def test_a_single_answer_is_shown_behind_its_question(name: str) -> None:
     places = [text.index(word) for word in ("q1", "a1", "a2", "score it")]
     assert places == sorted(places)
     assert not any(word in text for word in ("Answer B", "OUTPUT_A", "OUTPUT_B", "A is better"))
+
+
+@given(st.lists(st.text("<a>", max_size=5) | st.just(RED), max_size=8))
+def test_no_token_is_left_between_texts(pieces: list[Piece]) -> None:
+    """Neither within a text nor over several; nothing but spaces is added, images stay."""
+    token = re.compile("<a>|<aa>")
+    broken = break_up(token, pieces)
+
+    def joined(shown: list[Piece]) -> str:
+        return "".join(piece if isinstance(piece, str) else "#" for piece in shown)
+
+    assert len(broken) == len(pieces)
+    for before, after in zip(pieces, broken, strict=True):
+        kept = after.replace(" ", "") if isinstance(after, str) else after
+        assert kept == before
+    assert not token.search(joined(broken))
+    assert joined(broken).count(" ") == len(token.findall(joined(pieces)))
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 5000))
