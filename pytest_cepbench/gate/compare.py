@@ -246,6 +246,7 @@ def _compare(
     """
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
+        _require_labels(measurement, both)
     except IncomparableError as error:
         return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=error.reasons)
     difference = rounded(both.differences.mean)
@@ -259,11 +260,9 @@ def _compare(
     if both.dropped:
         left_out = f"{both.dropped} samples that only one of the two has were left out"
         judgement = _add(judgement, left_out)
-    if both.dropped and measurement.labels is not None:
-        if measurement.labels.needed:
-            return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=(_LABELS_NEEDED,))
-        measurement = replace(measurement, labels=None)
-        judgement = _add(judgement, _NO_LABELS)
+        if measurement.labels is not None:
+            measurement = replace(measurement, labels=None)
+            judgement = _add(judgement, _NO_LABELS)
     if not policy.statistical:
         held = rounded(difference + policy.tolerance) >= 0
         return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
@@ -288,6 +287,12 @@ def _compare(
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         judgement = _with_needed(judgement, both, measurement, policy)
     return replace(judgement, verdict=verdict)
+
+
+def _require_labels(measurement: Measurement, both: Pair) -> None:
+    """Raise IncomparableError where people's labels have to decide, and samples are left out."""
+    if both.dropped and measurement.labels is not None and measurement.labels.needed:
+        raise IncomparableError((_LABELS_NEEDED,))
 
 
 def _with_needed(
