@@ -37,7 +37,7 @@ from pytest_cepbench.errors import CepError
 
 STEPS, BATCH = 6000, 8
 SIGHT_STEPS, SIGHT_BATCH = 1100, 24
-MARK_STEPS, MARK_BATCH = 1500, 32
+MARK_STEPS, MARK_BATCH = 700, 32
 
 _SIGHT_PEAK, _PEAK, _DECAY = 1.2e-3, 8e-4, 0.02
 _EASY_UNTIL = 0.25  # of the steps, from where on differences of truth are drawn evenly
