@@ -9,7 +9,7 @@ from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show, 
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.ratings.exports import people_battles, write_replay
+from pytest_cepbench.ratings.exports import shown_battles, write_replay
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.label_studio_answers import import_label_studio
 from pytest_cepbench.ratings.label_studio_tasks import write_label_studio
@@ -55,7 +55,7 @@ def _export(
         return write_label_studio(ratings, out)
     if form == "replay":
         return write_replay(ratings, votes, out, annotator)
-    battles = people_battles(ratings, votes, [] if annotator is None else [annotator])
+    battles = shown_battles(ratings, votes, [] if annotator is None else [annotator])
     out.mkdir(parents=True, exist_ok=True)
     write_verdicts(out / "verdicts.json", battles)
     return [out / "verdicts.json"]

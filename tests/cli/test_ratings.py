@@ -122,6 +122,54 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
     assert sum(battle.winner == "B" for battle in verdicts) == 2
 
 
+def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
+    """Each model's win rate over all votes, and how sure it is: printed, as JSON, as Markdown."""
+    ended = home.command("alignment", "ratings/may", "--draws=200")
+    rows = {
+        line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
+    }
+    content = json.loads(Path(".cepbench/alignment/alignment-may.json").read_text())["alignment"]
+    page = Path(".cepbench/alignment/alignment-may.md").read_text()
+
+    assert (ended.code, ended.err) == (0, "")
+    (red,) = (own for own in content["people"] if own["model"] == RED)
+    (blue,) = (own for own in content["people"] if own["model"] == BLUE)
+    assert red["score"] == pytest.approx(19 / 24)  # 2 battles lost by both, 2 ties of one person
+    assert red["items"] == 12
+    assert 1 / 2 < red["low"] < red["score"] < red["high"] < 1
+    assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
+    shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
+    assert rows[RED] == ["answer", "24", "0.792", *shown]
+    assert " ".join(shown) in page.replace("\\", "")
+    assert "the better one is known where the interval leaves out .5" in " ".join(ended.out.split())
+
+
+def test_exported_verdicts_can_be_ranked(home: Home) -> None:
+    """They have the sides as people saw them, so that a leaderboard can tell models from sides."""
+    ratings = make_study(home.path / "ratings/may", "pair", 24, annotators=3)
+    items = list(ratings.items.values())
+    for number, item in enumerate(items):
+        verdict = "B" if number % 6 == 0 else "Tie(A)" if number % 6 == 1 else "A"
+        swapped = number % 2 == 1
+        pressed = {"A": "B", "B": "A", "Tie(A)": "Tie(B)"}[verdict] if swapped else verdict
+        cast(ratings, side_vote(item, "a1", pressed, swapped=swapped))
+    cast(ratings, side_vote(items[1], "a2", "Tie(A)"))  # as many saw either order: its own
+    for name in ("a2", "a3"):
+        cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
+    assert home.command("ratings", "export", "ratings/may", "--format=opening", "--out=v").code == 0
+    verdicts = {b.question: b for b in read_verdicts(home.path / "v/verdicts.json")}
+    ended = home.command("arena", "leaderboard", "v/verdicts.json")
+
+    firsts = [verdicts[f"SECRET-SAMPLE-{number}"].first for number in range(24)]
+    assert firsts[:5] == [RED, RED, BLUE, BLUE, RED]
+    winners = [verdicts[f"SECRET-SAMPLE-{number}"].winner for number in range(5)]
+    assert winners == ["B", "Tie(A)", "B", "B", "A"]
+    assert ended.code == 0, ended.err
+    assert "the judge favours the first answer by" in " ".join(ended.out.split())
+    (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))
+    assert row[1] == "1"
+
+
 def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
     """Tasks and form are written; answers come back into the votes of their annotator."""
     ended = home.command("ratings", "export", "ratings/may", "--format=label-studio")
