@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show, tell
@@ -23,7 +24,7 @@ def run(arguments: Namespace) -> int:
         for line in votes.remarks.lines:
             tell(line)
         if arguments.action == "import":
-            users = dict(map(_user, arguments.annotator))
+            users = _users(arguments.annotator)
             imported = import_label_studio(ratings, votes, arguments.file, users)
             show([], *imported.lines)
             return 0
@@ -59,6 +60,16 @@ def _export(
     out.mkdir(parents=True, exist_ok=True)
     write_verdicts(out / "verdicts.json", battles)
     return [out / "verdicts.json"]
+
+
+def _users(texts: Iterable[str]) -> dict[str, str]:
+    """User -> annotator. Raises SpecError for one who is said to be two."""
+    users: dict[str, str] = {}
+    for user, name in map(_user, texts):
+        if users.setdefault(user, name) != name:
+            msg = f"--annotator {user}=...: the user is {users[user]!r} and {name!r}; say one"
+            raise SpecError(msg)
+    return users
 
 
 def _user(text: str) -> tuple[str, str]:

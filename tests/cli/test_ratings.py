@@ -188,6 +188,39 @@ def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
     assert len(read_votes(rated).records["a2"]) == 24
 
 
+def test_a_wrong_file_of_label_studio_is_told(home: Home, rated: Ratings) -> None:
+    """Of another study, in another format, by a user who is two people or nobody; none is read."""
+    home.command("ratings", "export", "ratings/may", "--format=label-studio", "--out=studio")
+    tasks = json.loads((home.path / "studio/tasks.json").read_text())
+    verdict = {"from_name": "verdict", "value": {"choices": ["B"]}}
+
+    def written(name: str, content: object) -> str:
+        (home.path / name).write_text(json.dumps(content))
+        return name
+
+    def answered(item: str, choices: list[str]) -> dict[str, object]:
+        result = [verdict | {"value": {"choices": choices}}]
+        data = tasks[0]["data"] | {"item": item}
+        return {"data": data, "annotations": [{"completed_by": "a1", "result": result}]}
+
+    good = written("good.json", [answered(tasks[0]["data"]["item"], ["B"])])
+    minimal = written("min.json", [tasks[0]["data"] | {"verdict": "B", "annotator": 7}])
+    other = written("other.json", [answered("0" * 64, ["B"])])
+    both = written("both.json", [answered(tasks[0]["data"]["item"], ["A", "B"])])
+    base = ("ratings", "import", "ratings/may")
+    cases = {
+        (minimal,): "export as JSON, and not as JSON-MIN",
+        (other,): "none of its 1 answers is for an item of ratings/may",
+        (good, "--annotator=7=a1", "--annotator=7=a2"): "the user is 'a1' and 'a2'",
+        (good, "--annotator=7=zoe"): "annotator 'zoe'",
+    }
+    for argv, message in cases.items():
+        ended = home.command(*base, *argv)
+        assert (ended.code, message in ended.err) == (2, True), (argv, ended)
+    assert "1 answers are no answer to their item" in home.command(*base, both).out
+    assert len(read_votes(rated).records["a1"]) == 12
+
+
 def test_descriptions_of_no_samples_are_no_chains(home: Home) -> None:
     """Items of one's own are of no data set."""
     ratings = make_study(home.path / "ratings/words", "describe", 3)
