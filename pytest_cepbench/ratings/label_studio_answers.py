@@ -75,13 +75,7 @@ def import_label_studio(
     study and, before anything is written, for users who are no annotators; WriteError.
     """
     check_annotators(ratings, annotators.values())
-    document = read_json(path)
-    if not isinstance(document, list):
-        msg = f"{path}: the JSON export of Label Studio is a list of tasks"
-        raise DatasetError(msg)
-    if document and not any(isinstance(t, dict) and "annotations" in t for t in document):
-        msg = f"{path}: no task has annotations; export as JSON, and not as JSON-MIN or CSV"
-        raise DatasetError(msg)
+    document = _read_tasks(path)
     done = {vote.key for own in votes.records.values() for vote in own}
     imported = ImportedAnswers()
     strangers: dict[str, None] = {}
@@ -109,14 +103,30 @@ def import_label_studio(
         )
         raise DatasetError(msg)
     imported.votes.sort(key=lambda vote: vote.at)
+    _append(imported.votes, ratings)
+    return imported
+
+
+def _read_tasks(path: Path) -> list[object]:
+    document: object = read_json(path)
+    if not isinstance(document, list):
+        msg = f"{path}: the JSON export of Label Studio is a list of tasks"
+        raise DatasetError(msg)
+    if document and not any(isinstance(t, dict) and "annotations" in t for t in document):
+        msg = f"{path}: no task has annotations; export as JSON, and not as JSON-MIN or CSV"
+        raise DatasetError(msg)
+    return document
+
+
+def _append(votes: Sequence[Vote], ratings: Ratings) -> None:
+    """Add votes to the files of their annotators, in this order. Raises WriteError."""
     for name in ratings.study.annotators:
-        own = [vote for vote in imported.votes if vote.annotator == name]
+        own = [vote for vote in votes if vote.annotator == name]
         if own:
             file = VoteFile(ratings.vote_path(name))
             for vote in own:
                 file.append(vote)
             file.close()
-    return imported
 
 
 def _annotations(document: Sequence[object]) -> Iterator[tuple[Fields, Fields]]:
