@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
 
 from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
 from pytest_cepbench.cli.session import read_count
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.metrics.item_bootstrap import Estimate
-from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.order import Order
+from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.rating_agreement import (
     AnnotatorRecord,
     ErrorModel,
@@ -23,16 +27,41 @@ def run(arguments: Namespace) -> int:
     try:
         draws = read_count("--draws", arguments.draws) or 0
         ratings = read_ratings(arguments.ratings)
-        agreed = measure_agreement(ratings, read_votes(ratings), draws)
+        votes = read_votes(ratings)
+        agreed = measure_agreement(ratings, votes, draws)
     except CepError as error:
         return complain(str(error), MISTAKE)
     command = arguments.command_line
     name = f"agreement-{ratings.path.resolve().name}"[:120]
-    page = list(_page(agreed, command, draws))
+    page = list(_page(agreed, command, draws, _work_left(ratings, votes)))
     return write_and_show({"agreement": agreed}, page, command, arguments.out, name, "agreement")
 
 
-def _page(agreed: RatingAgreement, command: str, draws: int) -> Iterator[Section]:
+def _work_left(ratings: Ratings, votes: Votes) -> list[str]:
+    """A line on how long the rest of the study takes, at the pace so far; none where it is done."""
+    study = ratings.study
+    order = Order(study, list(ratings.items.values()))
+    given = Counter(vote.item for vote in votes.counted.values() if vote.kind == "item")
+    left = sum(
+        max(order.judges(digest) - given[digest], 0)
+        for digest, item in ratings.items.items()
+        if item.kind == "item"
+    )
+    if not left:
+        return []
+    seconds = median(vote.seconds for vote in votes.answers())
+    people = len(study.annotators)
+    minutes = left * (1 + study.attention + study.repeats) * seconds / people / 60
+    line = (
+        f"{counted(left, 'answer')} to come: about {minutes:.0f} minutes for each of "
+        f"{counted(people, 'annotator')}, at {seconds:.1f} seconds an answer"
+    )
+    return [line]
+
+
+def _page(
+    agreed: RatingAgreement, command: str, draws: int, work_left: Sequence[str]
+) -> Iterator[Section]:
     of = f" of {agreed.suite}" if agreed.suite else ""
     title = (
         f"agreement in {agreed.ratings}{of}: {len(agreed.annotators)} annotators, "
@@ -41,6 +70,7 @@ def _page(agreed: RatingAgreement, command: str, draws: int) -> Iterator[Section
     lines = [
         f"command: {command}",
         f"intervals: 95 %, {draws} draws of whole items; kind: {agreed.kind}",
+        *work_left,
         *agreed.remarks,
     ]
     if not agreed.shared:

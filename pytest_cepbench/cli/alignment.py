@@ -62,7 +62,7 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
 
 def _page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
     of = f" of {aligned.suite}" if aligned.suite else ""
-    lines = [f"command: {command}", *aligned.remarks]
+    lines = [f"command: {command}", _SCORE[aligned.kind], *aligned.remarks]
     lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]
     if aligned.constant:
         lines.append(f"the same for all rated outputs: {', '.join(aligned.constant)}")
@@ -79,6 +79,17 @@ def _page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
         yield Section("choices between captions", (_MARGIN, _within_margin(aligned.metrics)))
 
 
+_WON = (
+    "score: share of the votes that a model won, a tie being one half; of two models the better "
+    "one is known where the interval leaves out .5"
+)
+
+_SCORE = {
+    "pair": _WON,
+    "caption": _WON,
+    "grades": "score: mean of the grades, Poor 0, Medium .5, Good 1",
+}
+
 _SAMPLES = (
     "within items: Spearman's correlation of the metric's and people's differences between the "
     "outputs of an item; preferred: how often the metric prefers what people prefer"
@@ -90,7 +101,7 @@ _MARGIN = "a difference of at most .01 counts as comparable (MMGenBench, C.4)"
 
 
 def _people(aligned: RatingAlignment) -> Table:
-    head = ("model", "outputs", "votes", "score", "mean rank", *GRADES)
+    head = ("model", "outputs", "votes", "score", "95 % interval", "mean rank", *GRADES)
     return Table(
         head,
         tuple(
@@ -99,6 +110,7 @@ def _people(aligned: RatingAlignment) -> Table:
                 own.section,
                 str(own.votes),
                 f"{own.score:.3f}",
+                interval_text(Estimate(own.score, own.low, own.high, own.items)),
                 "-" if own.rank is None else f"{own.rank:.2f}",
                 *(map(percent, own.grades) if own.grades else "-" * len(GRADES)),
             )

@@ -12,9 +12,9 @@ from pytest_cepbench.cli.rating_server import serve_ratings
 from pytest_cepbench.cli.session import read_count, read_data
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY, read_ratings
+from pytest_cepbench.ratings.folder import STUDY, Ratings, read_ratings
 from pytest_cepbench.ratings.item_file import SUFFIX, read_items
-from pytest_cepbench.ratings.items import write_study
+from pytest_cepbench.ratings.items import check_study, write_study
 from pytest_cepbench.ratings.known_items import known_items
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.ratings.session import open_session
@@ -34,7 +34,10 @@ def run(arguments: Namespace) -> int:
             folder, suite = _study_folder(arguments), _suite_of(arguments)
             if (folder / STUDY).is_file():
                 _check_same(arguments, folder, suite)
-                tell(f"{folder}: the study is there already, and goes on as it was written")
+                tell(
+                    f"{folder}: the study is there already, and goes on as it was written; what "
+                    "it asks is not read again"
+                )
             else:
                 _write(arguments, folder, suite)
         if arguments.only_write:
@@ -47,12 +50,20 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
+_SETTINGS = (
+    "kind", "annotators", "overlap", "share", "seed", "practice", "attention", "repeats",
+)  # fmt: skip
+"""Options that are fields of a study."""
+
+_SOURCES = {"sample": "--sample", "reports": "--from", "data": "--data", "store": "--store"}
+"""Options that say what is asked, and how they are written."""
+
+
 def _refuse_settings(arguments: Namespace) -> None:
     """A study that is there goes on as it was written."""
+    options = {"out": "--out", **{name: f"--{name}" for name in _SETTINGS}, **_SOURCES}
     given = [
-        f"--{name}"
-        for name in ("kind", "out", "annotators", "overlap", "share", "seed", "sample")
-        if getattr(arguments, name) is not None
+        option for name, option in options.items() if getattr(arguments, name) not in (None, [])
     ]
     if given:
         msg = (
@@ -64,19 +75,49 @@ def _refuse_settings(arguments: Namespace) -> None:
 
 def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
     """Settings that are given are those of the study that is there. Raises SpecError if not."""
-    written = read_ratings(folder, suite).study
+    ratings = read_ratings(folder, suite)
+    written = ratings.study
     given = _study(arguments, arguments.kind, suite)
     changed = [
         f"--{name} (it has {_shown(getattr(written, name))})"
-        for name in ("kind", "annotators", "overlap", "share", "seed")
+        for name in _SETTINGS
         if getattr(arguments, name) is not None and getattr(written, name) != getattr(given, name)
     ]
+    changed += _other_draw(arguments, written)
+    changed += _other_runs(arguments, ratings)
     if changed:
         msg = (
             f"{str(folder)!r} is a study already, which goes on as it was written: drop "
             f"{', '.join(changed)}, or name another folder with --out"
         )
         raise SpecError(msg)
+
+
+def _other_draw(arguments: Namespace, written: Study) -> list[str]:
+    """The option --sample, where a study has another number of items."""
+    wanted = read_count("--sample", arguments.sample)
+    if wanted is None:
+        return []
+    every = written.population if isinstance(written.population, int) else 0
+    drawn = round(written.probability * every)
+    return [] if every and min(wanted, every) == drawn else [f"--sample (it has {drawn or 'all'})"]
+
+
+def _other_runs(arguments: Namespace, ratings: Ratings) -> list[str]:
+    """The options --from, where a study is not of these runs."""
+    if not arguments.reports:
+        return []
+    rated = {(source.model, source.fingerprint) for source in ratings.sources}
+    named = []
+    if ratings.study.suite and ratings.study.kind not in ("describe", "verify"):
+        from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
+
+        source = RatedSource(arguments.reports, baselines=arguments.baselines)
+        named = named_runs(ratings.study.kind, arguments.target, source)
+    if named and rated.issuperset((run.name, run.fingerprint) for run in named):
+        return []
+    models = sorted({model for model, _ in rated} - {""})
+    return [f"--from (it has {', '.join(models) or 'no runs'})"]
 
 
 def _shown(value: object) -> str:
@@ -137,7 +178,22 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
     tell(
         f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'annotator')}"
     )
+    if suite and task == "describe":
+        _tell_of_drawings(arguments.target)
     tell(f"edit {folder / 'consent.md'} and {folder / 'instructions.md'} before people begin")
+
+
+def _tell_of_drawings(target: Path) -> None:
+    """Say so, before people begin, where the suite cannot be gated with what they write."""
+    from pytest_cepbench.cli.session import suite_file
+    from pytest_cepbench.suites import load_suite
+    from pytest_cepbench.suites.people_check import ONE_ITERATION, describes_drawings
+
+    if describes_drawings(load_suite(suite_file(target))):
+        tell(
+            "this suite describes drawings as well, which people do not see: for a gate with "
+            f"people as describers, ask about a suite of one iteration, such as {ONE_ITERATION}"
+        )
 
 
 def _study(arguments: Namespace, task: Task, suite: str) -> Study:
@@ -147,17 +203,19 @@ def _study(arguments: Namespace, task: Task, suite: str) -> Study:
     if not seed.isdecimal():
         msg = f"--seed {seed!r}: a number from 0 on is expected"
         raise SpecError(msg)
-    return Study(
+    study = Study(
         kind=task,
         suite=suite,
         seed=int(seed),
         annotators=annotators,
         overlap=overlap,
         share=_share("--share", arguments.share or "0.2"),
-        practice=_practice(arguments.practice),
-        attention=_share("--attention", arguments.attention),
-        repeats=_share("--repeats", arguments.repeats),
+        practice=_practice(arguments.practice or "5"),
+        attention=_share("--attention", arguments.attention or "0.05"),
+        repeats=_share("--repeats", arguments.repeats or "0.05"),
     )
+    check_study(study)
+    return study
 
 
 def _annotators(text: str) -> tuple[str, ...]:

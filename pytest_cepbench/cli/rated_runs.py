@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from pytest_cepbench.cli.compare_chains import read_only_store
@@ -80,6 +81,15 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
             if answers:
                 return _of_answers(kind, suite, runs, source, store)
             return _of_chains(kind, file, runs, source, store)
+
+
+def named_runs(kind: Task, path: Path, source: RatedSource) -> list[RatedRun]:
+    """The runs that the reports are of, as `rated_items` names them; no store is read.
+
+    Raises kinds of CepError for reports that are not of the suite, or have nothing to rate.
+    """
+    runs = _runs(kind, load_suite(suite_file(path)), source)
+    return list(islice(runs, len(source.reports)))
 
 
 def _check_stores(stores: Sequence[str]) -> None:

@@ -214,20 +214,17 @@ _RATE: list[Option | OptionGroup] = [
     option(
         "--practice",
         metavar="N",
-        default="5",
-        help=f"items at the start, with feedback; {DEFAULT}",
+        help="items at the start, with feedback; default: 5",
     ),
     option(
         "--attention",
         metavar="X",
-        default="0.05",
-        help=f"share of hidden items whose answer is known; {DEFAULT}",
+        help="share of hidden items whose answer is known; default: 0.05",
     ),
     option(
         "--repeats",
         metavar="X",
-        default="0.05",
-        help=f"share of items that come again with sides swapped; {DEFAULT}",
+        help="share of items that come again with sides swapped; default: 0.05",
     ),
     PAGES,
     OptionGroup(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show, tell
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.ratings.exports import people_battles, write_replay
+from pytest_cepbench.ratings.exports import shown_battles, write_replay
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.label_studio_answers import import_label_studio
 from pytest_cepbench.ratings.label_studio_tasks import write_label_studio
@@ -23,7 +24,7 @@ def run(arguments: Namespace) -> int:
         for line in votes.remarks.lines:
             tell(line)
         if arguments.action == "import":
-            users = dict(map(_user, arguments.annotator))
+            users = _users(arguments.annotator)
             imported = import_label_studio(ratings, votes, arguments.file, users)
             show([], *imported.lines)
             return 0
@@ -55,10 +56,20 @@ def _export(
         return write_label_studio(ratings, out)
     if form == "replay":
         return write_replay(ratings, votes, out, annotator)
-    battles = people_battles(ratings, votes, [] if annotator is None else [annotator])
+    battles = shown_battles(ratings, votes, [] if annotator is None else [annotator])
     out.mkdir(parents=True, exist_ok=True)
     write_verdicts(out / "verdicts.json", battles)
     return [out / "verdicts.json"]
+
+
+def _users(texts: Iterable[str]) -> dict[str, str]:
+    """User -> annotator. Raises SpecError for one who is said to be two."""
+    users: dict[str, str] = {}
+    for user, name in map(_user, texts):
+        if users.setdefault(user, name) != name:
+            msg = f"--annotator {user}=...: the user is {users[user]!r} and {name!r}; say one"
+            raise SpecError(msg)
+    return users
 
 
 def _user(text: str) -> tuple[str, str]:

@@ -618,6 +618,9 @@ def _signed_differences(before: Scores, now: Scores, sign: float) -> dict[str, d
     }
 
 
+_REJUDGE = "; cepbench arena rejudge SUITE --judge=SPEC has the accepted answers judged by another"
+
+
 def _differing(
     measurement: Measurement, baseline: Baseline, pairing: Pairing
 ) -> Iterator[tuple[str, str]]:
@@ -627,7 +630,8 @@ def _differing(
         before = baseline.identity.get(name, "(none)")
         now = measurement.identity.get(name, "(none)")
         if before != now and name not in left_out:
-            yield name, f"{name}: baseline {before}, now {now}"
+            reason = f"{name}: baseline {before}, now {now}"
+            yield name, f"{reason}{_REJUDGE}" if name == "judge" and baseline.answers else reason
     if bool(baseline.answers) != bool(measurement.answers):
         yield "answers", "answers: one of the two has no answers to battle against"
     if baseline.higher_is_better != measurement.higher_is_better:

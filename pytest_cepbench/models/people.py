@@ -125,7 +125,10 @@ class HumanDescriber:
     ) -> list[str | Reply]:
         """The description of each image; a failure for one that nobody described."""
         digests = [ImageArtifact.from_pil(image).digest for image in images]
-        missing = _unanswered(f"{self.name} has no description of this image")
+        missing = _unanswered(
+            f"{self.name} has no description of this image: people describe the images that chains "
+            "start with, each of the study"
+        )
         return [self.texts.get(digest, missing) for digest in digests]
 
 

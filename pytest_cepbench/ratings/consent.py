@@ -32,11 +32,16 @@ _DEFAULT_CONSENT = """\
 You compare and describe what computer models have made. Your answers are used to measure these
 models, and to check automatic judges of them.
 
-- What is kept: your answers, the time each one took, the size of your browser window, and the name
-  under which you were invited. Nothing else about you is kept.
-- Who sees it: the people of this project. Names of annotators are not published.
+- What is kept: your answers, those that you take back among them; when you gave each one and how
+  long it took; your notes, and your reasons for skipping; whether you pasted a description; the
+  size of your browser window; the name under which you were invited; and when you agreed to this
+  text. Nothing else about you is kept.
+- Who sees it: everybody who can read the files of this project. Your name stands in them, and it
+  need not be your own: you can ask for an address under another one.
+- Some items have a known answer, and some come twice. They look like all others, and show how
+  careful and how steady answers are.
 - Taking part is voluntary. You can stop at any time without a reason, and you can ask for your
-  answers to be deleted.
+  answers to be deleted. Copies that others have made of the files by then may remain.
 - Some items may be broken or unpleasant. You can skip any of them.
 """
 

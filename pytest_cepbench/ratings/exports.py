@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from pytest_cepbench.errors import DatasetError
@@ -12,6 +13,7 @@ from pytest_cepbench.metrics.arena.battles import JudgedBattle
 from pytest_cepbench.ratings.battle_votes import (
     battle_votes,
     check_annotators,
+    mirrored,
     require_kind,
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
@@ -59,6 +61,26 @@ def people_battles(
 ) -> list[JudgedBattle]:
     """People's verdicts as battles of models over the questions of a suite. See `named_battles`."""
     return [battle for _, battle in named_battles(ratings, votes, annotators)]
+
+
+def shown_battles(
+    ratings: Ratings, votes: Votes, annotators: Collection[str] = ()
+) -> list[JudgedBattle]:
+    """The same battles, each in the order in which most of its annotators saw the answers.
+
+    With it a leaderboard can tell the models from a preference for what is seen first. A battle
+    that as many saw in either order stays in its own. Raises DatasetError as `named_battles`.
+    """
+    swapped: Counter[str] = Counter()
+    for vote in votes.answers():
+        if not annotators or vote.annotator in annotators:
+            swapped[vote.item] += 1 if vote.shown[:1] == ("second",) else -1
+    return [
+        JudgedBattle(battle.question, battle.second, battle.first, mirrored(battle.winner))
+        if swapped[item.item] > 0
+        else battle
+        for item, battle in named_battles(ratings, votes, annotators)
+    ]
 
 
 def named_battles(

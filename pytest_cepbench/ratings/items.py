@@ -109,7 +109,7 @@ def write_study(
     if (folder / STUDY).exists():
         msg = f"{str(folder)!r} holds a study already: go on with it, or name another folder"
         raise WriteError(msg)
-    _check_study(study)
+    check_study(study)
     unique = {item.item: item for item in items}
     for item in unique.values():
         _check_item(item, study, images)
@@ -156,7 +156,8 @@ def _write_images(folder: Path, images: Mapping[str, ImageArtifact]) -> None:
         raise WriteError(msg) from error
 
 
-def _check_study(study: Study) -> None:
+def check_study(study: Study) -> None:
+    """Raise DatasetError for people and shares that no study can have."""
     check_annotators(study.annotators)
     shares = {name: getattr(study, name) for name in ("attention", "repeats", "share")}
     for name, value in shares.items():

@@ -18,6 +18,7 @@ from pytest_cepbench.artifacts import canonical_json, digest_text
 from pytest_cepbench.datasets.text_files import read_json
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.escapes import one_line
+from pytest_cepbench.ratings.battle_votes import check_annotators
 from pytest_cepbench.ratings.folder import Ratings, VoteFile, Votes
 from pytest_cepbench.ratings.label_studio_tasks import ADDED, GRADE, RANK, TEXT, TICKED, VERDICT
 from pytest_cepbench.ratings.records import Item, Task, Vote, fault_of, option_name, un_swapped
@@ -70,13 +71,11 @@ def import_label_studio(
 
     annotators: Label Studio's number or address of a user -> annotator of the study; users whose
         own names are annotators need none.
-    Importing a file again adds nothing. Raises DatasetError for a file that is none and, before
-    anything is written, for users who are no annotators; WriteError.
+    Importing a file again adds nothing. Raises DatasetError for a file that is none or of another
+    study and, before anything is written, for users who are no annotators; WriteError.
     """
-    document = read_json(path)
-    if not isinstance(document, list):
-        msg = f"{path}: the JSON export of Label Studio is a list of tasks"
-        raise DatasetError(msg)
+    check_annotators(ratings, annotators.values())
+    document = _read_tasks(path)
     done = {vote.key for own in votes.records.values() for vote in own}
     imported = ImportedAnswers()
     strangers: dict[str, None] = {}
@@ -92,6 +91,9 @@ def import_label_studio(
             strangers.setdefault(user)
         else:
             _take(imported, ratings, item, name, data, annotation, done)
+    if imported.unknown and not (imported.votes or imported.known or imported.invalid or strangers):
+        msg = f"{path}: none of its {imported.unknown} answers is for an item of {ratings.path}"
+        raise DatasetError(msg)
     if strangers:
         users = [one_line(user, 60) for user in strangers]
         msg = (
@@ -101,14 +103,30 @@ def import_label_studio(
         )
         raise DatasetError(msg)
     imported.votes.sort(key=lambda vote: vote.at)
+    _append(imported.votes, ratings)
+    return imported
+
+
+def _read_tasks(path: Path) -> list[object]:
+    document: object = read_json(path)
+    if not isinstance(document, list):
+        msg = f"{path}: the JSON export of Label Studio is a list of tasks"
+        raise DatasetError(msg)
+    if document and not any(isinstance(t, dict) and "annotations" in t for t in document):
+        msg = f"{path}: no task has annotations; export as JSON, and not as JSON-MIN or CSV"
+        raise DatasetError(msg)
+    return document
+
+
+def _append(votes: Sequence[Vote], ratings: Ratings) -> None:
+    """Add votes to the files of their annotators, in this order. Raises WriteError."""
     for name in ratings.study.annotators:
-        own = [vote for vote in imported.votes if vote.annotator == name]
+        own = [vote for vote in votes if vote.annotator == name]
         if own:
             file = VoteFile(ratings.vote_path(name))
             for vote in own:
                 file.append(vote)
             file.close()
-    return imported
 
 
 def _annotations(document: Sequence[object]) -> Iterator[tuple[Fields, Fields]]:
@@ -181,7 +199,7 @@ def _answer(
 ) -> dict[str, Any]:
     """The fields of a vote. Raises ValueError, TypeError, KeyError and IndexError for nonsense."""
     if kind in ("pair", "caption"):
-        verdict = _text(values[VERDICT]["choices"][0])
+        (verdict,) = map(_text, values[VERDICT]["choices"])
         winner, tie = un_swapped(kind, verdict, shown) or ("", None)
         return {"verdict": verdict, "winner": winner, "tie": tie}
     if kind == "grades":

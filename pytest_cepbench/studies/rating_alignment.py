@@ -13,6 +13,7 @@ from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import Alignment, Choice, alignment, predicted_choice
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
+from pytest_cepbench.metrics.rater_agreement import ratio_estimate
 from pytest_cepbench.metrics.rating_alignment import (
     GRADES,
     CrossInconsistency,
@@ -34,14 +35,20 @@ _FEWEST_MODELS = 3
 class PeopleOfModel:
     """What people think of one model in one section.
 
-    votes: on its outputs. score: mean in [0, 1]. rank: mean, 1 for the best; None of comparisons.
+    votes: on its outputs. items: that these are of.
+    score: mean in [0, 1]; of comparisons the win rate, ties being one half.
+    low, high: ends of its 95 % interval, a bootstrap by item; None of fewer than two items.
+    rank: mean, 1 for the best; None of comparisons.
     grades: share of each of `GRADES`; empty of comparisons.
     """
 
     model: str
     section: str
     votes: int
+    items: int
     score: float
+    low: float | None
+    high: float | None
     rank: float | None
     grades: tuple[float, ...]
 
@@ -120,7 +127,7 @@ def measure_alignment(
         ratings=str(ratings.path),
         kind=ratings.study.kind,
         suite=ratings.study.suite,
-        people=tuple(_people(scores)),
+        people=tuple(_people(scores, draws)),
         inconsistency=_inconsistency(scores),
         metrics=tuple(metric for metric in metrics if isinstance(metric, MetricAlignment)),
         constant=tuple(dict.fromkeys(metric for metric in metrics if isinstance(metric, str))),
@@ -155,18 +162,26 @@ def _matched(
 # -- people alone ----------------------------------------------------------------------------------
 
 
-def _people(scores: Sequence[PeopleScore]) -> Iterator[PeopleOfModel]:
+def _people(scores: Sequence[PeopleScore], draws: int) -> Iterator[PeopleOfModel]:
     grouped: dict[tuple[str, str], list[PeopleScore]] = defaultdict(list)
     for score in scores:
         grouped[score.section, score.model].append(score)
     for (section, model), own in sorted(grouped.items()):
         ranked = [score.rank for score in own if score.rank is not None]
         graded = [score.grade for score in own if score.grade is not None]
+        by_item: dict[str, list[float]] = defaultdict(list)
+        for score in own:
+            by_item[score.item].append(score.score)
+        sums, votes = (np.array([*map(of, by_item.values())], float) for of in (sum, len))
+        mean = ratio_estimate(sums, votes, draws)
         yield PeopleOfModel(
             model=model,
             section=section,
             votes=len(own),
+            items=len(by_item),
             score=_mean(score.score for score in own),
+            low=mean.low,
+            high=mean.high,
             rank=_mean(ranked) if ranked else None,
             grades=tuple(graded.count(grade) / len(graded) for grade in GRADES) if graded else (),
         )

@@ -25,7 +25,6 @@ from pytest_cepbench.suites.measures import Measure, list_cases
 from pytest_cepbench.suites.measures.answer_base import AnswerMeasure
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
-from pytest_cepbench.suites.people_check import refuse_foreign_ratings
 from pytest_cepbench.suites.role_assignment import (
     Assignments,
     assign_answer_models,
@@ -84,14 +83,13 @@ class PreparedSuite:
 def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> PreparedSuite:
     """Assign a model to every role of a suite, and list its cases.
 
-    Raises what `assign_models`, `refuse_foreign_ratings` and `list_cases` raise.
+    Raises what `assign_models` and `list_cases` raise.
     """
     measures: Mapping[str, Measure] | Mapping[str, AnswerMeasure]
     if suite.answer_plan is None:
         assignments, measures = assign_models(suite, choices)
     else:
         assignments, measures = assign_answer_models(suite, choices)
-    refuse_foreign_ratings(suite, assignments.roles)
     cases = with_joint(
         list_cases(measures, suite.name, dataset, suite.table.groups), suite.agreements
     )

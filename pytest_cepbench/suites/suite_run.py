@@ -31,6 +31,7 @@ from pytest_cepbench.suites.model_pool import (
     describe_fixed_role,
     describe_role,
 )
+from pytest_cepbench.suites.people_check import check_people
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.sample_data import Cell, SampleData
 
@@ -68,6 +69,7 @@ class SuiteRun(ABC):
         self.assignments = assignments
         self.measures = measures
         self._model_pool = model_pool
+        self._checked: set[str] = set()  # roles that people may play
 
     @property
     @abstractmethod
@@ -234,8 +236,16 @@ class SuiteRun(ABC):
         return {name: self.runner(name) for name in needed}
 
     def runner(self, role: str) -> RoleRunner:
-        """The runner of a role by its name. Raises what binding its model raises."""
-        return self._model_pool.runner(self.assignments.roles[role])
+        """The runner of a role by its name. Raises what binding its model and `check_people` raise.
+
+        People are checked here, and not where the suite is made ready, so that ratings which do not
+        fit it fail its own cases, and not those of the other suites of a run.
+        """
+        assignment = self.assignments.roles[role]
+        if role not in self._checked:
+            check_people(self.suite, assignment)
+            self._checked.add(role)
+        return self._model_pool.runner(assignment)
 
     def _refuse_infrastructure(self, outcomes: Sequence[CaseScores]) -> None:
         """Raise MeasurementError where every sample failed, and not only by what is under test."""

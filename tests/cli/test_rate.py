@@ -60,6 +60,18 @@ def test_a_suite_gives_images_to_describe(home: Home) -> None:
     assert ratings.study.probability == 3 / int(ratings.study.population)
     assert {item.probability for item in items} == {ratings.study.probability}
     assert {source.suite for source in ratings.sources} == {"toy"}
+    assert "this suite describes drawings as well" in ended.err  # it has two iterations
+
+
+def test_a_suite_of_one_iteration_can_be_described(home: Home) -> None:
+    """Nothing is said of drawings where there are none that would be described."""
+    path = home.path / "suite.toml"
+    text = path.read_text()
+    assert "iterations = 2" in text
+    path.write_text(text.replace("iterations = 2", "iterations = 1"))
+    ended = home.command("rate", ".", "--kind=describe", "--out=ratings/people", "--only-write")
+    assert ended.code == 0
+    assert "drawings" not in ended.err
 
 
 @pytest.mark.parametrize(
@@ -73,6 +85,11 @@ def test_a_suite_gives_images_to_describe(home: Home) -> None:
         (["items.jsonl", "--kind=pair", "--out=r", "--overlap=x"], 2, "--overlap 'x'"),
         (["items.jsonl", "--kind=pair", "--out=r", "--share=x"], 2, "--share 'x': a share"),
         (["items.jsonl", "--kind=pair", "--out=r", "--share=2"], 2, "from 0 to 1"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--attention", "-0.1"], 2, "got -0.1"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--attention=-1"], 2, "from 0 to 0.5, got -1"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--attention=nan"], 2, "got nan"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--attention=inf"], 2, "got inf"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--repeats=-inf"], 2, "repeats is a share"),
         (["items.jsonl", "--kind=pair", "--out=r", "--seed=x"], 2, "--seed 'x'"),
         (["items.jsonl", "--kind=pair", "--out=r", "--practice=x"], 2, "--practice 'x'"),
         (["items.jsonl", "--kind=pair", "--out=r", "--sample=3"], 2, "are of suites"),
@@ -100,6 +117,10 @@ def test_mistakes_are_one_line(
     [
         (["--kind=pair"], "goes on as it was written: drop --kind"),
         (["--annotators=5", "--seed=1"], "drop --annotators, --seed"),
+        (["--practice=0", "--attention=0.3"], "drop --practice, --attention"),
+        (["--repeats=0.05", "--sample=3"], "drop --repeats, --sample"),
+        (["--from=none.json", "--data=a=b"], "drop --from, --data"),
+        (["--store=elsewhere"], "drop --store"),
         (["--port=x"], "--port 'x': a number is expected"),
         (["--host=0.0.0.0"], "say with --name by which one browsers call it"),
         (["--name=*.example.org"], "without port or wildcard"),
@@ -121,9 +142,15 @@ def test_the_same_command_goes_on_with_the_study(home: Home, items: str) -> None
     data = (home.path / "ratings" / "mine" / "study.json").read_bytes()
 
     again = home.command(*command)
+    same = home.command(*command, "--practice=5", "--attention=0.05", "--repeats=0.05")
     other = home.command(*command, "--annotators=ann,ben", "--seed=3")
+    checks = home.command(*command, "--practice=0", "--attention=0.3", "--repeats=0.4")
+    source = home.command(*command, "--sample=10", "--from=none.json")
 
-    assert again.code == 0
+    assert (again.code, same.code) == (0, 0)
+    assert "--practice (it has 5), --attention (it has 0.05), --repeats (it has" in checks.err
+    assert "drop --sample (it has all), --from (it has no runs)" in source.err
+    assert (checks.code, source.code) == (2, 2)
     assert "ratings/mine: the study is there already" in again.err
     assert other.code != 0
     assert "drop --annotators (it has a1, a2), --seed (it has 0)" in other.err

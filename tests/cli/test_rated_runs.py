@@ -165,6 +165,28 @@ def test_mistakes_are_told_in_a_line(runs: Home) -> None:
         assert len(ended.err.splitlines()) == 1
 
 
+def test_a_study_of_other_runs_or_samples_does_not_go_on(runs: Home) -> None:
+    """The same command goes on; other reports, names or numbers of samples are refused."""
+    rate(runs, "caption", "fine", "poor")
+    base = ("rate", "suite.toml", "--kind=caption", "--out=ratings/it", "--store=store")
+    same = ("--from=fine=fine.json", "--from=poor=poor.json", "--sample=6", "--only-write")
+    again = runs.command(*base, *same)
+    assert again.code == 0, again.err
+    assert "the study is there already" in again.err
+
+    cases = {
+        ("--from=fine=odd.json", "--from=poor=poor.json"): "drop --from (it has fine, poor)",
+        ("--from=odd=odd.json", "--from=poor=poor.json"): "drop --from (it has fine, poor)",
+        ("--from=before=fine.json",): "drop --from (it has fine, poor)",
+        ("--sample=5",): "drop --sample (it has 6)",
+        ("--sample=5", "--from=odd.json"): "drop --sample (it has 6), --from",
+        ("--from=none.json",): "none.json",
+    }
+    for options, message in cases.items():
+        ended = runs.command(*base, *options, "--only-write")
+        assert (ended.code, message in ended.err) == (2, True), (options, ended)
+
+
 def test_caption_votes_align_with_metrics(runs: Home) -> None:
     """People who prefer the exact captions agree with the metric; the page has each table."""
     ratings = rate(runs, "caption", "fine", "poor", sample=16)

@@ -82,6 +82,25 @@ def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
     assert content["annotators"][0]["votes"] == 12
 
 
+def test_the_rest_of_a_study_is_told_in_minutes(home: Home) -> None:
+    """At the median of the seconds so far, over all annotators; nothing of a study that is done."""
+    ratings = make_study(
+        home.path / "ratings/may", "pair", 40, annotators=2, share=1.0, overlap=2, repeats=0.1
+    )
+    items = list(ratings.items.values())
+    cast(ratings, *(side_vote(item, "a1", "A", seconds=30.0) for item in items[:10]))
+    ended = home.command("agreement", "ratings/may", "--draws=10")
+    for item in items:
+        cast(ratings, *(side_vote(item, name, "A") for name in ("a1", "a2")))
+    done = home.command("agreement", "ratings/may", "--draws=10")
+
+    # Two answers to each of 40 items are 80, of which 10 are given; repeats are a tenth more.
+    words = "70 answers to come: about 19 minutes for each of 2 annotators, at 30.0 seconds"
+    assert words in " ".join(ended.out.split())
+    assert (ended.code, done.code) == (0, 0)
+    assert "to come" not in done.out
+
+
 def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
     """No folder, nothing to compare, two files of one annotator, a wrong option."""
     make_study(home.path / "ratings/words", "describe", 2)
@@ -122,6 +141,54 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
     assert sum(battle.winner == "B" for battle in verdicts) == 2
 
 
+def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
+    """Each model's win rate over all votes, and how sure it is: printed, as JSON, as Markdown."""
+    ended = home.command("alignment", "ratings/may", "--draws=200")
+    rows = {
+        line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
+    }
+    content = json.loads(Path(".cepbench/alignment/alignment-may.json").read_text())["alignment"]
+    page = Path(".cepbench/alignment/alignment-may.md").read_text()
+
+    assert (ended.code, ended.err) == (0, "")
+    (red,) = (own for own in content["people"] if own["model"] == RED)
+    (blue,) = (own for own in content["people"] if own["model"] == BLUE)
+    assert red["score"] == pytest.approx(19 / 24)  # 2 battles lost by both, 2 ties of one person
+    assert red["items"] == 12
+    assert 1 / 2 < red["low"] < red["score"] < red["high"] < 1
+    assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
+    shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
+    assert rows[RED] == ["answer", "24", "0.792", *shown]
+    assert " ".join(shown) in page.replace("\\", "")
+    assert "the better one is known where the interval leaves out .5" in " ".join(ended.out.split())
+
+
+def test_exported_verdicts_can_be_ranked(home: Home) -> None:
+    """They have the sides as people saw them, so that a leaderboard can tell models from sides."""
+    ratings = make_study(home.path / "ratings/may", "pair", 24, annotators=3)
+    items = list(ratings.items.values())
+    for number, item in enumerate(items):
+        verdict = "B" if number % 6 == 0 else "Tie(A)" if number % 6 == 1 else "A"
+        swapped = number % 2 == 1
+        pressed = {"A": "B", "B": "A", "Tie(A)": "Tie(B)"}[verdict] if swapped else verdict
+        cast(ratings, side_vote(item, "a1", pressed, swapped=swapped))
+    cast(ratings, side_vote(items[1], "a2", "Tie(A)"))  # as many saw either order: its own
+    for name in ("a2", "a3"):
+        cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
+    assert home.command("ratings", "export", "ratings/may", "--format=opening", "--out=v").code == 0
+    verdicts = {b.question: b for b in read_verdicts(home.path / "v/verdicts.json")}
+    ended = home.command("arena", "leaderboard", "v/verdicts.json")
+
+    firsts = [verdicts[f"SECRET-SAMPLE-{number}"].first for number in range(24)]
+    assert firsts[:5] == [RED, RED, BLUE, BLUE, RED]
+    winners = [verdicts[f"SECRET-SAMPLE-{number}"].winner for number in range(5)]
+    assert winners == ["B", "Tie(A)", "B", "B", "A"]
+    assert ended.code == 0, ended.err
+    assert "the judge favours the first answer by" in " ".join(ended.out.split())
+    (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))
+    assert row[1] == "1"
+
+
 def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
     """Tasks and form are written; answers come back into the votes of their annotator."""
     ended = home.command("ratings", "export", "ratings/may", "--format=label-studio")
@@ -138,6 +205,39 @@ def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
     ended = home.command("ratings", "import", "ratings/may", "back.json", "--annotator=7=a2")
     assert (ended.code, ended.out) == (0, "12 votes are added\n")
     assert len(read_votes(rated).records["a2"]) == 24
+
+
+def test_a_wrong_file_of_label_studio_is_told(home: Home, rated: Ratings) -> None:
+    """Of another study, in another format, by a user who is two people or nobody; none is read."""
+    home.command("ratings", "export", "ratings/may", "--format=label-studio", "--out=studio")
+    tasks = json.loads((home.path / "studio/tasks.json").read_text())
+    verdict = {"from_name": "verdict", "value": {"choices": ["B"]}}
+
+    def written(name: str, content: object) -> str:
+        (home.path / name).write_text(json.dumps(content))
+        return name
+
+    def answered(item: str, choices: list[str]) -> dict[str, object]:
+        result = [verdict | {"value": {"choices": choices}}]
+        data = tasks[0]["data"] | {"item": item}
+        return {"data": data, "annotations": [{"completed_by": "a1", "result": result}]}
+
+    good = written("good.json", [answered(tasks[0]["data"]["item"], ["B"])])
+    minimal = written("min.json", [tasks[0]["data"] | {"verdict": "B", "annotator": 7}])
+    other = written("other.json", [answered("0" * 64, ["B"])])
+    both = written("both.json", [answered(tasks[0]["data"]["item"], ["A", "B"])])
+    base = ("ratings", "import", "ratings/may")
+    cases = {
+        (minimal,): "export as JSON, and not as JSON-MIN",
+        (other,): "none of its 1 answers is for an item of ratings/may",
+        (good, "--annotator=7=a1", "--annotator=7=a2"): "the user is 'a1' and 'a2'",
+        (good, "--annotator=7=zoe"): "annotator 'zoe'",
+    }
+    for argv, message in cases.items():
+        ended = home.command(*base, *argv)
+        assert (ended.code, message in ended.err) == (2, True), (argv, ended)
+    assert "1 answers are no answer to their item" in home.command(*base, both).out
+    assert len(read_votes(rated).records["a1"]) == 12
 
 
 def test_descriptions_of_no_samples_are_no_chains(home: Home) -> None:

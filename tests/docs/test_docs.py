@@ -145,7 +145,7 @@ _FOREIGN_OPTIONS = {
     "--job-name", "--dependency", "--gres", "--time", "--output",  # of SLURM
     "--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node", "--cpus-per-task", "--exclude",
     "--overlap", "--address", "--min-nodes", "--head", "--block",  # of SLURM and ray
-    "--create", "--message", "--fill",  # of git and gh
+    "--create", "--message", "--fill", "--invert-paths", "--path",  # of git and gh
     "--file", "--tag", "--rm", "--volume", "--build-arg",  # of docker
     "--served-model-name", "--port", "--dtype", "--silent", "--tensor-parallel-size",
     "--fail", "--omni", "--model-path",  # of servers and curl

@@ -140,10 +140,14 @@ def test_few_ties_of_other_answers_do_not_hold() -> None:
     ("changes", "reason"),
     [
         ({"identity": {"suite": "arena/1", "judge": "another"}}, "judge: baseline shapes-judge/1"),
+        (
+            {"identity": {"suite": "arena/1", "judge": "another"}},
+            "now another; cepbench arena rejudge SUITE --judge=SPEC",
+        ),
         ({"answers": {}}, "answers: one of the two has no answers"),
         ({"obstacles": ("answers: 3 of 60 are missing",)}, "answers: 3 of 60 are missing"),
     ],
-    ids=["a changed judge", "no answers", "battles that were not fought"],
+    ids=["a changed judge", "what to do about it", "no answers", "battles that were not fought"],
 )
 def test_what_cannot_be_compared_says_why(changes: dict[str, Any], reason: str) -> None:
     """Never a pass, and never a verdict by battles that another judge decided."""

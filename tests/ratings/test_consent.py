@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.ratings.consent import to_html, write_texts
-from pytest_cepbench.ratings.records import TASKS, Task
+from pytest_cepbench.ratings.records import TASKS, Task, Vote
 
 
 def test_the_part_of_markdown() -> None:
@@ -39,3 +39,34 @@ def test_texts_are_written_once(task: Task, tmp_path: Path) -> None:
     (tmp_path / "consent.md").write_text("# Mine\n")
     write_texts(tmp_path, task)
     assert (tmp_path / "consent.md").read_text() == "# Mine\n"
+
+
+def test_the_docs_quote_the_consent_as_it_is_written(tmp_path: Path) -> None:
+    """Who decides by the page about a study knows what people will agree to."""
+    write_texts(tmp_path, "pair")
+    _, _, written = (tmp_path / "consent.md").read_text().partition("\n\n")  # below its heading
+    page = (Path(__file__).parents[2] / "docs/people.md").read_text()
+    quoted = [line[1:].strip() for line in page.splitlines() if line.startswith(">")]
+    assert " ".join(" ".join(quoted).split()) == " ".join(written.split())
+
+
+def test_the_consent_names_what_a_record_keeps(tmp_path: Path) -> None:
+    """Every field of a vote that is about a person, and of the consent itself."""
+    write_texts(tmp_path, "describe")
+    text = " ".join((tmp_path / "consent.md").read_text().split())
+    words = {
+        "at": "when you gave each one",
+        "seconds": "how long it took",
+        "note": "your notes",
+        "skip": "your reasons for skipping",
+        "undo": "those that you take back",
+        "pasted": "whether you pasted a description",
+        "browser": "the size of your browser window",
+        "annotator": "the name under which you were invited",
+    }
+    assert words.keys() <= set(Vote.__struct_fields__)
+    assert [field for field, said in words.items() if said not in text] == []
+    assert "when you agreed to this text" in text
+    answers = {"v", "task", "item", "key", "page", "kind", "shown", "verdict", "winner", "tie"}
+    answers |= {"grades", "ranking", "text", "words", "ticked", "unticked", "added"}
+    assert set(Vote.__struct_fields__) == words.keys() | answers

@@ -98,12 +98,15 @@ def test_another_judge_than_people_is_not_compared(tmp_path: Path) -> None:
         assert any("judge" in reason for reason in judged.reasons)
 
 
-def test_ratings_of_another_suite_are_refused(tmp_path: Path) -> None:
-    """People saw the answers of that one."""
+def test_ratings_of_another_suite_decide_no_battle(tmp_path: Path) -> None:
+    """People saw the answers of that one; what nobody judges is measured all the same."""
     with Store(tmp_path / "store") as store:
         ratings = rate(tmp_path, store, "other")
-        with pytest.raises(SpecError, match="holds ratings of the suite 'other'"):
-            prepare(tmp_path, store, roles={"judge": f"human:{ratings.path}"})
+        prepare(tmp_path, store).accept()
+        worst = prepare(tmp_path, store, model=WORST, roles={"judge": f"human:{ratings.path}"})
+        with pytest.raises(SpecError, match=r"of the suite 'other': .* see the answers of"):
+            worst.measure()
+        assert worst.measure("overall-failures").value == 0
 
 
 def test_the_judge_in_a_baseline_is_people(tmp_path: Path) -> None:

@@ -251,6 +251,8 @@ def test_the_two_arenas_measure_the_same() -> None:
         assert sample.metadata == questions[sample.id].metadata
 
 
+FOLDERS = ("folder", "folder-described")
+
 PARTS = {
     "mmeception/suite.toml": CATEGORIES,
     "mmgenbench/suite.toml": [f"pattern {i}" for i in range(13)],
@@ -259,6 +261,7 @@ PARTS = {
     "geneval2/suite.toml": [f"atoms-{atoms}" for atoms in range(3, 11)],
     "sdp/suite.toml": ["docci", "nocaps"],
     "folder/suite.toml": ["one", "two"],
+    "folder-described/suite.toml": ["one", "two"],
     "photo-equivariance/suite.toml": ["one", "two"],
     "photo-equivariance/pairs.toml": ["docci", "nocaps"],
     "opening/suite.toml": list(MULTI_STEP),
@@ -409,6 +412,14 @@ def test_folder_takes_any_images(tmp_path: Path) -> None:
     assert sorted(ids) == [
         "a-gc", "b/c-gc", "images-gc", "overall-failures", "overall-gc",
     ]  # fmt: skip
+
+
+def test_what_people_describe_is_the_first_iteration_of_folder() -> None:
+    """The same data, prompts and presets, so that a generator is the same for people and models."""
+    folder, described = (load_suite(SUITES / name / "suite.toml") for name in FOLDERS)
+    for part in ("prompts", "presets", "data", "metrics"):
+        assert getattr(described.table, part) == getattr(folder.table, part)
+    assert described.table.chain.iterations == 1
 
 
 @pytest.mark.parametrize("file", sorted(set(FILES) - BUILT_IN))
