@@ -17,8 +17,8 @@ from pytest_cepbench.construction.frozen_set import (
     shown_members,
     write_frozen,
 )
-from pytest_cepbench.construction.records import NearDuplicates, PatternCounts
-from pytest_cepbench.construction.verification import read_labelled, read_people
+from pytest_cepbench.construction.records import NearDuplicates
+from pytest_cepbench.construction.verification import read_counts, read_labelled, read_people
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,7 +46,7 @@ def _freeze_patterns(
     labelled = read_labelled(folder, arguments.images)
     people = read_people(folder, labelled.names)
     frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
-    counts = folder.read(files.COUNTS, PatternCounts) if folder.has(files.COUNTS) else None
+    counts = read_counts(folder)
     near = folder.read(files.NEAR, NearDuplicates) if folder.has(files.NEAR) else None
     card = write_card(frozen, counts, near, copy=arguments.copy)
     written = write_frozen(frozen, target, card, copy=arguments.copy)

@@ -203,6 +203,59 @@ def test_people_edit_the_patterns(photos: Home) -> None:
     assert "was edited after images were annotated" in freeze(photos, "--unverified").err
 
 
+def test_an_edited_sentence_is_annotated_with_first(photos: Home) -> None:
+    """The card would say that the describer was shown it."""
+    construct(photos)
+    path = photos.path / "bench" / "patterns.toml"
+    path.write_text(path.read_text().replace('sentence = "', 'sentence = "Look: ', 1))
+    early = freeze(photos, "--unverified")
+    construct(photos)
+    frozen = freeze(photos, "--unverified")
+
+    assert (early.code, frozen.code) == (2, 0)
+    assert "was edited after images were annotated" in early.err
+
+
+def test_a_set_is_of_one_model_in_all_its_files(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another model's labels without a new choice, and another one's names without new counts."""
+    monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
+    other = f"{MODULE}:Talker"
+    construct(photos)
+    construct(photos, "--until=annotate", describer=other)
+    labelled = freeze(photos, "--unverified")
+    construct(photos)
+    construct(photos, "--until=extract", describer=other)
+    extracted = freeze(photos, "--unverified")
+    construct(photos, "--until=count", describer=other)
+    frozen = freeze(photos, "--unverified")
+
+    assert (labelled.code, extracted.code, frozen.code) == (2, 2, 0), frozen.err
+    assert "was chosen by other labels than those in annotate.jsonl" in labelled.err
+    assert "extraction was stopped" in extracted.err
+    models = parse_toml((photos.path / "bench/frozen/dataset.toml").read_text())["models"]
+    assert (models["extract"]["spec"], models["annotate"]["spec"]) == (other, "shapes:")
+
+
+def test_an_interrupted_annotation_is_not_frozen(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the first image of another model: the labels are those of the first one."""
+    construct(photos)
+
+    def interrupted(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Talker, "describe", interrupted)
+    ended = construct(photos, describer=f"{MODULE}:Talker")
+    refused = freeze(photos, "--unverified")
+
+    assert (ended.code, refused.code) == (130, 2)
+    assert "annotation was stopped" in refused.err
+    assert not (photos.path / "bench" / "frozen").exists()
+
+
 def test_a_badly_edited_list_is_one_line(photos: Home) -> None:
     """Nothing is asked with it."""
     construct(photos, "--until=summary")
