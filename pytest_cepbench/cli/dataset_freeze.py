@@ -15,6 +15,7 @@ from pytest_cepbench.construction.frozen_set import (
     FrozenSet,
     settle_labels,
     shown_members,
+    table_path,
     write_frozen,
 )
 from pytest_cepbench.construction.records import NearDuplicates
@@ -48,9 +49,12 @@ def _freeze_patterns(
     frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
     counts = read_counts(folder)
     near = folder.read(files.NEAR, NearDuplicates) if folder.has(files.NEAR) else None
-    card = write_card(frozen, counts, near, copy=arguments.copy)
+
+    def card(copied: bool) -> str:  # noqa: FBT001 - of two cards, one
+        return write_card(frozen, counts, near, copy=copied)
+
     written = write_frozen(frozen, target, card, copy=arguments.copy)
-    return _page(frozen, copy=arguments.copy), written
+    return _page(frozen, copied=table_path(target, name).is_file()), written
 
 
 def _freeze_arena(
@@ -84,14 +88,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def _page(frozen: FrozenSet, *, copy: bool) -> Section:
+def _page(frozen: FrozenSet, *, copied: bool) -> Section:
     changed = sum(label.changed for label in frozen.labels.values())
     verified = len(frozen.labels) - frozen.unverified
     lines = [
         f"checked by people: {verified} images; they changed the labels of {changed}",
         *frozen.people.remarks,
     ]
-    if not copy:
+    if not copied:
         lines.append(
             "the images are not copied, paths and digests stand for them: with --copy the table "
             "that suites load is written"

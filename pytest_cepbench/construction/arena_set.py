@@ -214,7 +214,7 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     lines = [escape_json(json.dumps(_record(arena.root, c, contents))) for c in arena.chosen]
     contents[_TABLE] = "".join(f"{line}\n" for line in lines).encode()
     digests = {file: digest_bytes(data) for file, data in sorted(contents.items())}
-    refuse_other_files(target, digests)
+    refuse_other_files(target, name, digests, copy=True)
     unverified = sum(choice.approval is None for choice in arena.chosen)
     manifest = [
         f"name = {quote_toml(name)}",

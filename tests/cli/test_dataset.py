@@ -431,6 +431,41 @@ def test_what_is_frozen_stays(photos: Home) -> None:
     assert "what is frozen stays; name another folder with --to" in refused.err
 
 
+def test_another_name_needs_another_folder(photos: Home) -> None:
+    """Also for other labels: a folder holds one set, with one card and one manifest."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--name=first").code == 0
+    folder = photos.path / "bench" / "frozen"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    same_labels = freeze(photos, "--unverified", "--name=second")
+    construct(photos, "--per-pattern=2")
+    other_labels = freeze(photos, "--unverified", "--name=second", "--copy")
+
+    assert (same_labels.code, other_labels.code) == (2, 2)
+    assert "holds the set 'first'" in same_labels.err
+    assert "name another folder with --to" in other_labels.err
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_copied_table_stays_in_the_manifest(photos: Home) -> None:
+    """Frozen once more without --copy: the table is there, and card and manifest say so."""
+    construct(photos)
+    freeze(photos, "--unverified", "--copy")
+    folder = photos.path / "bench" / "frozen"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    again = freeze(photos, "--unverified")
+    after = {path: path.read_bytes() for path in folder.iterdir()}
+    (folder / "bench.tsv").unlink()
+    passed_on = freeze(photos, "--unverified")
+
+    assert (again.code, passed_on.code) == (0, 0), again.err
+    assert after == before
+    assert "the images are not copied" not in again.out
+    assert "the images are not copied" in passed_on.out
+    manifest = parse_toml((folder / "dataset.toml").read_text())
+    assert (manifest["images_copied"], len(manifest["files"])) == (False, 2)
+
+
 def test_a_freeze_that_was_killed_goes_on(photos: Home) -> None:
     """The table has its name before the manifest has: what is half there is written again."""
     construct(photos)

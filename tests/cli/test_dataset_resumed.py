@@ -25,7 +25,7 @@ SPEC = "python:tests.cli.test_dataset_resumed:Mortal"
 
 
 class Mortal:
-    """Names one pattern; writes down what it is asked, and kills its process where it is told to."""
+    """Names one pattern and writes down what it is asked; kills its process where that is said."""
 
     fingerprint = "mortal/1"
     batch_size = 8
