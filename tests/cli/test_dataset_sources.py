@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,87 @@ def test_pairs_that_cannot_be_joined_are_one_line(home: Home) -> None:
     for words, complaint in (
         (["--out=a", "--per-source=4"], "docci has 3 images with captions: 4 are wanted"),
         (["--out=b", "--ids=list.csv"], "docci d9: not annotated"),
-        (["--out=full"], "holds other files and no pairs"),
+        (
+            ["--out=full", "--per-source=2"],
+            "holds other files (mine.txt): name a new folder with --out",
+        ),
         (["--out=c", "--per-source=none"], "--per-source"),
         (["--out=d", "--ids=gone.csv"], "gone.csv"),
     ):
         ended = pairs(home, *words)
         assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
         assert complaint in ended.err
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """The files of a folder by their paths in it."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_pairs_are_never_replaced_by_other_pairs(home: Home) -> None:
+    """Captions and images of two choices in one folder would be paired by position."""
+    put_copies(home.path)
+    made = pairs(home, "--out=pr", "--per-source=3", "--copy")
+    before = files_below(home.path / "pr")
+    others = [
+        pairs(home, "--out=pr", "--per-source=3", "--seed=1", "--copy"),
+        pairs(home, "--out=pr", "--per-source=3", "--seed=1"),
+        pairs(home, "--out=pr", "--per-source=4", "--copy"),
+    ]
+    same = pairs(home, "--out=pr", "--per-source=3", "--copy")
+
+    assert (made.code, same.code) == (0, 0), same.err
+    assert [ended.code for ended in others] == [2, 2, 2]
+    assert all("what is frozen stays" in ended.err for ended in others)
+    assert all("name another folder with --out" in ended.err for ended in others)
+    assert files_below(home.path / "pr") == before
+    load_pairs(home.path / "pr")
+
+
+def test_copied_pairs_stay_where_the_list_is_written_again(home: Home) -> None:
+    """The manifest and the card go on to tell of the images that are there."""
+    put_copies(home.path)
+    pairs(home, "--out=pr", "--per-source=3", "--copy")
+    before = files_below(home.path / "pr")
+
+    assert pairs(home, "--out=pr", "--per-source=3").code == 0
+    assert files_below(home.path / "pr") == before
+
+
+def test_pairs_go_on_after_an_image_was_repaired(home: Home) -> None:
+    """The message names source and file, and nothing is written before all images were read."""
+    put_copies(home.path)
+    damaged = [home.path / f"docci/images/im{i}.png" for i in range(6)]
+    whole = [path.read_bytes() for path in damaged]
+    for path in damaged:
+        path.write_bytes(b"no image")
+    failed = pairs(home, "--out=pr", "--per-source=3", "--copy")
+    for path, data in zip(damaged, whole, strict=True):
+        path.write_bytes(data)
+    repaired = pairs(home, "--out=pr", "--per-source=3", "--copy")
+
+    assert (failed.code, failed.err.count("\n"), repaired.code) == (2, 1, 0), repaired.err
+    assert re.search(r"docci d\d: '.*docci/images/im\d\.png': not an image", failed.err)
+    assert len(load_pairs(home.path / "pr").samples) == 6
+
+
+def test_copies_that_were_stopped_take_no_other_pairs(home: Home) -> None:
+    """Images without a manifest are those of a run that was killed: the same pairs go on."""
+    put_copies(home.path)
+    pairs(home, "--out=pr", "--per-source=3", "--copy")
+    whole = files_below(home.path / "pr")
+    for name in ("ids.csv", "pairs.jsonl", "card.md", "dataset.toml", "text-first/gen-0.csv"):
+        (home.path / "pr" / name).unlink()
+    other = pairs(home, "--out=pr", "--per-source=3", "--seed=1", "--copy")
+    same = pairs(home, "--out=pr", "--per-source=3", "--copy")
+
+    assert (other.code, same.code) == (2, 0), same.err
+    assert "holds other files (image-first/gen-0/" in other.err
+    assert files_below(home.path / "pr") == whole
 
 
 # -- arenas ----------------------------------------------------------------------------------------
