@@ -6,6 +6,7 @@ import re
 from argparse import Namespace
 from pathlib import Path
 
+from pytest_cepbench.cli.dataset_verify import read_images
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
 from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
@@ -29,10 +30,11 @@ def run(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     target: Path = arguments.to or arguments.folder / files.FROZEN
     try:
-        name = check_name(arguments.name or arguments.folder.resolve().name)
+        name = _name(arguments)
+        images = read_images(arguments.images)
         folder = open_construction(arguments.folder)
         freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
-        page, written = freeze(arguments, folder, name, target)
+        page, written = freeze(arguments, folder, images, name, target)
     except WriteError as error:
         return complain(str(error), NOT_DONE)
     except CepError as error:
@@ -42,9 +44,13 @@ def run(arguments: Namespace) -> int:
 
 
 def _freeze_patterns(
-    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+    arguments: Namespace,
+    folder: ConstructionFolder,
+    images: Path | None,
+    name: str,
+    target: Path,
 ) -> tuple[Section, list[Path]]:
-    labelled = read_labelled(folder, arguments.images)
+    labelled = read_labelled(folder, images)
     people = read_people(folder, labelled.names)
     frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
     counts = read_counts(folder)
@@ -58,7 +64,11 @@ def _freeze_patterns(
 
 
 def _freeze_arena(
-    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+    arguments: Namespace,
+    folder: ConstructionFolder,
+    images: Path | None,
+    name: str,
+    target: Path,
 ) -> tuple[Section, list[Path]]:
     if not arguments.copy:
         msg = (
@@ -66,7 +76,7 @@ def _freeze_arena(
             "the templates instead"
         )
         raise SpecError(msg)
-    arena = arena_set.choose_gold(folder, arguments.images, unverified=arguments.unverified)
+    arena = arena_set.choose_gold(folder, images, unverified=arguments.unverified)
     written = arena_set.write_arena(arena, name, target)
     approved = sum(choice.approval is not None for choice in arena.chosen)
     lines = [
@@ -77,12 +87,22 @@ def _freeze_arena(
     return Section(f"{name}: {len(arena.chosen)} questions", tuple(lines)), written
 
 
-def check_name(name: str) -> str:
-    """The name of a data set, which its files have. Raises SpecError."""
+def _name(arguments: Namespace) -> str:
+    if arguments.name is not None:
+        return check_name(arguments.name, f"--name {arguments.name!r}")
+    name = arguments.folder.resolve().name
+    return check_name(name, f"the folder {name!r} cannot name the set, give --name NAME")
+
+
+def check_name(name: str, what: str) -> str:
+    """The name of a data set, which its files have.
+
+    what: gave the name, for the message. Raises SpecError.
+    """
     if not _NAME.fullmatch(name):
         msg = (
-            f"--name {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, and a "
-            "letter or a digit first"
+            f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
+            "a digit first"
         )
         raise SpecError(msg)
     return name

@@ -20,7 +20,8 @@ def run(arguments: Namespace) -> int:
     """Join and write; exit codes as in `main`."""
     out: Path = arguments.out
     try:
-        name = check_name(out.resolve().name)
+        name = out.resolve().name
+        check_name(name, f"--out {str(out)!r}, whose last part names the set")
         per_source = read_count("--per-source", arguments.per_source) or 1
         seed = read_seed(arguments.seed)
         if out.exists() and not out.is_dir():

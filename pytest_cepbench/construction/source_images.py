@@ -33,10 +33,16 @@ class SourceImages:
         try:
             image = read_image(path)
         except ImageError as error:
-            msg = f"{str(path)!r}: {error}; the data set is constructed from it: restore it"
+            msg = (
+                f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
+                "the folder where the images lie now with --images DIR"
+            )
             raise DatasetError(msg) from error
         if image.digest != record.image:
-            msg = f"{str(path)!r} has changed since it was read first: restore it, or begin anew"
+            msg = (
+                f"{str(path)!r} has changed since it was read first: restore it, name the folder "
+                "where the images lie now with --images DIR, or begin anew"
+            )
             raise DatasetError(msg)
         return image
 
@@ -52,11 +58,14 @@ def find_images(
     folder: Path,
     earlier: Sequence[ImageRecord] = (),
     look: Callable[[Path], str] = look_at,
+    without: Path | None = None,
 ) -> SourceImages:
     """The images below a folder; hidden files and files of other kinds are passed over.
 
     earlier: those of the data set so far, which keep their numbers; others may have been added.
     look: as `look_at`, which may remember what it saw.
+    without: a folder, such as that of the data set, whose images are passed over where it lies
+    below the other one.
     Files of the same pixels are one image, and files that hold no image are left out with the
     reason. Raises DatasetError for a folder without an image, and where one of `earlier` is gone.
     """
@@ -67,8 +76,12 @@ def find_images(
     files: dict[str, list[str]] = {}
     sizes: dict[str, tuple[int, int]] = {}
     unreadable: dict[str, str] = {}
+    whole = folder.resolve()
+    own = None if without is None or without.resolve() == whole else without.resolve()
     for path in sorted(walk_images(folder)):
         name = relative_name(folder, path)
+        if own is not None and (whole / name).is_relative_to(own):
+            continue
         try:
             digest, width, height = look(path).split()
         except ImageError as error:

@@ -14,7 +14,7 @@ from typing import cast
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.folder import ConstructionFolder
+from pytest_cepbench.construction.folder import ConstructionFolder, find_recorded
 from pytest_cepbench.construction.pattern_list import Pattern, read_patterns
 from pytest_cepbench.construction.pattern_summary import count_patterns
 from pytest_cepbench.construction.prompts import (
@@ -46,6 +46,7 @@ class VerificationSettings:
     annotators: names of the people.
     overlap: people who see each image; None for all of them.
     practice: items at the start; attention, repeats: shares, as of other studies.
+    seed: of the order of items; None for 0, or for that of a study which is there already.
     """
 
     annotators: tuple[str, ...]
@@ -53,7 +54,7 @@ class VerificationSettings:
     practice: int = 3
     attention: float = 0.05
     repeats: float = 0.05
-    seed: int = 0
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
         )
         raise DatasetError(msg)
     _refuse_other_choice(folder, chosen, annotations)
-    source = SourceImages(images or Path(construction.source), tuple(every), {})
+    source = SourceImages(images or find_recorded(construction.source, folder), tuple(every), {})
     records = tuple(record for record in every if record.image in inside)
     return LabelledSet(patterns, records, labels, source, chosen, construction)
 
@@ -216,7 +217,7 @@ def verification_study(
     people = len(settings.annotators)
     return Study(
         kind="verify",
-        seed=settings.seed,
+        seed=settings.seed or 0,
         annotators=settings.annotators,
         overlap=people if settings.overlap is None else settings.overlap,
         share=1.0,
@@ -303,9 +304,28 @@ def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSetti
             "to write a study of the images that are chosen now"
         )
         raise DatasetError(msg)
-    if settings.annotators and settings.annotators != ratings.study.annotators:
+    refuse_other_settings(path, settings)
+
+
+def refuse_other_settings(path: Path, settings: VerificationSettings) -> None:
+    """Raise DatasetError where a study that is there was written with other settings than these.
+
+    path: of the study.
+    """
+    study = read_ratings(path).study
+    given = (
+        ("--annotators", settings.annotators or None, study.annotators),
+        ("--overlap", settings.overlap, study.overlap),
+        ("--seed", settings.seed, study.seed),
+    )
+    changed = [
+        f"{option} (it has {', '.join(has) if isinstance(has, tuple) else has})"
+        for option, wanted, has in given
+        if wanted is not None and wanted != has
+    ]
+    if changed:
         msg = (
-            f"{str(path)!r} is a study of {', '.join(ratings.study.annotators)}: drop --annotators "
-            "to go on with it, or move it away"
+            f"{str(path)!r} is a study already, which goes on as it was written: drop "
+            f"{', '.join(changed)}, or move it away"
         )
         raise DatasetError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -366,7 +367,9 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
     assert "was begun with other images: 52 of its 60 are not in 'few'" in refusal("few", "bench")
     assert "holds other files and no data set" in refusal("photos", "notes")
     assert "is a file" in refusal("photos", "notes/a.txt")
-    assert "holds a data set of arena" in refusal("photos", "arena")
+    assert "holds a data set of the kind 'arena', and one of the kind 'patterns' is" in refusal(
+        "photos", "arena"
+    )
     assert (photos.path / "notes" / "a.txt").read_text() == "mine"
 
 
@@ -410,6 +413,7 @@ def test_sets_without_copies_hold_no_image(photos: Home) -> None:
     assert not list((photos.path / "shared").glob("*.tsv"))
     assert gone.code == 2
     assert "the data set is constructed from it: restore it" in gone.err
+    assert "where the images lie now with --images DIR" in gone.err
     assert full.code == 0
     manifests = [
         parse_toml((photos.path / name / "dataset.toml").read_text()) for name in ("shared", "full")
@@ -417,6 +421,87 @@ def test_sets_without_copies_hold_no_image(photos: Home) -> None:
     assert [m["images_copied"] for m in manifests] == [False, True]
     shared = manifests[0]["files"]
     assert shared.items() <= manifests[1]["files"].items()
+
+
+def test_images_are_found_from_other_folders(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder of images is tried beside the data set; a wrong --images is named."""
+    construct(photos)
+    (photos.path / "away").mkdir()
+    monkeypatch.chdir(photos.path / "away")
+    frozen = photos.command("dataset", "freeze", "../bench", "--unverified", "--copy")
+    monkeypatch.chdir(photos.path)
+    wrong = freeze(photos, "--unverified", "--images=photoss", "--to=full")
+    words = ["bench", "--annotators=ada", "--only-write", "--images=photos/x.png"]
+    asked = photos.command("dataset", "verify", *words)
+
+    assert (frozen.code, wrong.code, asked.code) == (0, 2, 2), frozen.err
+    assert "--images 'photoss': a folder of images is expected. Did you mean" in wrong.err
+    assert "--images 'photos/x.png': a folder of images is expected" in asked.err
+
+
+def test_a_set_below_its_images_is_not_one_of_them(photos: Home) -> None:
+    """The images of its study are those of its pages, not new ones of the source."""
+    words = ["--out=photos/bench", "--describer=shapes:", "--writer=shapes:", "--per-pattern=8"]
+    photos.command("dataset", "patterns", "photos", *words)
+    asked = photos.command(
+        "dataset", "verify", "photos/bench", "--annotators=ada,bo", "--only-write"
+    )
+    again = photos.command("dataset", "patterns", "photos", *words)
+
+    assert (asked.code, again.code) == (0, 0), again.err
+    assert list((photos.path / "photos/bench/ratings/images").iterdir())
+    assert "60 images of photos" in again.out
+
+
+def test_a_folder_with_a_space_is_quoted(photos: Home) -> None:
+    """In the commands that come next; freezing it asks for a name of the set."""
+    words = ["--out=my set", "--describer=shapes:", "--writer=shapes:", "--per-pattern=8"]
+    made = photos.command("dataset", "patterns", "photos", *words)
+    unnamed = photos.command("dataset", "freeze", "my set", "--unverified")
+    named = photos.command("dataset", "freeze", "my set", "--unverified", "--name=own")
+
+    assert "cepbench dataset verify 'my set' --annotators NAME,NAME" in made.out
+    assert "cepbench dataset freeze 'my set'" in made.out
+    assert (unnamed.code, named.code) == (2, 0)
+    assert "the folder 'my set' cannot name the set, give --name NAME" in unnamed.err
+
+
+def test_a_missing_writer_is_told_before_an_image_is_asked(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where it is not needed: up to the counts, and with a list of patterns."""
+    monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
+    monkeypatch.setattr(Talker, "asked", 0)
+    words = ["photos", "--out=bench", f"--describer={MODULE}:Talker"]
+    early = photos.command("dataset", "patterns", *words)
+
+    assert (early.code, Talker.asked) == (2, 0)
+    assert "needs a writer: give one with --writer SPEC" in early.err
+    assert not (photos.path / "bench").exists()
+    assert photos.command("dataset", "patterns", *words, "--until=count").code == 0
+    (photos.path / "bench/patterns.toml").write_text('[[pattern]]\nname = "Count"\n')
+    assert photos.command("dataset", "patterns", *words).code == 0
+
+
+def test_a_study_goes_on_as_it_was_written(photos: Home) -> None:
+    """Other settings are refused, the same and none go on, and --until verify needs no names."""
+    construct(photos)
+    words = ["dataset", "verify", "bench", "--only-write"]
+    photos.command(*words, "--annotators=2", "--overlap=1")
+    same = photos.command(*words, "--annotators=a1,a2", "--overlap=1", "--seed=0")
+    none = photos.command(*words)
+    until = construct(photos, "--until=verify", "--seed=3")
+    study = read_ratings(photos.path / "bench" / RATINGS).study
+
+    assert (study.annotators, study.overlap) == (("a1", "a2"), 1)
+    assert [ended.code for ended in (same, none, until)] == [0, 0, 0], until.err
+    for ended in (same, none, until):
+        assert re.search(r"goes on: bench/ratings, \d+ items for a1, a2", ended.err)
+    for option, has in (("--annotators=zed", "a1, a2"), ("--overlap=2", "1"), ("--seed=4", "0")):
+        other = photos.command(*words, option)
+        assert other.code == 2
+        assert "is a study already, which goes on as it was written" in other.err
+        assert f"drop {option.partition('=')[0]} (it has {has})" in other.err
 
 
 def test_what_is_frozen_stays(photos: Home) -> None:
@@ -648,16 +733,6 @@ def test_mistakes_are_one_line(photos: Home, words: list[str], complaint: str) -
     assert complaint in ended.err
     assert ended.err.count("\n") == 1
     assert not (photos.path / "bench").exists()
-
-
-def test_a_summary_needs_a_writer(photos: Home) -> None:
-    """What was extracted is kept."""
-    words = ["--describer=shapes:", "--out=bench"]
-    ended = photos.command("dataset", "patterns", "photos", *words)
-
-    assert ended.code == 1
-    assert "give one with --writer SPEC, or the patterns themselves" in ended.err
-    assert (photos.path / "bench" / "counts.json").is_file()
 
 
 def test_the_papers_prompts_and_draws(photos: Home) -> None:

@@ -302,6 +302,44 @@ def test_votes_are_of_the_questions_that_were_asked(kitchen: Home) -> None:
     assert "has votes on other questions" in ended.err
 
 
+def test_a_study_of_other_people_is_refused(kitchen: Home) -> None:
+    """As one on labels of images is: nobody is left out silently."""
+    arena(kitchen)
+    words = ["dataset", "verify", "kitchen", "--only-write"]
+    kitchen.command(*words, "--annotators=ada,bo,cy")
+    other = kitchen.command(*words, "--annotators=zed")
+    overlap = kitchen.command(*words, "--overlap=2")
+    same = kitchen.command(*words)
+
+    assert (other.code, overlap.code, same.code) == (2, 2, 0)
+    assert "drop --annotators (it has ada, bo, cy)" in other.err
+    assert "drop --overlap (it has 3)" in overlap.err
+    assert "goes on: kitchen/ratings, 4 items for ada, bo, cy" in same.err
+
+
+def test_images_of_answers_are_found_from_other_folders(
+    kitchen: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the data set, as its templates are; where they have moved the option is named."""
+    arena(kitchen)
+    (kitchen.path / "away").mkdir()
+    monkeypatch.chdir(kitchen.path / "away")
+    words = ["../kitchen", "--unverified", "--copy"]
+    frozen = kitchen.command("dataset", "freeze", *words, "--to=full")
+    (kitchen.path / "two.png").rename(kitchen.path / "three.png")
+    gone = kitchen.command("dataset", "freeze", *words, "--to=other")
+
+    assert (frozen.code, gone.code) == (0, 2), frozen.err
+    assert "if the images have moved, name their folder with --images DIR" in gone.err
+
+
+def test_tasks_are_shown_with_their_ids(kitchen: Home) -> None:
+    """In a column of their own, since long names lose their beginning."""
+    ended = arena(kitchen)
+
+    assert re.search(r"^2001 +Multimodal Recipe Generation +2 +3$", ended.out, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "complaint"),
     [
