@@ -66,7 +66,13 @@ _PATTERNS = [
 ]
 
 _FREEZE = [
-    _FOLDER,
+    option(
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        help="of dataset patterns or dataset arena, or a frozen set that was passed on without its "
+        "images",
+    ),
     option("--name", metavar="NAME", help="of the data set; default: that of the folder"),
     option("--to", metavar="DIR", type=Path, help="folder to write; default: FOLDER/frozen"),
     flag("--copy", "copy the images into the table; without it paths and digests are written"),

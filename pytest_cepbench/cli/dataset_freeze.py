@@ -12,7 +12,9 @@ from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.data_card import write_card
 from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
+from pytest_cepbench.construction.frozen_images import add_images
 from pytest_cepbench.construction.frozen_set import (
+    MANIFEST,
     FrozenSet,
     settle_labels,
     shown_members,
@@ -30,17 +32,37 @@ def run(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     target: Path = arguments.to or arguments.folder / files.FROZEN
     try:
-        name = _name(arguments)
         images = read_images(arguments.images)
-        folder = open_construction(arguments.folder)
-        freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
-        page, written = freeze(arguments, folder, images, name, target)
+        if _is_frozen(arguments.folder):
+            page, written = _add_images(arguments, images)
+        else:
+            name = _name(arguments)
+            folder = open_construction(arguments.folder)
+            freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
+            page, written = freeze(arguments, folder, images, name, target)
     except WriteError as error:
         return complain(str(error), NOT_DONE)
     except CepError as error:
         return complain(str(error), MISTAKE)
     show([page], *(f"written: {path}" for path in written))
     return 0
+
+
+def _is_frozen(folder: Path) -> bool:
+    """Whether a folder is a frozen set, such as one that was passed on, and no construction."""
+    return (folder / MANIFEST).is_file() and not (folder / files.CONSTRUCTION).is_file()
+
+
+def _add_images(arguments: Namespace, images: Path | None) -> tuple[Section, list[Path]]:
+    if images is None or not arguments.copy or arguments.name or arguments.to:
+        msg = (
+            f"{str(arguments.folder)!r} is a frozen set: --copy --images DIR write its images into "
+            "it, and nothing else of it changes"
+        )
+        raise SpecError(msg)
+    written = add_images(arguments.folder, images)
+    name = written[0].stem
+    return Section(f"{name}: images added, with the pixels that were frozen", ()), written
 
 
 def _freeze_patterns(

@@ -11,7 +11,7 @@ import io
 import json
 import os
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -133,11 +133,13 @@ def write_frozen(
     index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
     contents: dict[str, bytes] = {
         label_index_name(name): (escape_json(index) + "\n").encode(),
-        f"{name}-images.jsonl": encode(list(frozen.images)),
+        image_list_name(name): encode(list(frozen.images)),
     }
     digests = {file: digest_bytes(data) for file, data in contents.items()}
     table = table_path(folder, name)
-    with _written_table(frozen, table) if copy else nullcontext(None) as digest:
+    source = frozen.labelled.source
+    rows = ((record.number, source.load(record)) for record in frozen.labelled.records)
+    with written_table(rows, table) if copy else nullcontext(None) as digest:
         if digest is not None:
             digests[table.name] = digest
         kept = refuse_other_files(folder, name, digests, copy=copy)
@@ -151,9 +153,10 @@ def write_frozen(
 
 
 @contextmanager
-def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
+def written_table(images: Iterable[tuple[int, ImageArtifact]], table: Path) -> Iterator[str]:
     """Write the table row by row, which may be larger than memory; gives its digest.
 
+    images: with their indices.
     It has its name at the end, where nothing was raised meanwhile. Raises WriteError.
     """
     new = table.with_name(f".{table.name}.new")
@@ -161,7 +164,7 @@ def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         with new.open("wb") as stream:
-            for row in _table(frozen):
+            for row in _table(images):
                 hasher.update(row)
                 stream.write(row)
             stream.flush()
@@ -176,12 +179,11 @@ def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
             new.unlink(missing_ok=True)
 
 
-def _table(frozen: FrozenSet) -> Iterator[bytes]:
+def _table(images: Iterable[tuple[int, ImageArtifact]]) -> Iterator[bytes]:
     """The rows of the table: images as PNG, which hold pixels and nothing else."""
     yield b"index\timage\n"
-    for record in frozen.labelled.records:
-        image = frozen.labelled.source.load(record)
-        yield b"%d\t%s\n" % (record.number, b64encode(png_bytes(image)))
+    for index, image in images:
+        yield b"%d\t%s\n" % (index, b64encode(png_bytes(image)))
 
 
 def png_bytes(image: ImageArtifact) -> bytes:
@@ -308,6 +310,27 @@ def _files_below(folder: Path) -> list[str]:
     return [
         name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts)
     ]
+
+
+def image_list_name(name: str) -> str:
+    """File of the list of images of a set, with their paths and digests."""
+    return f"{name}-images.jsonl"
+
+
+def manifest_with_images(text: str, name: str, digest: str) -> str:
+    """The manifest of a set without its images, once they are in the table.
+
+    digest: of the table. Raises DatasetError for a manifest that was edited.
+    """
+    copied = "images_copied = {}\n"
+    listed = f"{quote_toml(image_list_name(name))} = "
+    begin, found, rest = text.partition(listed)
+    row, end, others = rest.partition("\n")
+    if copied.format("false") not in begin or not found or not end:
+        msg = f"the manifest of {name!r} is not as it was written: get the set anew"
+        raise DatasetError(msg)
+    begin = begin.replace(copied.format("false"), copied.format("true"), 1)
+    return f"{begin}{found}{row}\n{quote_toml(f'{name}.tsv')} = {quote_toml(digest)}\n{others}"
 
 
 def table_path(folder: Path, name: str) -> Path:

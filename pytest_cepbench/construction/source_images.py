@@ -29,22 +29,30 @@ class SourceImages:
 
     def load(self, record: ImageRecord) -> ImageArtifact:
         """An image. Raises DatasetError where its file holds another by now, or none."""
-        path = self.folder / record.path
-        try:
-            image = read_image(path)
-        except ImageError as error:
-            msg = (
-                f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
-                "the folder where the images lie now with --images DIR"
-            )
-            raise DatasetError(msg) from error
-        if image.digest != record.image:
-            msg = (
-                f"{str(path)!r} has changed since it was read first: restore it, name the folder "
-                "where the images lie now with --images DIR, or begin anew"
-            )
-            raise DatasetError(msg)
-        return image
+        return load_image(self.folder, record.path, record.image)
+
+
+def load_image(folder: Path, name: str, digest: str) -> ImageArtifact:
+    """The image of a data set in a folder of images. name: its path there. digest: of its pixels.
+
+    Raises DatasetError where its file holds another one, or none.
+    """
+    path = folder / name
+    try:
+        image = read_image(path)
+    except ImageError as error:
+        msg = (
+            f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
+            "the folder where the images lie now with --images DIR"
+        )
+        raise DatasetError(msg) from error
+    if image.digest != digest:
+        msg = (
+            f"{str(path)!r} has changed since it was read first: restore it, name the folder "
+            "where the images lie now with --images DIR, or begin anew"
+        )
+        raise DatasetError(msg)
+    return image
 
 
 def look_at(path: Path) -> str:

@@ -423,6 +423,61 @@ def test_sets_without_copies_hold_no_image(photos: Home) -> None:
     assert shared.items() <= manifests[1]["files"].items()
 
 
+def test_a_set_that_was_passed_on_gets_its_images(photos: Home) -> None:
+    """It becomes what freezing with --copy writes; images of other pixels are refused."""
+    construct(photos)
+    freeze(photos, "--unverified", "--copy", "--to=full")
+    freeze(photos, "--unverified", "--to=sent")
+    shutil.rmtree(photos.path / "bench")
+    passed_on = {path.name: path.read_bytes() for path in (photos.path / "sent").iterdir()}
+    (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")
+    changed = photos.path / "photos" / first["path"]
+    original = changed.read_bytes()
+    words = ["dataset", "freeze", "sent", "--copy"]
+    Image.new("RGB", (64, 64), "red").save(changed)
+    other = photos.command(*words, "--images=photos")
+    unnamed = photos.command(*words)
+    kept = {path.name: path.read_bytes() for path in (photos.path / "sent").iterdir()}
+    changed.write_bytes(original)
+    added = photos.command(*words, "--images=photos")
+    again = photos.command(*words, "--images=photos")
+
+    assert [ended.code for ended in (other, unnamed, added, again)] == [2, 2, 0, 2], added.err
+    assert "has changed since it was read first" in other.err
+    assert "is a frozen set: --copy --images DIR write its images" in unnamed.err
+    assert "has its images already, in bench.tsv" in again.err
+    assert kept == passed_on
+    assert {path.name: path.read_bytes() for path in (photos.path / "sent").iterdir()} == {
+        path.name: path.read_bytes() for path in (photos.path / "full").iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "complaint"),
+    [
+        ("bench-images.jsonl", "color-0000", "count-0000", "is not the file that was frozen"),
+        ("dataset.toml", 'name = "bench"', 'name = "../bench"', "is no set of patterns"),
+        ("dataset.toml", 'kind = "patterns"', 'kind = "pairs"', "is no set of patterns"),
+        ("dataset.toml", "images_copied = false\n", "", "is not as it was written"),
+        ("dataset.toml", 'name = "bench"', "", "it has no name, or no files"),
+    ],
+)
+def test_a_damaged_set_gets_no_images(
+    photos: Home, file: str, before: str, after: str, complaint: str
+) -> None:
+    """One line, and no table."""
+    construct(photos, "--per-pattern=200")
+    freeze(photos, "--unverified", "--to=sent")
+    path = photos.path / "sent" / file
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    ended = photos.command("dataset", "freeze", "sent", "--copy", "--images=photos")
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert complaint in ended.err
+    assert not list(photos.path.rglob("bench.tsv"))
+
+
 def test_images_are_found_from_other_folders(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative folder of images is tried beside the data set; a wrong --images is named."""
     construct(photos)
