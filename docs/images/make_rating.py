@@ -10,15 +10,18 @@ that of the page's parts, with the digests of its images in the place of their o
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -28,6 +31,8 @@ from make import digest  # noqa: E402 - the other script, beside this one
 
 from benchmarks.rating_server import served  # noqa: E402
 from pytest_cepbench.artifacts import ImageArtifact  # noqa: E402
+from pytest_cepbench.cli import main as cepbench  # noqa: E402
+from pytest_cepbench.datasets.shapes import load_shapes, sample_scene  # noqa: E402
 from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
     load_shapes_arena,
     sample_scenes,
@@ -54,7 +59,10 @@ _WIDTH, _HEIGHT = 1180, 720
 
 _TIMES = 6  # pixels of a picture for each of a scene
 
-TASK_OF: Mapping[str, Task] = {
+DATASET = "dataset"
+"""Name of the study that `cepbench dataset verify` writes; others are named by their task."""
+
+STUDY_OF: Mapping[str, str] = {
     "rate-pair.png": "pair",
     "rate-grades.png": "grades",
     "rate-caption.png": "caption",
@@ -63,8 +71,12 @@ TASK_OF: Mapping[str, Task] = {
     "rate-consent.png": "pair",
     "rate-practice.png": "pair",
     "rate-operator.png": "pair",
+    "dataset-verify.png": DATASET,
+    "rate-done.png": DATASET,
 }
-"""File -> task of the study that it shows."""
+"""File -> the study that it shows."""
+
+_TASKS: tuple[Task, ...] = get_args(Task)
 
 Texts = Mapping[str, str]
 
@@ -75,7 +87,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="say which are out of date")
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as name:
-        studies = {task: make_study(Path(name) / task, task) for task in set(TASK_OF.values())}
+        studies = {task: make_study(Path(name) / task, task) for task in _TASKS}
+        studies |= {DATASET: make_dataset_study(Path(name) / DATASET)}
         digests = {file: digest(text) for file, text in texts(studies).items()}
         if check:
             compare(digests)
@@ -118,6 +131,23 @@ def make_study(folder: Path, task: Task) -> Ratings:
     return ratings
 
 
+def make_dataset_study(folder: Path) -> Ratings:
+    """The study of a data set of scenes, with the names and sentences that their rules have."""
+    photos, out = folder / "photos", folder / "bench"
+    photos.mkdir(parents=True)
+    for sample in load_shapes(8, 3).samples:
+        scene = enlarged(sample_scene(sample)).to_pil()
+        scene.save(photos / f"{sample.id.replace('/', '-')}.png")
+    models = ["--describer=shapes:", "--writer=shapes:", f"--store={folder / 'store'}"]
+    people = f"--annotators={','.join(PEOPLE)}"
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        words = ["dataset", "patterns", str(photos), f"--out={out}", "--per-pattern=2", *models]
+        if cepbench([*words, "--until=verify", people]) != 0:
+            sys.exit(printed.getvalue())
+    return read_ratings(out / "ratings")
+
+
 def _item(
     task: Task,
     question: tuple[Any, ...],
@@ -125,8 +155,7 @@ def _item(
     images: dict[str, ImageArtifact],
 ) -> Item:
     def part(scene: Scene) -> Part:
-        pixels = draw_scene(scene, 1).pixels
-        image = ImageArtifact(pixels.repeat(_TIMES, axis=0).repeat(_TIMES, axis=1))
+        image = enlarged(scene)
         images[image.digest] = image
         return Part(image=image.digest)
 
@@ -147,6 +176,12 @@ def _item(
         return make_item(task, asked, [[part(scene)] for scene in (last, wrong, poor)])
     names = [[Part(text=name)] for name in NAMES[:3]] if task == "verify" else []
     return make_item(task, [part(last)], names)
+
+
+def enlarged(scene: Scene) -> ImageArtifact:
+    """The picture of a scene, in pixels that a page does not have to blur."""
+    pixels = draw_scene(scene, 1).pixels
+    return ImageArtifact(pixels.repeat(_TIMES, axis=0).repeat(_TIMES, axis=1))
 
 
 def words(scene: Scene) -> str:
@@ -187,10 +222,10 @@ def _give_votes(ratings: Ratings) -> None:
 # -- texts ---------------------------------------------------------------------------------------
 
 
-def texts(studies: Mapping[Task, Ratings]) -> dict[str, str]:
+def texts(studies: Mapping[str, Ratings]) -> dict[str, str]:
     """Picture -> the text of what it shows, with its style."""
     return {
-        name: part(studies[TASK_OF[name]]) + page_file("rate.css") for name, part in PARTS.items()
+        name: part(studies[STUDY_OF[name]]) + page_file("rate.css") for name, part in PARTS.items()
     }
 
 
@@ -220,6 +255,11 @@ def _shell(ratings: Ratings) -> str:
     )  # fmt: skip
 
 
+def _done_text(ratings: Ratings) -> str:
+    (words,) = re.findall(r'"(All done[^"]*)"', page_file("rate.js"))
+    return words + _shell(ratings)
+
+
 def _operator_text(ratings: Ratings) -> str:
     from pytest_cepbench.ratings.folder import read_votes
 
@@ -227,17 +267,18 @@ def _operator_text(ratings: Ratings) -> str:
 
 
 PARTS: Mapping[str, Callable[[Ratings], str]] = {
-    **dict.fromkeys(TASK_OF, _item_text),
+    **dict.fromkeys(STUDY_OF, _item_text),
     "rate-consent.png": _shell,
     "rate-practice.png": _practice_text,
     "rate-operator.png": _operator_text,
+    "rate-done.png": _done_text,
 }
 
 
 # -- pictures ------------------------------------------------------------------------------------
 
 
-def draw(studies: Mapping[Task, Ratings]) -> None:
+def draw(studies: Mapping[str, Ratings]) -> None:
     """Photograph all pages in Chromium: PNGs of few colors."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
@@ -245,9 +286,9 @@ def draw(studies: Mapping[Task, Ratings]) -> None:
     program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        for task, ratings in studies.items():
+        for study, ratings in studies.items():
             with served(ratings.path) as addresses:
-                names = [name for name, other in TASK_OF.items() if other == task]
+                names = [name for name, other in STUDY_OF.items() if other == study]
                 for name in sorted(names, key=list(PICTURES).index):
                     tab = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
                     PICTURES[name](tab, addresses)
@@ -271,16 +312,38 @@ def _work(tab: Any, addresses: Texts) -> None:
     """The first item after practice."""
     _begin(tab, addresses)
     while tab.locator(".badge").count():
-        before = tab.locator("main").get_attribute("data-slot")
-        tab.get_by_role("button", name="Skip").click()
-        tab.keyboard.press("3")
+        _skip(tab)
+    tab.wait_for_load_state("networkidle")
+
+
+def _skip(tab: Any) -> None:
+    """The next item, or the end; the answer that was expected is told of practice alone."""
+    before = tab.locator("main").get_attribute("data-slot")
+    practice = tab.locator(".badge").count()
+    tab.get_by_role("button", name="Skip").click()
+    tab.keyboard.press("3")
+    if practice:
         tab.get_by_role("button", name="Go on").click()
-        tab.wait_for_selector(f"main[data-slot]:not([data-slot='{before}'])")
+    tab.wait_for_selector(f"main[data-slot]:not([data-slot='{before}']), .end")
+
+
+def _done(tab: Any, addresses: Texts) -> None:
+    """What a person sees who has answered everything."""
+    tab.set_viewport_size({"width": _WIDTH, "height": 220})
+    _work(tab, addresses)
+    while not tab.locator(".end").count():
+        _skip(tab)
+    tab.get_by_text("All done").wait_for()
     tab.wait_for_load_state("networkidle")
 
 
 def _pair(tab: Any, addresses: Texts) -> None:
     tab.set_viewport_size({"width": _WIDTH, "height": 1000})
+    _work(tab, addresses)
+
+
+def _dataset(tab: Any, addresses: Texts) -> None:
+    tab.set_viewport_size({"width": _WIDTH, "height": 940})
     _work(tab, addresses)
 
 
@@ -310,6 +373,8 @@ PICTURES: Mapping[str, Callable[[Any, Texts], None]] = {
     "rate-caption.png": _work,
     "rate-describe.png": _work,
     "rate-verify.png": _work,
+    "dataset-verify.png": _dataset,
+    "rate-done.png": _done,
 }
 """File -> how its page is brought to what is shown."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
@@ -21,12 +22,12 @@ def run(arguments: Namespace) -> int:
         return complain(str(error), NOT_DONE)
     except CepError as error:
         return complain(str(error), MISTAKE)
-    out = arguments.out
+    out, quoted = arguments.out, shlex.quote(str(arguments.out))
     show(
         [_page(questions)],
         f"written: {out / QUESTIONS}",
-        f"people approve gold answers: cepbench dataset verify {out} --annotators NAME,NAME",
-        f"then freeze it:              cepbench dataset freeze {out} --copy",
+        f"people approve gold answers: cepbench dataset verify {quoted} --annotators NAME,NAME",
+        f"then freeze it:              cepbench dataset freeze {quoted} --copy",
     )
     return 0
 
@@ -37,8 +38,8 @@ def _page(questions: Sequence[ArenaQuestion]) -> Section:
     for question in questions:
         candidates[question.uid[:4]] += len(question.candidates)
     rows = tuple(
-        (f"{task} {TASKS[task]}", str(number), str(candidates[task]))
+        (task, TASKS[task], str(number), str(candidates[task]))
         for task, number in sorted(counts.items())
     )
-    table = Table(("task", "questions", "candidates"), rows)
+    table = Table(("task", "name", "questions", "candidates"), rows)
     return Section(f"{len(questions)} questions of {len(rows)} tasks", (table,))

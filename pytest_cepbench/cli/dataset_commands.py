@@ -12,8 +12,8 @@ _FOLDER = option("folder", metavar="FOLDER", type=Path, help="of dataset pattern
 _CHECKING = [
     option(
         "--annotators",
-        metavar="NAME,...",
-        help="who checks labels; not needed where the study is there already",
+        metavar="NAME,...|N",
+        help="who checks labels, or how many people; not needed where the study is there already",
     ),
     option("--overlap", metavar="N", help="people who see each item; default: all of them"),
 ]
@@ -66,7 +66,13 @@ _PATTERNS = [
 ]
 
 _FREEZE = [
-    _FOLDER,
+    option(
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        help="of dataset patterns or dataset arena, or a frozen set that was passed on without its "
+        "images",
+    ),
     option("--name", metavar="NAME", help="of the data set; default: that of the folder"),
     option("--to", metavar="DIR", type=Path, help="folder to write; default: FOLDER/frozen"),
     flag("--copy", "copy the images into the table; without it paths and digests are written"),
@@ -77,7 +83,7 @@ _FREEZE = [
 _VERIFY = [
     _FOLDER,
     *_CHECKING,
-    option("--seed", metavar="N", default="0", help=f"of the order of items; {DEFAULT}"),
+    option("--seed", metavar="N", help="of the order of items; default: 0"),
     option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
 ]
 

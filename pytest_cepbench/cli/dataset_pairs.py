@@ -9,23 +9,25 @@ from pytest_cepbench.cli.dataset_freeze import check_name
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, complain, show
 from pytest_cepbench.cli.session import read_count, read_seed
 from pytest_cepbench.construction.caption_pairs import (
-    RECORD,
     CaptionPairs,
     join_pairs,
     write_pairs,
 )
-from pytest_cepbench.errors import CepError, DatasetError, WriteError
+from pytest_cepbench.errors import CepError, SpecError, WriteError
 
 
 def run(arguments: Namespace) -> int:
     """Join and write; exit codes as in `main`."""
     out: Path = arguments.out
     try:
-        name = check_name(out.resolve().name)
+        name = out.resolve().name
+        check_name(name, f"--out {str(out)!r}, whose last part names the set")
         per_source = read_count("--per-source", arguments.per_source) or 1
         seed = read_seed(arguments.seed)
-        _refuse_other(out)
-        pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed, out)
+        if out.exists() and not out.is_dir():
+            msg = f"--out {str(out)!r} is a file: a folder is expected"
+            raise SpecError(msg)
+        pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed)
         written = write_pairs(pairs, out, name, copy=arguments.copy)
     except WriteError as error:
         return complain(str(error), NOT_DONE)
@@ -33,16 +35,6 @@ def run(arguments: Namespace) -> int:
         return complain(str(error), MISTAKE)
     show([_page(pairs, name)], *(f"written: {path}" for path in written))
     return 0
-
-
-def _refuse_other(out: Path) -> None:
-    """Raise DatasetError for a folder that holds something else than pairs."""
-    if out.exists() and not out.is_dir():
-        msg = f"--out {str(out)!r} is a file: a folder is expected"
-        raise DatasetError(msg)
-    if out.is_dir() and any(out.iterdir()) and not (out / RECORD).is_file():
-        msg = f"--out {str(out)!r} holds other files and no pairs: name a new folder"
-        raise DatasetError(msg)
 
 
 def _page(pairs: CaptionPairs, name: str) -> Section:

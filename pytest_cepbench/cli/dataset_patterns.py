@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner, total
-from pytest_cepbench.cli.dataset_verify import write_study
+from pytest_cepbench.cli.dataset_verify import has_study, write_study
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
 from pytest_cepbench.cli.session import measured, read_count, read_seed, spent_line
 from pytest_cepbench.construction import folder as files
@@ -63,13 +64,20 @@ def run(arguments: Namespace) -> int:
     show(list(_page(outcome)), *(f"written: {path}" for path in dict.fromkeys(outcome.written)))
     if arguments.until == VERIFY:
         try:
-            write_study(arguments, open_construction(arguments.out), arguments.images)
+            write_study(
+                open_construction(arguments.out),
+                arguments.images,
+                arguments.annotators,
+                arguments.overlap,
+                # Of a study that is there, it is the seed of draws and models alone.
+                None if has_study(arguments.out) else read_seed(arguments.seed),
+            )
         except WriteError as error:
             return complain(str(error), NOT_DONE)
         except CepError as error:
             return complain(str(error), MISTAKE)
     if outcome.chosen is not None:
-        folder = arguments.out
+        folder = shlex.quote(str(arguments.out))
         show(
             [],
             f"people check the labels: cepbench dataset verify {folder} --annotators NAME,NAME",
@@ -98,8 +106,15 @@ def _read(arguments: Namespace) -> _Request:
         seed=read_seed(arguments.seed),
         until=STAGES[-1] if arguments.until in (None, VERIFY) else arguments.until,
     )
-    if arguments.until == VERIFY and arguments.annotators is None:
+    if arguments.until == VERIFY and arguments.annotators is None and not has_study(arguments.out):
         msg = "--until verify writes the study of the people who check: name them, --annotators"
+        raise SpecError(msg)
+    made = file is not None or (arguments.out / files.PATTERNS).is_file()
+    if arguments.writer is None and not made and arguments.until not in ("extract", "count"):
+        msg = (
+            "a summary of the names that are found needs a writer: give one with --writer SPEC, or "
+            "the patterns themselves with --patterns FILE (or stop before it: --until count)"
+        )
         raise SpecError(msg)
     names: tuple[RoleName, ...] = ("describer", "writer", "encoder")
     given = {role: getattr(arguments, role) for role in names}

@@ -67,6 +67,7 @@ def run(arguments: Namespace) -> int:
         return complain(str(error), MISTAKE)
     if arguments.no_measure:
         proposal: Proposal | int = Proposal(reasons=("no model was asked (--no-measure)",))
+        _tell_unseen([arguments.model, *(getattr(arguments, role) for role in _ROLES)])
     else:
         proposal = _measured(arguments, plan, dataset)
     if isinstance(proposal, int):
@@ -102,6 +103,21 @@ def _plan(arguments: Namespace) -> ProjectPlan:
     given = {role: getattr(arguments, role) for role in _ROLES}
     roles = {role: _expanded(role, spec) for role, spec in given.items() if spec is not None}
     return ProjectPlan(Path(), name, images, roles)
+
+
+def _tell_unseen(texts: Sequence[str | None]) -> None:
+    """Tell which models are no folders here: without a measurement nobody looks them up."""
+    specs = [parse_spec(text) for text in dict.fromkeys(texts) if text is not None]
+    unseen = [
+        spec.target
+        for spec in specs
+        if not spec.scheme and not Path(spec.target).expanduser().exists()
+    ]
+    if unseen:
+        tell(
+            "no folder here, so taken for an id on the Hugging Face hub, where --no-measure looks "
+            f"nothing up: {', '.join(unseen)}"
+        )
 
 
 def _expanded(role: str, text: str) -> str:

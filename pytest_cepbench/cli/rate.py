@@ -9,7 +9,7 @@ import msgspec
 
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.rating_server import serve_ratings
-from pytest_cepbench.cli.session import read_count, read_data
+from pytest_cepbench.cli.session import read_annotators, read_count, read_data
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import STUDY, Ratings, read_ratings
@@ -197,7 +197,7 @@ def _tell_of_drawings(target: Path) -> None:
 
 
 def _study(arguments: Namespace, task: Task, suite: str) -> Study:
-    annotators = _annotators(arguments.annotators or "3")
+    annotators = read_annotators(arguments.annotators or "3")
     overlap = read_count("--overlap", arguments.overlap) or min(_MOST_PEOPLE, len(annotators))
     seed = arguments.seed or "0"
     if not seed.isdecimal():
@@ -216,13 +216,6 @@ def _study(arguments: Namespace, task: Task, suite: str) -> Study:
     )
     check_study(study)
     return study
-
-
-def _annotators(text: str) -> tuple[str, ...]:
-    """Names with commas between them, or how many people there are: a1, a2, ..."""
-    if text.isdecimal():
-        return tuple(f"a{number + 1}" for number in range(int(text)))
-    return tuple(name.strip() for name in text.split(","))
 
 
 def _practice(text: str) -> int:

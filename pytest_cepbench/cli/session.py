@@ -216,6 +216,13 @@ def read_seed(text: str) -> int:
     return int(text)
 
 
+def read_annotators(text: str) -> tuple[str, ...]:
+    """The value of `--annotators`: names with commas between them, or a number: a1, a2, ..."""
+    if text.isascii() and text.isdecimal():
+        return tuple(f"a{number + 1}" for number in range(int(text)))
+    return tuple(name.strip() for name in text.split(","))
+
+
 def _number(option: str, text: str | None, check: Callable[[float, str], None]) -> float | None:
     """A number that passes a check, which raises ValueError; None where the option is not given."""
     if text is None:

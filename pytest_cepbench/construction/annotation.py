@@ -62,7 +62,11 @@ def annotate_images(
         annotations += _annotate(describer, source, question, seed, chunk)
         if begin + _CHUNK < total:
             announce(f"{question.stage}: {begin + len(chunk):,} of {total:,} images")
-    return annotations
+    asked = {
+        "fingerprint": describer.bound.fingerprint,
+        "prompt_digest": digest_text(question.prompt),
+    }
+    return [msgspec.structs.replace(annotation, **asked) for annotation in annotations]
 
 
 def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str) -> None:

@@ -17,7 +17,11 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_json, read_image
 from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_templates import ArenaQuestion, GoldPart, read_templates
-from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
+from pytest_cepbench.construction.folder import (
+    ConstructionFolder,
+    find_recorded,
+    start_construction,
+)
 from pytest_cepbench.construction.frozen_set import (
     CARD,
     MANIFEST,
@@ -26,7 +30,11 @@ from pytest_cepbench.construction.frozen_set import (
     refuse_other_files,
 )
 from pytest_cepbench.construction.records import FORMAT
-from pytest_cepbench.construction.verification import VerificationSettings, verification_study
+from pytest_cepbench.construction.verification import (
+    VerificationSettings,
+    refuse_other_settings,
+    verification_study,
+)
 from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
 from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError, ImageError
@@ -131,7 +139,8 @@ def write_questions(templates: Path, out: Path) -> list[ArenaQuestion]:
 def read_questions(folder: ConstructionFolder) -> tuple[list[ArenaQuestion], Path]:
     """The questions of a folder, and the folder of their images. Raises DatasetError."""
     record = folder.read(files.CONSTRUCTION, ArenaRecord)
-    return folder.read_lines(QUESTIONS, ArenaQuestion), Path(record.templates).parent
+    templates = find_recorded(record.templates, folder)
+    return folder.read_lines(QUESTIONS, ArenaQuestion), templates.parent
 
 
 def write_approval_study(
@@ -140,10 +149,12 @@ def write_approval_study(
     """Write the study of all candidates, where there is none; returns its folder.
 
     images: where the images lie, if they have moved. Without practice and hidden checks, which are
-    of other tasks. Raises DatasetError, WriteError.
+    of other tasks. Raises DatasetError, also for a study that is of other people or settings;
+    WriteError.
     """
     path = folder.path / files.RATINGS
     if (path / STUDY).is_file():
+        refuse_other_settings(path, settings)
         return path
     questions, root = read_questions(folder)
     loaded: dict[str, ImageArtifact] = {}
@@ -214,7 +225,7 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     lines = [escape_json(json.dumps(_record(arena.root, c, contents))) for c in arena.chosen]
     contents[_TABLE] = "".join(f"{line}\n" for line in lines).encode()
     digests = {file: digest_bytes(data) for file, data in sorted(contents.items())}
-    refuse_other_files(target, digests)
+    refuse_other_files(target, name, digests, copy=True)
     unverified = sum(choice.approval is None for choice in arena.chosen)
     manifest = [
         f"name = {quote_toml(name)}",
@@ -256,7 +267,10 @@ def _load(root: Path, name: str) -> ImageArtifact:
     try:
         return read_image(root / name)
     except ImageError as error:
-        msg = f"{str(root / name)!r}: {error}"
+        msg = (
+            f"{str(root / name)!r}: {error}; if the images have moved, name their folder with "
+            "--images DIR"
+        )
         raise DatasetError(msg) from error
 
 

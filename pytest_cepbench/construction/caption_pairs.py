@@ -14,15 +14,20 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.artifacts import digest_text, encode_image
+from pytest_cepbench.artifacts import ImageArtifact, digest_text, encode_image
 from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.folder import encode
-from pytest_cepbench.construction.frozen_set import CARD, MANIFEST, digest_lines
+from pytest_cepbench.construction.frozen_set import (
+    CARD,
+    MANIFEST,
+    digest_lines,
+    refuse_other_files,
+)
 from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.datasets.folder import unsafe
-from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, load_nd400
-from pytest_cepbench.datasets.sample import Dataset, FileImage, load_seed_image
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, join_copies, load_nd400
+from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
+from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
@@ -32,6 +37,8 @@ KIND = "pairs"
 IDS = "ids.csv"
 
 RECORD = "pairs.jsonl"
+
+_IMAGES = "image-first/gen-0"
 
 
 class PairRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,26 +87,27 @@ def choose_ids(docci: Path, nocaps: Path, per_source: int, seed: int) -> list[tu
 
 
 def join_pairs(
-    docci: Path, nocaps: Path, ids: Path | None, per_source: int, seed: int, out: Path
+    docci: Path, nocaps: Path, ids: Path | None, per_source: int, seed: int
 ) -> CaptionPairs:
     """The pairs of a list of ids, or of those that are chosen here.
 
-    ids: the list; None to choose. out: folder in which the list of chosen ids is written.
-    Raises DatasetError as the loader does, and for images that cannot be read; WriteError.
+    ids: the list; None to choose.
+    Raises DatasetError as the loader does, and for images that cannot be read.
     """
+    copies = {"docci": docci.absolute(), "nocaps": nocaps.absolute()}
     if ids is None:
-        chosen = choose_ids(docci, nocaps, per_source, seed)
-        replace_files(out, {out / IDS: ids_csv(chosen)})
-    listed = out / IDS if ids is None else ids
-    dataset = load_nd400(listed, docci=str(docci.absolute()), nocaps=str(nocaps.absolute()))
+        chosen = {name: source for source, name in choose_ids(docci, nocaps, per_source, seed)}
+        dataset = join_copies(chosen, copies, "that were chosen")
+    else:
+        dataset = load_nd400(ids, **{source: str(path) for source, path in copies.items()})
     records: list[PairRecord] = []
     first: dict[str, str] = {}
     same: list[str] = []
     for sample in dataset.samples:
-        digest = load_seed_image(sample).digest
+        assert isinstance(sample.image, FileImage)  # of this loader
+        digest = _load(sample).digest
         if first.setdefault(digest, sample.id) != sample.id:
             same.append(sample.id)
-        assert isinstance(sample.image, FileImage)  # of this loader
         records.append(
             PairRecord(
                 id=sample.id,
@@ -114,6 +122,16 @@ def join_pairs(
     )
 
 
+def _load(sample: Sample) -> ImageArtifact:
+    """The image of a pair. Raises DatasetError naming its source and file."""
+    assert isinstance(sample.image, FileImage)  # of this loader
+    try:
+        return sample.image.load()
+    except ImageError as error:
+        msg = f"{sample.categories[0]} {sample.id}: {str(sample.image.path)!r}: {error}"
+        raise DatasetError(msg) from error
+
+
 def ids_csv(ids: Sequence[tuple[str, str]]) -> bytes:
     """A list of ids as the loader reads it."""
     return _csv(("source", "image_id"), sorted(ids))
@@ -122,7 +140,9 @@ def ids_csv(ids: Sequence[tuple[str, str]]) -> bytes:
 def write_pairs(pairs: CaptionPairs, out: Path, name: str, *, copy: bool) -> list[Path]:
     """Write the list, the records, and with `copy` the layout of SDP's code; returns the paths.
 
-    Raises DatasetError for an id that is no file name, WriteError.
+    copy: images that were copied before stay without it.
+    Raises DatasetError for an id that is no file name, and for a folder that holds other files or
+    other pairs; WriteError.
     """
     listed = [(record.source, record.id) for record in pairs.records]
     contents = {IDS: ids_csv(listed), RECORD: encode(list(pairs.records))}
@@ -130,14 +150,17 @@ def write_pairs(pairs: CaptionPairs, out: Path, name: str, *, copy: bool) -> lis
         rows = [(_file_name(record.id), record.caption) for record in pairs.records]
         contents["text-first/gen-0.csv"] = _csv(("filename", "caption"), rows)
     digests = {file: digest_bytes(data) for file, data in contents.items()}
-    if copy:
-        for sample in pairs.dataset.samples:  # one by one: all of them may not fit into memory
-            file = f"image-first/gen-0/{_file_name(sample.id)}"
-            data = encode_image(load_seed_image(sample))
-            replace_files(out, {out / file: data})
-            digests[file] = digest_bytes(data)
-    contents[MANIFEST] = _manifest(pairs, name, digests, copy=copy).encode()
-    contents[CARD] = _card(pairs, name, copy=copy).encode()
+    images = {f"{_IMAGES}/{_file_name(s.id)}": s for s in pairs.dataset.samples if copy}
+    # What images are in them, the records say; their bytes may be another encoder's.
+    planned = {**dict.fromkeys(images), **digests}
+    kept = refuse_other_files(out, name, planned, copy=copy, option="--out")
+    for file, sample in images.items():  # one by one: all of them may not fit into memory
+        data = encode_image(_load(sample))
+        replace_files(out, {out / file: data})
+        digests[file] = digest_bytes(data)
+    copied = copy or bool(kept)
+    contents[MANIFEST] = _manifest(pairs, name, digests | kept, copy=copied).encode()
+    contents[CARD] = _card(pairs, name, copy=copied).encode()
     replace_files(out, {out / file: data for file, data in contents.items()})
     return [out / file for file in (IDS, RECORD, MANIFEST, CARD)]
 

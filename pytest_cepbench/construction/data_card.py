@@ -16,6 +16,18 @@ from pytest_cepbench.escapes import quote_toml, visible
 from pytest_cepbench.metrics.rater_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.report.markdown import escaped
 
+_WITH_IMAGES = "the images are in the table; their licences are those of their source"
+
+_WITHOUT_IMAGES = (
+    "the images are not in it: paths and digests stand for them; their licences are those of their "
+    "source"
+)
+
+_ADD_IMAGES = (
+    "The table with the images is written where they are: "
+    "`cepbench dataset freeze FOLDER --copy --images DIR`."
+)
+
 
 def write_card(
     frozen: FrozenSet, counts: PatternCounts | None, near: NearDuplicates | None, *, copy: bool
@@ -39,6 +51,12 @@ def write_card(
         lines += _model(stage, model)
     lines += ["## Use", "", *_use(frozen, copy=copy)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def card_with_images(card: str) -> str:
+    """The card of a set without its images, once they are in the table."""
+    with_images = card.replace(f"\n- {_WITHOUT_IMAGES}\n", f"\n- {_WITH_IMAGES}\n", 1)
+    return with_images.replace(f"\n{_ADD_IMAGES}\n\n", "\n", 1)
 
 
 def _facts(
@@ -84,8 +102,7 @@ def _facts(
             f"{100 * counts.example_share:.1f} % of the annotations are example names of the "
             f"paper; the prompt {held}"
         )
-    copies = "are in the table" if copy else "are not in it: paths and digests stand for them"
-    yield f"the images {copies}; their licences are those of their source"
+    yield _WITH_IMAGES if copy else _WITHOUT_IMAGES
 
 
 def _patterns(frozen: FrozenSet) -> Iterator[str]:
@@ -161,10 +178,7 @@ def _model(stage: str, model: ModelRecord) -> Sequence[str]:
 
 def _use(frozen: FrozenSet, *, copy: bool) -> Iterator[str]:
     if not copy:
-        yield (
-            "The table with the images is written where they are: "
-            "`cepbench dataset freeze FOLDER --copy --images DIR`."
-        )
+        yield _ADD_IMAGES
         yield ""
     table, labels = quote_toml(f"{frozen.name}.tsv"), quote_toml(label_index_name(frozen.name))
     yield "In a suite:"

@@ -87,7 +87,10 @@ def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder
         msg = f"{str(path)!r} was written by another version of the package: update it"
         raise DatasetError(msg)
     if kind is not None and header.kind != kind:
-        msg = f"{str(path)!r} holds a data set of {header.kind}: {kind} are expected"
+        msg = (
+            f"{str(path)!r} holds a data set of the kind {header.kind!r}, and one of the kind "
+            f"{kind!r} is expected: name another folder"
+        )
         raise DatasetError(msg)
     return folder
 
@@ -107,6 +110,20 @@ def start_construction(path: Path, kind: str) -> ConstructionFolder:
         msg = f"--out {str(path)!r} holds other files and no data set: name a new folder"
         raise DatasetError(msg)
     return folder
+
+
+def find_recorded(recorded: str, folder: ConstructionFolder) -> Path:
+    """A file or folder that a data set was made from, by the path as it was typed then.
+
+    A relative path that leads nowhere from the working directory is tried from the folders above
+    that of the data set, the nearest first: one of them is where the command was run.
+    """
+    path = Path(recorded)
+    if not path.is_absolute() and not path.exists():
+        for above in folder.path.resolve().parents:
+            if (above / path).exists():
+                return above / path
+    return path
 
 
 class _Kind(msgspec.Struct):

@@ -11,11 +11,12 @@ import io
 import json
 import os
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -118,10 +119,13 @@ def settle_labels(
     return frozen
 
 
-def write_frozen(frozen: FrozenSet, folder: Path, card: str, *, copy: bool) -> list[Path]:
+def write_frozen(
+    frozen: FrozenSet, folder: Path, card: Callable[[bool], str], *, copy: bool
+) -> list[Path]:
     """Write the files of a set; returns their paths.
 
-    copy: whether the images are copied into the table.
+    card: its text, where the images are in the table and where they are not.
+    copy: whether the images are copied into the table; one that is there already stays.
     Raises DatasetError for an image that has changed, and for a folder that holds another set;
     WriteError.
     """
@@ -129,26 +133,30 @@ def write_frozen(frozen: FrozenSet, folder: Path, card: str, *, copy: bool) -> l
     index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
     contents: dict[str, bytes] = {
         label_index_name(name): (escape_json(index) + "\n").encode(),
-        f"{name}-images.jsonl": encode(list(frozen.images)),
+        image_list_name(name): encode(list(frozen.images)),
     }
     digests = {file: digest_bytes(data) for file, data in contents.items()}
-    table = folder / f"{name}.tsv"
-    with _written_table(frozen, table) if copy else nullcontext(None) as digest:
+    table = table_path(folder, name)
+    source = frozen.labelled.source
+    rows = ((record.number, source.load(record)) for record in frozen.labelled.records)
+    with written_table(rows, table) if copy else nullcontext(None) as digest:
         if digest is not None:
             digests[table.name] = digest
-        refuse_other_files(folder, digests)
+        kept = refuse_other_files(folder, name, digests, copy=copy)
+    copied = copy or bool(kept)
     contents |= {
-        CARD: card.encode(),
-        MANIFEST: _manifest(frozen, digests, copy=copy).encode(),
+        CARD: card(copied).encode(),
+        MANIFEST: _manifest(frozen, digests | kept, copy=copied).encode(),
     }
     replace_files(folder, {folder / file: data for file, data in contents.items()})
     return [folder / file for file in (*digests, CARD, MANIFEST)]
 
 
 @contextmanager
-def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
+def written_table(images: Iterable[tuple[int, ImageArtifact]], table: Path) -> Iterator[str]:
     """Write the table row by row, which may be larger than memory; gives its digest.
 
+    images: with their indices.
     It has its name at the end, where nothing was raised meanwhile. Raises WriteError.
     """
     new = table.with_name(f".{table.name}.new")
@@ -156,7 +164,7 @@ def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         with new.open("wb") as stream:
-            for row in _table(frozen):
+            for row in _table(images):
                 hasher.update(row)
                 stream.write(row)
             stream.flush()
@@ -171,12 +179,11 @@ def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
             new.unlink(missing_ok=True)
 
 
-def _table(frozen: FrozenSet) -> Iterator[bytes]:
+def _table(images: Iterable[tuple[int, ImageArtifact]]) -> Iterator[bytes]:
     """The rows of the table: images as PNG, which hold pixels and nothing else."""
     yield b"index\timage\n"
-    for record in frozen.labelled.records:
-        image = frozen.labelled.source.load(record)
-        yield b"%d\t%s\n" % (record.number, b64encode(png_bytes(image)))
+    for index, image in images:
+        yield b"%d\t%s\n" % (index, b64encode(png_bytes(image)))
 
 
 def png_bytes(image: ImageArtifact) -> bytes:
@@ -227,35 +234,108 @@ def digest_lines(digests: Mapping[str, str]) -> list[str]:
     return ["", "[files]", *rows]
 
 
-def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
+def refuse_other_files(
+    folder: Path,
+    name: str,
+    digests: Mapping[str, str | None],
+    *,
+    copy: bool,
+    option: str = "--to",
+) -> dict[str, str]:
     """Raise DatasetError where a folder holds other files, or a frozen set that would change.
 
-    digests: of the files that are to be written, by their paths in the folder.
+    name: of the set that is to be written. option: names another folder.
+    digests: of its files, by their paths in the folder; None of those that hold what another file
+    says.
+    copy: whether images are among them.
+    Returns the images' files that are there from before and are not written now, with their
+    digests; of a set whose images are copied once more there are none.
     """
     path = folder / MANIFEST
     if not path.is_file():
-        own = {CARD, *(file.partition("/")[0] for file in digests)}  # a freeze was stopped
         others = [
-            entry.name
-            for entry in (folder.iterdir() if folder.is_dir() else ())
-            if entry.name not in own and not entry.name.startswith(".")
+            file
+            for file in _files_below(folder)
+            if file not in digests and file != CARD  # else a freeze was stopped
         ]
         if others:
-            msg = f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
+            msg = (
+                f"{str(folder)!r} holds other files ({min(others)}): name a new folder with "
+                f"{option}"
+            )
             raise DatasetError(msg)
-        return
+        return {}
+    before = read_manifest(folder)
+    frozen: Mapping[str, str] = before["files"]
+    copied = before.get("images_copied", False) and not copy
+    left = {file: digest for file, digest in frozen.items() if file not in digests}
+    changed = sorted(
+        file
+        for file, digest in frozen.items()
+        if digests.get(file) not in (digest, None) or (file in left and not copied)
+    )
+    if before["name"] != name:
+        changed = [MANIFEST]
+    if changed:
+        msg = (
+            f"{str(folder)!r} holds the set {before['name']!r}, which was frozen with other labels "
+            f"or images, or under another name ({changed[0]} would change): what is frozen stays; "
+            f"name another folder with {option}"
+        )
+        raise DatasetError(msg)
+    return left if all((folder / file).is_file() for file in left) else {}
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a frozen set; with its name and its files, whose digests are texts.
+
+    Raises DatasetError where it cannot be read.
+    """
+    path = folder / MANIFEST
     try:
-        frozen = parse_toml(read_regular(path, _LARGEST)).get("files", {})
+        manifest = parse_toml(read_regular(path, _LARGEST))
     except (OSError, ValueError) as error:
         msg = f"{str(path)!r} cannot be read: {error}"
         raise DatasetError(msg) from error
-    changed = sorted(file for file, digest in frozen.items() if digests.get(file, digest) != digest)
-    if changed:
-        msg = (
-            f"{str(folder)!r} holds a set that was frozen with other labels or images "
-            f"({changed[0]} would change): what is frozen stays; name another folder with --to"
-        )
+    named = isinstance(manifest.get("name"), str)
+    if not named or not isinstance(manifest.get("files"), dict):
+        msg = f"{str(path)!r} is no manifest of a data set: it has no name, or no files"
         raise DatasetError(msg)
+    return manifest
+
+
+def _files_below(folder: Path) -> list[str]:
+    """The files below a folder, by their paths in it; hidden ones are passed over."""
+    names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    return [
+        name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts)
+    ]
+
+
+def image_list_name(name: str) -> str:
+    """File of the list of images of a set, with their paths and digests."""
+    return f"{name}-images.jsonl"
+
+
+def manifest_with_images(text: str, name: str, digest: str) -> str:
+    """The manifest of a set without its images, once they are in the table.
+
+    digest: of the table. Raises DatasetError for a manifest that was edited.
+    """
+    copied = "images_copied = {}\n"
+    listed = f"{quote_toml(image_list_name(name))} = "
+    begin, found, rest = text.partition(listed)
+    row, end, others = rest.partition("\n")
+    if copied.format("false") not in begin or not found or not end:
+        msg = f"the manifest of {name!r} is not as it was written: get the set anew"
+        raise DatasetError(msg)
+    begin = begin.replace(copied.format("false"), copied.format("true"), 1)
+    return f"{begin}{found}{row}\n{quote_toml(f'{name}.tsv')} = {quote_toml(digest)}\n{others}"
+
+
+def table_path(folder: Path, name: str) -> Path:
+    """File of the images of a set."""
+    return folder / f"{name}.tsv"
 
 
 def label_index_name(name: str) -> str:

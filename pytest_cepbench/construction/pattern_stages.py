@@ -136,6 +136,7 @@ def construct_patterns(
         earlier,
         # Decoded once as long as a file does not change: large folders are read at every run.
         lambda path: store.file_digest(path, f"pixels and size {DECODER}", look_at),
+        without=settings.out,
     )
     run = _Run(settings, models, announce, folder, source)
     run.begin()

@@ -40,6 +40,8 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     repaired: whether the first reply could not be read, and the second could.
     failure, detail: kind of failure and a line about it, where there is no annotation.
     reply: the text that could not be read, cut.
+    fingerprint, prompt_digest: of the model and of the question; written with the answer, so that
+    it is never taken for another model's.
     """
 
     v: int = FORMAT
@@ -52,6 +54,8 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     detail: str = ""
     reply: str = ""
+    fingerprint: str = ""
+    prompt_digest: str = ""
 
 
 class PatternCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,16 +29,30 @@ class SourceImages:
 
     def load(self, record: ImageRecord) -> ImageArtifact:
         """An image. Raises DatasetError where its file holds another by now, or none."""
-        path = self.folder / record.path
-        try:
-            image = read_image(path)
-        except ImageError as error:
-            msg = f"{str(path)!r}: {error}; the data set is constructed from it: restore it"
-            raise DatasetError(msg) from error
-        if image.digest != record.image:
-            msg = f"{str(path)!r} has changed since it was read first: restore it, or begin anew"
-            raise DatasetError(msg)
-        return image
+        return load_image(self.folder, record.path, record.image)
+
+
+def load_image(folder: Path, name: str, digest: str) -> ImageArtifact:
+    """The image of a data set in a folder of images. name: its path there. digest: of its pixels.
+
+    Raises DatasetError where its file holds another one, or none.
+    """
+    path = folder / name
+    try:
+        image = read_image(path)
+    except ImageError as error:
+        msg = (
+            f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
+            "the folder where the images lie now with --images DIR"
+        )
+        raise DatasetError(msg) from error
+    if image.digest != digest:
+        msg = (
+            f"{str(path)!r} has changed since it was read first: restore it, name the folder "
+            "where the images lie now with --images DIR, or begin anew"
+        )
+        raise DatasetError(msg)
+    return image
 
 
 def look_at(path: Path) -> str:
@@ -52,11 +66,14 @@ def find_images(
     folder: Path,
     earlier: Sequence[ImageRecord] = (),
     look: Callable[[Path], str] = look_at,
+    without: Path | None = None,
 ) -> SourceImages:
     """The images below a folder; hidden files and files of other kinds are passed over.
 
     earlier: those of the data set so far, which keep their numbers; others may have been added.
     look: as `look_at`, which may remember what it saw.
+    without: a folder, such as that of the data set, whose images are passed over where it lies
+    below the other one.
     Files of the same pixels are one image, and files that hold no image are left out with the
     reason. Raises DatasetError for a folder without an image, and where one of `earlier` is gone.
     """
@@ -67,8 +84,12 @@ def find_images(
     files: dict[str, list[str]] = {}
     sizes: dict[str, tuple[int, int]] = {}
     unreadable: dict[str, str] = {}
+    whole = folder.resolve()
+    own = None if without is None or without.resolve() == whole else without.resolve()
     for path in sorted(walk_images(folder)):
         name = relative_name(folder, path)
+        if own is not None and (whole / name).is_relative_to(own):
+            continue
         try:
             digest, width, height = look(path).split()
         except ImageError as error:

@@ -10,15 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.folder import ConstructionFolder
+from pytest_cepbench.construction.folder import ConstructionFolder, find_recorded
 from pytest_cepbench.construction.pattern_list import Pattern, read_patterns
+from pytest_cepbench.construction.pattern_summary import count_patterns
+from pytest_cepbench.construction.prompts import (
+    PROMPTS_VERSION,
+    STYLES,
+    Examples,
+    annotation_prompt,
+)
+from pytest_cepbench.construction.quotas import Sampling, choose_images
 from pytest_cepbench.construction.records import (
     Annotation,
     ChosenImages,
     ConstructionRecord,
     ImageRecord,
+    PatternCounts,
 )
 from pytest_cepbench.construction.source_images import SourceImages
 from pytest_cepbench.errors import DatasetError
@@ -35,6 +46,7 @@ class VerificationSettings:
     annotators: names of the people.
     overlap: people who see each image; None for all of them.
     practice: items at the start; attention, repeats: shares, as of other studies.
+    seed: of the order of items; None for 0, or for that of a study which is there already.
     """
 
     annotators: tuple[str, ...]
@@ -42,7 +54,7 @@ class VerificationSettings:
     practice: int = 3
     attention: float = 0.05
     repeats: float = 0.05
-    seed: int = 0
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,7 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
     """The chosen images of a folder.
 
     images: the folder of images, where it has moved. Raises DatasetError where a stage before is
-    missing or its file cannot be read.
+    missing or was stopped, its file cannot be read, or files are not of the same labels.
     """
     for name in (files.IMAGES, files.PATTERNS, files.ANNOTATE, files.CHOSEN):
         if not folder.has(name):
@@ -84,17 +96,81 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
     inside = set(chosen.images)
     every = folder.read_lines(files.IMAGES, ImageRecord)
     annotations = folder.read_lines(files.ANNOTATE, Annotation)
+    if _stopped(construction, "annotate", annotations):
+        msg = (
+            f"{str(folder.path)!r}: annotation was stopped, and {files.ANNOTATE} has the labels of "
+            "another model or prompt: run cepbench dataset patterns again"
+        )
+        raise DatasetError(msg)
     labels = {a.image: a.patterns for a in annotations if a.image in inside}
-    names = {pattern.name for pattern in patterns}
-    if {name for own in labels.values() for name in own} - names or set(chosen.patterns) != names:
+    if _edited(construction, patterns) or set(chosen.patterns) != {p.name for p in patterns}:
         msg = (
             f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
             "it: run cepbench dataset patterns again"
         )
         raise DatasetError(msg)
-    source = SourceImages(images or Path(construction.source), tuple(every), {})
+    _refuse_other_choice(folder, chosen, annotations)
+    source = SourceImages(images or find_recorded(construction.source, folder), tuple(every), {})
     records = tuple(record for record in every if record.image in inside)
     return LabelledSet(patterns, records, labels, source, chosen, construction)
+
+
+def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
+    """The counts of extraction; None where nothing was extracted or counted.
+
+    Raises DatasetError where extraction was stopped: the counts are of another model then.
+    """
+    construction = folder.read(files.CONSTRUCTION, ConstructionRecord)
+    if "extract" not in construction.models:
+        return None
+    has = folder.has(files.EXTRACT)
+    extracted = folder.read_lines(files.EXTRACT, Annotation) if has else []
+    counts = folder.read(files.COUNTS, PatternCounts) if folder.has(files.COUNTS) else None
+    if (
+        not has
+        or _stopped(construction, "extract", extracted)
+        or (
+            counts is not None
+            and counts != count_patterns(extracted, cast("Examples", counts.examples))
+        )
+    ):
+        msg = (
+            f"{str(folder.path)!r}: extraction was stopped, and what is there is of another model "
+            "or prompt: run cepbench dataset patterns with --until count again"
+        )
+        raise DatasetError(msg)
+    return counts
+
+
+def _stopped(
+    construction: ConstructionRecord, stage: str, annotations: Sequence[Annotation]
+) -> bool:
+    """Whether answers are not those of the model and the prompt that a stage asked last."""
+    model = construction.models.get(stage)
+    asked = None if model is None else (model.fingerprint, model.prompt_digest)
+    return any((a.fingerprint, a.prompt_digest) != asked for a in annotations)
+
+
+def _edited(construction: ConstructionRecord, patterns: Sequence[Pattern]) -> bool:
+    """Whether the list, its names or sentences, is another than the describer was shown."""
+    if construction.prompts.split()[-1:] != [PROMPTS_VERSION]:
+        return False  # other words around the list: what it was cannot be told
+    shown = {digest_text(annotation_prompt(style, patterns)) for style in STYLES}
+    return construction.models["annotate"].prompt_digest not in shown
+
+
+def _refuse_other_choice(
+    folder: ConstructionFolder, chosen: ChosenImages, annotations: Sequence[Annotation]
+) -> None:
+    """Raise DatasetError where images were chosen by other labels than there are now."""
+    labels = {a.image: a.patterns for a in annotations if a.patterns}
+    sampling = cast("Sampling", chosen.sampling)
+    if choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
+        msg = (
+            f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
+            f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
+        )
+        raise DatasetError(msg)
 
 
 def write_verification(
@@ -141,7 +217,7 @@ def verification_study(
     people = len(settings.annotators)
     return Study(
         kind="verify",
-        seed=settings.seed,
+        seed=settings.seed or 0,
         annotators=settings.annotators,
         overlap=people if settings.overlap is None else settings.overlap,
         share=1.0,
@@ -228,9 +304,28 @@ def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSetti
             "to write a study of the images that are chosen now"
         )
         raise DatasetError(msg)
-    if settings.annotators and settings.annotators != ratings.study.annotators:
+    refuse_other_settings(path, settings)
+
+
+def refuse_other_settings(path: Path, settings: VerificationSettings) -> None:
+    """Raise DatasetError where a study that is there was written with other settings than these.
+
+    path: of the study.
+    """
+    study = read_ratings(path).study
+    given = (
+        ("--annotators", settings.annotators or None, study.annotators),
+        ("--overlap", settings.overlap, study.overlap),
+        ("--seed", settings.seed, study.seed),
+    )
+    changed = [
+        f"{option} (it has {', '.join(has) if isinstance(has, tuple) else has})"
+        for option, wanted, has in given
+        if wanted is not None and wanted != has
+    ]
+    if changed:
         msg = (
-            f"{str(path)!r} is a study of {', '.join(ratings.study.annotators)}: drop --annotators "
-            "to go on with it, or move it away"
+            f"{str(path)!r} is a study already, which goes on as it was written: drop "
+            f"{', '.join(changed)}, or move it away"
         )
         raise DatasetError(msg)

@@ -143,8 +143,16 @@ def load_nd400(
     copies (all of them are counted, the first named), and files that cannot be used.
     """
     table = _list_file(path, ids)
-    wanted = _wanted(table)
     folders = {"docci": table.parent / docci, "nocaps": table.parent / nocaps}
+    return join_copies(_wanted(table), folders, f"listed in {str(table)!r}")
+
+
+def join_copies(wanted: Mapping[str, str], folders: Mapping[str, Path], which: str) -> Dataset:
+    """The pairs of ids, from local copies.
+
+    wanted: id -> source. folders: source -> its copy. which: pairs they are, for a message.
+    Raises DatasetError as `load_nd400`.
+    """
     copies = {source: _READERS[source](folders[source]) for source in sorted(set(wanted.values()))}
     samples, missing = [], []
     for name, source in sorted(wanted.items()):
@@ -159,7 +167,7 @@ def load_nd400(
             samples.append(Sample(name, (source,), image=FileImage(pair.image), text=pair.caption))
     if missing:
         msg = (
-            f"{len(missing)} of the {len(wanted)} pairs listed in {str(table)!r} are not in "
+            f"{len(missing)} of the {len(wanted)} pairs {which} are not in "
             f"{', '.join(repr(str(folders[source])) for source in copies)}: {some_of(missing)}"
         )
         raise DatasetError(msg)

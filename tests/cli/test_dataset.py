@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -203,6 +204,59 @@ def test_people_edit_the_patterns(photos: Home) -> None:
     assert "was edited after images were annotated" in freeze(photos, "--unverified").err
 
 
+def test_an_edited_sentence_is_annotated_with_first(photos: Home) -> None:
+    """The card would say that the describer was shown it."""
+    construct(photos)
+    path = photos.path / "bench" / "patterns.toml"
+    path.write_text(path.read_text().replace('sentence = "', 'sentence = "Look: ', 1))
+    early = freeze(photos, "--unverified")
+    construct(photos)
+    frozen = freeze(photos, "--unverified")
+
+    assert (early.code, frozen.code) == (2, 0)
+    assert "was edited after images were annotated" in early.err
+
+
+def test_a_set_is_of_one_model_in_all_its_files(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another model's labels without a new choice, and another one's names without new counts."""
+    monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
+    other = f"{MODULE}:Talker"
+    construct(photos)
+    construct(photos, "--until=annotate", describer=other)
+    labelled = freeze(photos, "--unverified")
+    construct(photos)
+    construct(photos, "--until=extract", describer=other)
+    extracted = freeze(photos, "--unverified")
+    construct(photos, "--until=count", describer=other)
+    frozen = freeze(photos, "--unverified")
+
+    assert (labelled.code, extracted.code, frozen.code) == (2, 2, 0), frozen.err
+    assert "was chosen by other labels than those in annotate.jsonl" in labelled.err
+    assert "extraction was stopped" in extracted.err
+    models = parse_toml((photos.path / "bench/frozen/dataset.toml").read_text())["models"]
+    assert (models["extract"]["spec"], models["annotate"]["spec"]) == (other, "shapes:")
+
+
+def test_an_interrupted_annotation_is_not_frozen(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the first image of another model: the labels are those of the first one."""
+    construct(photos)
+
+    def interrupted(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Talker, "describe", interrupted)
+    ended = construct(photos, describer=f"{MODULE}:Talker")
+    refused = freeze(photos, "--unverified")
+
+    assert (ended.code, refused.code) == (130, 2)
+    assert "annotation was stopped" in refused.err
+    assert not (photos.path / "bench" / "frozen").exists()
+
+
 def test_a_badly_edited_list_is_one_line(photos: Home) -> None:
     """Nothing is asked with it."""
     construct(photos, "--until=summary")
@@ -313,7 +367,9 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
     assert "was begun with other images: 52 of its 60 are not in 'few'" in refusal("few", "bench")
     assert "holds other files and no data set" in refusal("photos", "notes")
     assert "is a file" in refusal("photos", "notes/a.txt")
-    assert "holds a data set of arena" in refusal("photos", "arena")
+    assert "holds a data set of the kind 'arena', and one of the kind 'patterns' is" in refusal(
+        "photos", "arena"
+    )
     assert (photos.path / "notes" / "a.txt").read_text() == "mine"
 
 
@@ -357,6 +413,7 @@ def test_sets_without_copies_hold_no_image(photos: Home) -> None:
     assert not list((photos.path / "shared").glob("*.tsv"))
     assert gone.code == 2
     assert "the data set is constructed from it: restore it" in gone.err
+    assert "where the images lie now with --images DIR" in gone.err
     assert full.code == 0
     manifests = [
         parse_toml((photos.path / name / "dataset.toml").read_text()) for name in ("shared", "full")
@@ -364,6 +421,142 @@ def test_sets_without_copies_hold_no_image(photos: Home) -> None:
     assert [m["images_copied"] for m in manifests] == [False, True]
     shared = manifests[0]["files"]
     assert shared.items() <= manifests[1]["files"].items()
+
+
+def test_a_set_that_was_passed_on_gets_its_images(photos: Home) -> None:
+    """It becomes what freezing with --copy writes; images of other pixels are refused."""
+    construct(photos)
+    freeze(photos, "--unverified", "--copy", "--to=full")
+    freeze(photos, "--unverified", "--to=sent")
+    shutil.rmtree(photos.path / "bench")
+    passed_on = {path.name: path.read_bytes() for path in (photos.path / "sent").iterdir()}
+    (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")
+    changed = photos.path / "photos" / first["path"]
+    original = changed.read_bytes()
+    words = ["dataset", "freeze", "sent", "--copy"]
+    Image.new("RGB", (64, 64), "red").save(changed)
+    other = photos.command(*words, "--images=photos")
+    unnamed = photos.command(*words)
+    kept = {path.name: path.read_bytes() for path in (photos.path / "sent").iterdir()}
+    changed.write_bytes(original)
+    added = photos.command(*words, "--images=photos")
+    again = photos.command(*words, "--images=photos")
+
+    assert [ended.code for ended in (other, unnamed, added, again)] == [2, 2, 0, 2], added.err
+    assert "has changed since it was read first" in other.err
+    assert "is a frozen set: --copy --images DIR write its images" in unnamed.err
+    assert "has its images already, in bench.tsv" in again.err
+    assert kept == passed_on
+    assert {path.name: path.read_bytes() for path in (photos.path / "sent").iterdir()} == {
+        path.name: path.read_bytes() for path in (photos.path / "full").iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "complaint"),
+    [
+        ("bench-images.jsonl", "color-0000", "count-0000", "is not the file that was frozen"),
+        ("dataset.toml", 'name = "bench"', 'name = "../bench"', "is no set of patterns"),
+        ("dataset.toml", 'kind = "patterns"', 'kind = "pairs"', "is no set of patterns"),
+        ("dataset.toml", "images_copied = false\n", "", "is not as it was written"),
+        ("dataset.toml", 'name = "bench"', "", "it has no name, or no files"),
+    ],
+)
+def test_a_damaged_set_gets_no_images(
+    photos: Home, file: str, before: str, after: str, complaint: str
+) -> None:
+    """One line, and no table."""
+    construct(photos, "--per-pattern=200")
+    freeze(photos, "--unverified", "--to=sent")
+    path = photos.path / "sent" / file
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    ended = photos.command("dataset", "freeze", "sent", "--copy", "--images=photos")
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert complaint in ended.err
+    assert not list(photos.path.rglob("bench.tsv"))
+
+
+def test_images_are_found_from_other_folders(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder of images is tried beside the data set; a wrong --images is named."""
+    construct(photos)
+    (photos.path / "away").mkdir()
+    monkeypatch.chdir(photos.path / "away")
+    frozen = photos.command("dataset", "freeze", "../bench", "--unverified", "--copy")
+    monkeypatch.chdir(photos.path)
+    wrong = freeze(photos, "--unverified", "--images=photoss", "--to=full")
+    words = ["bench", "--annotators=ada", "--only-write", "--images=photos/x.png"]
+    asked = photos.command("dataset", "verify", *words)
+
+    assert (frozen.code, wrong.code, asked.code) == (0, 2, 2), frozen.err
+    assert "--images 'photoss': a folder of images is expected. Did you mean" in wrong.err
+    assert "--images 'photos/x.png': a folder of images is expected" in asked.err
+
+
+def test_a_set_below_its_images_is_not_one_of_them(photos: Home) -> None:
+    """The images of its study are those of its pages, not new ones of the source."""
+    words = ["--out=photos/bench", "--describer=shapes:", "--writer=shapes:", "--per-pattern=8"]
+    photos.command("dataset", "patterns", "photos", *words)
+    asked = photos.command(
+        "dataset", "verify", "photos/bench", "--annotators=ada,bo", "--only-write"
+    )
+    again = photos.command("dataset", "patterns", "photos", *words)
+
+    assert (asked.code, again.code) == (0, 0), again.err
+    assert list((photos.path / "photos/bench/ratings/images").iterdir())
+    assert "60 images of photos" in again.out
+
+
+def test_a_folder_with_a_space_is_quoted(photos: Home) -> None:
+    """In the commands that come next; freezing it asks for a name of the set."""
+    words = ["--out=my set", "--describer=shapes:", "--writer=shapes:", "--per-pattern=8"]
+    made = photos.command("dataset", "patterns", "photos", *words)
+    unnamed = photos.command("dataset", "freeze", "my set", "--unverified")
+    named = photos.command("dataset", "freeze", "my set", "--unverified", "--name=own")
+
+    assert "cepbench dataset verify 'my set' --annotators NAME,NAME" in made.out
+    assert "cepbench dataset freeze 'my set'" in made.out
+    assert (unnamed.code, named.code) == (2, 0)
+    assert "the folder 'my set' cannot name the set, give --name NAME" in unnamed.err
+
+
+def test_a_missing_writer_is_told_before_an_image_is_asked(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where it is not needed: up to the counts, and with a list of patterns."""
+    monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
+    monkeypatch.setattr(Talker, "asked", 0)
+    words = ["photos", "--out=bench", f"--describer={MODULE}:Talker"]
+    early = photos.command("dataset", "patterns", *words)
+
+    assert (early.code, Talker.asked) == (2, 0)
+    assert "needs a writer: give one with --writer SPEC" in early.err
+    assert not (photos.path / "bench").exists()
+    assert photos.command("dataset", "patterns", *words, "--until=count").code == 0
+    (photos.path / "bench/patterns.toml").write_text('[[pattern]]\nname = "Count"\n')
+    assert photos.command("dataset", "patterns", *words).code == 0
+
+
+def test_a_study_goes_on_as_it_was_written(photos: Home) -> None:
+    """Other settings are refused, the same and none go on, and --until verify needs no names."""
+    construct(photos)
+    words = ["dataset", "verify", "bench", "--only-write"]
+    photos.command(*words, "--annotators=2", "--overlap=1")
+    same = photos.command(*words, "--annotators=a1,a2", "--overlap=1", "--seed=0")
+    none = photos.command(*words)
+    until = construct(photos, "--until=verify", "--seed=3")
+    study = read_ratings(photos.path / "bench" / RATINGS).study
+
+    assert (study.annotators, study.overlap) == (("a1", "a2"), 1)
+    assert [ended.code for ended in (same, none, until)] == [0, 0, 0], until.err
+    for ended in (same, none, until):
+        assert re.search(r"goes on: bench/ratings, \d+ items for a1, a2", ended.err)
+    for option, has in (("--annotators=zed", "a1, a2"), ("--overlap=2", "1"), ("--seed=4", "0")):
+        other = photos.command(*words, option)
+        assert other.code == 2
+        assert "is a study already, which goes on as it was written" in other.err
+        assert f"drop {option.partition('=')[0]} (it has {has})" in other.err
 
 
 def test_what_is_frozen_stays(photos: Home) -> None:
@@ -376,6 +569,41 @@ def test_what_is_frozen_stays(photos: Home) -> None:
 
     assert refused.code == 2
     assert "what is frozen stays; name another folder with --to" in refused.err
+
+
+def test_another_name_needs_another_folder(photos: Home) -> None:
+    """Also for other labels: a folder holds one set, with one card and one manifest."""
+    construct(photos)
+    assert freeze(photos, "--unverified", "--name=first").code == 0
+    folder = photos.path / "bench" / "frozen"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    same_labels = freeze(photos, "--unverified", "--name=second")
+    construct(photos, "--per-pattern=2")
+    other_labels = freeze(photos, "--unverified", "--name=second", "--copy")
+
+    assert (same_labels.code, other_labels.code) == (2, 2)
+    assert "holds the set 'first'" in same_labels.err
+    assert "name another folder with --to" in other_labels.err
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_copied_table_stays_in_the_manifest(photos: Home) -> None:
+    """Frozen once more without --copy: the table is there, and card and manifest say so."""
+    construct(photos)
+    freeze(photos, "--unverified", "--copy")
+    folder = photos.path / "bench" / "frozen"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    again = freeze(photos, "--unverified")
+    after = {path: path.read_bytes() for path in folder.iterdir()}
+    (folder / "bench.tsv").unlink()
+    passed_on = freeze(photos, "--unverified")
+
+    assert (again.code, passed_on.code) == (0, 0), again.err
+    assert after == before
+    assert "the images are not copied" not in again.out
+    assert "the images are not copied" in passed_on.out
+    manifest = parse_toml((folder / "dataset.toml").read_text())
+    assert (manifest["images_copied"], len(manifest["files"])) == (False, 2)
 
 
 def test_a_freeze_that_was_killed_goes_on(photos: Home) -> None:
@@ -560,16 +788,6 @@ def test_mistakes_are_one_line(photos: Home, words: list[str], complaint: str) -
     assert complaint in ended.err
     assert ended.err.count("\n") == 1
     assert not (photos.path / "bench").exists()
-
-
-def test_a_summary_needs_a_writer(photos: Home) -> None:
-    """What was extracted is kept."""
-    words = ["--describer=shapes:", "--out=bench"]
-    ended = photos.command("dataset", "patterns", "photos", *words)
-
-    assert ended.code == 1
-    assert "give one with --writer SPEC, or the patterns themselves" in ended.err
-    assert (photos.path / "bench" / "counts.json").is_file()
 
 
 def test_the_papers_prompts_and_draws(photos: Home) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.files import parse_toml
 from tests.construction.scenes import write_scenes
 
 REPOSITORY = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ SPEC = "python:tests.cli.test_dataset_resumed:Mortal"
 
 
 class Mortal:
-    """Names one pattern; writes down what it is asked, and kills its process in the third call."""
+    """Names one pattern and writes down what it is asked; kills its process where that is said."""
 
     fingerprint = "mortal/1"
     batch_size = 8
@@ -33,7 +34,7 @@ class Mortal:
     def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[str]:
         """The same of each image."""
         Mortal.calls += 1
-        if Mortal.calls == 3 and KILL in os.environ:
+        if str(Mortal.calls) == os.environ.get(KILL):
             os.kill(os.getpid(), signal.SIGKILL)
         with Path(LOG).open("a", encoding="utf-8") as log:
             log.writelines(f"{hash_of(image)} {len(prompt)}\n" for image in images)
@@ -45,11 +46,18 @@ def hash_of(image: Any) -> int:
     return zlib.crc32(image.tobytes())
 
 
-def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
-    words = ["dataset", "patterns", "photos", "--out=bench", f"--describer={SPEC}"]
+def run(
+    folder: Path, describer: str = SPEC, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`cepbench dataset patterns` in a process of its own."""
+    words = ["dataset", "patterns", "photos", "--out=bench", f"--describer={describer}"]
+    return command(folder, *words, "--writer=shapes:", **environment)
+
+
+def command(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`cepbench` in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "pytest_cepbench.cli", *words, "--writer=shapes:"],
+        [sys.executable, "-m", "pytest_cepbench.cli", *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
         capture_output=True,
@@ -63,7 +71,7 @@ def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_a_killed_extraction_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle: the second run asks about the rest, and about no image twice."""
     truth = write_scenes(tmp_path / "photos", 40)
-    killed = run(tmp_path, **{KILL: "1"})
+    killed = run(tmp_path, **{KILL: "3"})
     before = (tmp_path / LOG).read_text().splitlines()
     assert not (tmp_path / "bench" / "extract.jsonl").exists()
     resumed = run(tmp_path)
@@ -81,17 +89,39 @@ def test_a_killed_extraction_goes_on(tmp_path: Path) -> None:
 def test_another_model_after_a_kill_is_told(tmp_path: Path) -> None:
     """The folder knows who was asked before the first answer."""
     write_scenes(tmp_path / "photos", 40)
-    run(tmp_path, **{KILL: "1"})
-    words = ["dataset", "patterns", "photos", "--out=bench", "--describer=shapes:"]
-    other = subprocess.run(
-        [sys.executable, "-m", "pytest_cepbench.cli", *words, "--writer=shapes:"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    run(tmp_path, **{KILL: "3"})
+    other = run(tmp_path, "shapes:")
 
     assert other.returncode == 0
     assert f"extract: the describer is shapes: now and was {SPEC}" in other.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["model", "sentence"])
+def test_labels_are_never_credited_to_a_model_that_was_killed(tmp_path: Path, change: str) -> None:
+    """A complete set, then SIGKILL before the first new label: neither verify nor freeze goes on.
+
+    The same command once more repairs it, also with the first model.
+    """
+    write_scenes(tmp_path / "photos", 16)
+    first = SPEC if change == "sentence" else "shapes:?mislabel=0.1"
+    assert run(tmp_path, first).returncode == 0
+    path = tmp_path / "bench" / "patterns.toml"
+    if change == "sentence":
+        path.write_text(path.read_text().replace('sentence = "', 'sentence = "Look: '))
+    killed = run(tmp_path, **{KILL: "1"})
+    freezing = ("dataset", "freeze", "bench", "--unverified", "--copy")
+    refused = command(tmp_path, *freezing)
+    verified = command(tmp_path, "dataset", "verify", "bench", "--annotators=ada", "--only-write")
+    repaired = run(tmp_path, first)
+    frozen = command(tmp_path, *freezing)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert (refused.returncode, verified.returncode) == (2, 2)
+    for ended in (refused, verified):
+        assert "annotation was stopped" in ended.stderr
+        assert "run cepbench dataset patterns again" in ended.stderr
+    assert not (tmp_path / "bench" / "ratings").exists()
+    assert (repaired.returncode, frozen.returncode) == (0, 0), frozen.stderr
+    manifest = parse_toml((tmp_path / "bench/frozen/dataset.toml").read_text())
+    assert manifest["models"]["annotate"]["spec"] == first

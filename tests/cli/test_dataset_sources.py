@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,87 @@ def test_pairs_that_cannot_be_joined_are_one_line(home: Home) -> None:
     for words, complaint in (
         (["--out=a", "--per-source=4"], "docci has 3 images with captions: 4 are wanted"),
         (["--out=b", "--ids=list.csv"], "docci d9: not annotated"),
-        (["--out=full"], "holds other files and no pairs"),
+        (
+            ["--out=full", "--per-source=2"],
+            "holds other files (mine.txt): name a new folder with --out",
+        ),
         (["--out=c", "--per-source=none"], "--per-source"),
         (["--out=d", "--ids=gone.csv"], "gone.csv"),
     ):
         ended = pairs(home, *words)
         assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
         assert complaint in ended.err
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """The files of a folder by their paths in it."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_pairs_are_never_replaced_by_other_pairs(home: Home) -> None:
+    """Captions and images of two choices in one folder would be paired by position."""
+    put_copies(home.path)
+    made = pairs(home, "--out=pr", "--per-source=3", "--copy")
+    before = files_below(home.path / "pr")
+    others = [
+        pairs(home, "--out=pr", "--per-source=3", "--seed=1", "--copy"),
+        pairs(home, "--out=pr", "--per-source=3", "--seed=1"),
+        pairs(home, "--out=pr", "--per-source=4", "--copy"),
+    ]
+    same = pairs(home, "--out=pr", "--per-source=3", "--copy")
+
+    assert (made.code, same.code) == (0, 0), same.err
+    assert [ended.code for ended in others] == [2, 2, 2]
+    assert all("what is frozen stays" in ended.err for ended in others)
+    assert all("name another folder with --out" in ended.err for ended in others)
+    assert files_below(home.path / "pr") == before
+    load_pairs(home.path / "pr")
+
+
+def test_copied_pairs_stay_where_the_list_is_written_again(home: Home) -> None:
+    """The manifest and the card go on to tell of the images that are there."""
+    put_copies(home.path)
+    pairs(home, "--out=pr", "--per-source=3", "--copy")
+    before = files_below(home.path / "pr")
+
+    assert pairs(home, "--out=pr", "--per-source=3").code == 0
+    assert files_below(home.path / "pr") == before
+
+
+def test_pairs_go_on_after_an_image_was_repaired(home: Home) -> None:
+    """The message names source and file, and nothing is written before all images were read."""
+    put_copies(home.path)
+    damaged = [home.path / f"docci/images/im{i}.png" for i in range(6)]
+    whole = [path.read_bytes() for path in damaged]
+    for path in damaged:
+        path.write_bytes(b"no image")
+    failed = pairs(home, "--out=pr", "--per-source=3", "--copy")
+    for path, data in zip(damaged, whole, strict=True):
+        path.write_bytes(data)
+    repaired = pairs(home, "--out=pr", "--per-source=3", "--copy")
+
+    assert (failed.code, failed.err.count("\n"), repaired.code) == (2, 1, 0), repaired.err
+    assert re.search(r"docci d\d: '.*docci/images/im\d\.png': not an image", failed.err)
+    assert len(load_pairs(home.path / "pr").samples) == 6
+
+
+def test_copies_that_were_stopped_take_no_other_pairs(home: Home) -> None:
+    """Images without a manifest are those of a run that was killed: the same pairs go on."""
+    put_copies(home.path)
+    pairs(home, "--out=pr", "--per-source=3", "--copy")
+    whole = files_below(home.path / "pr")
+    for name in ("ids.csv", "pairs.jsonl", "card.md", "dataset.toml", "text-first/gen-0.csv"):
+        (home.path / "pr" / name).unlink()
+    other = pairs(home, "--out=pr", "--per-source=3", "--seed=1", "--copy")
+    same = pairs(home, "--out=pr", "--per-source=3", "--copy")
+
+    assert (other.code, same.code) == (2, 0), same.err
+    assert "holds other files (image-first/gen-0/" in other.err
+    assert files_below(home.path / "pr") == whole
 
 
 # -- arenas ----------------------------------------------------------------------------------------
@@ -225,6 +300,44 @@ def test_votes_are_of_the_questions_that_were_asked(kitchen: Home) -> None:
 
     assert ended.code == 2
     assert "has votes on other questions" in ended.err
+
+
+def test_a_study_of_other_people_is_refused(kitchen: Home) -> None:
+    """As one on labels of images is: nobody is left out silently."""
+    arena(kitchen)
+    words = ["dataset", "verify", "kitchen", "--only-write"]
+    kitchen.command(*words, "--annotators=ada,bo,cy")
+    other = kitchen.command(*words, "--annotators=zed")
+    overlap = kitchen.command(*words, "--overlap=2")
+    same = kitchen.command(*words)
+
+    assert (other.code, overlap.code, same.code) == (2, 2, 0)
+    assert "drop --annotators (it has ada, bo, cy)" in other.err
+    assert "drop --overlap (it has 3)" in overlap.err
+    assert "goes on: kitchen/ratings, 4 items for ada, bo, cy" in same.err
+
+
+def test_images_of_answers_are_found_from_other_folders(
+    kitchen: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the data set, as its templates are; where they have moved the option is named."""
+    arena(kitchen)
+    (kitchen.path / "away").mkdir()
+    monkeypatch.chdir(kitchen.path / "away")
+    words = ["../kitchen", "--unverified", "--copy"]
+    frozen = kitchen.command("dataset", "freeze", *words, "--to=full")
+    (kitchen.path / "two.png").rename(kitchen.path / "three.png")
+    gone = kitchen.command("dataset", "freeze", *words, "--to=other")
+
+    assert (frozen.code, gone.code) == (0, 2), frozen.err
+    assert "if the images have moved, name their folder with --images DIR" in gone.err
+
+
+def test_tasks_are_shown_with_their_ids(kitchen: Home) -> None:
+    """In a column of their own, since long names lose their beginning."""
+    ended = arena(kitchen)
+
+    assert re.search(r"^2001 +Multimodal Recipe Generation +2 +3$", ended.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

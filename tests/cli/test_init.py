@@ -97,6 +97,17 @@ def test_without_measuring_the_default_is_named_as_one(project: Home) -> None:
     assert not (project.path / ".cepbench").exists()
 
 
+def test_models_that_nobody_looked_for_are_told(project: Home) -> None:
+    """In one line, where they are no folders and nothing is measured."""
+    (project.path / "enc").mkdir()
+    argv = ("--no-measure", "--generator=preset:sd-turbo", "--encoder=./enc")
+    ended = init(project, *argv, model="--model=checkpoints/stap-8000")
+
+    assert ended.code == 0
+    assert ended.err.count("\n") == 1
+    assert "--no-measure looks nothing up: checkpoints/stap-8000\n" in ended.err
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
