@@ -17,6 +17,8 @@ from pytest_cepbench.report.fact_table import (
     kind_heads,
     kind_rows,
     pair_rows,
+    step_heads,
+    step_rows,
 )
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
@@ -30,7 +32,7 @@ COUNT, COLOR = "count", "color"
 
 def _facts(colors: list[list[float]], counts: list[float]) -> FactsShown:
     """Of 40 equal samples with two colors and a count, through two iterations."""
-    answers = FactAnswers((COUNT, COLOR, COLOR), np.array([counts, *colors]), {})
+    answers = FactAnswers((COUNT, COLOR, COLOR), np.array([counts, *colors]), {}, {})
     roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
     names = [f"{i}" for i in range(40)]
     return shown_facts(summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles))
@@ -40,6 +42,25 @@ LOSING = _facts([[1, 1, 1, 1], [0, 0, 0, 1]], [1, 0, 0, 0])
 """A describer loses one color of two, which comes back; a generator loses every count."""
 
 WHOLE = _facts([[1, 1, 1, 1], [1, 1, 1, 1]], [1, 1, 1, 1])
+
+
+CIRCLES = shown_facts(
+    summarize_facts(
+        [
+            FactAnswers(
+                ("object", COLOR),
+                np.array([[1, 1, 1, 1], [0, 0, 1, 1]]),
+                {"object": np.array([2, 2, 2, 2]), COLOR: np.array([1, 1, 0, 0])},
+                {"object": np.array([2, 0, 0, 0]), COLOR: np.array([1, 0, 0, 0])},
+            )
+        ]
+        * 10,
+        [f"{i}" for i in range(10)],
+        (1, 2, 3, 4),
+        ("describer", "generator", "describer", "generator"),
+    )
+)
+"""A describer invents two circles, and calls the red one blue until it looks again."""
 
 
 def _case(facts: FactsShown | None) -> CaseResult:
@@ -57,6 +78,46 @@ def test_the_rows_of_each_kind() -> None:
     assert color[3].startswith("1.0 (")
     assert color[4:] == ("33.3 %", "0 %")
     assert every[:2] == ("all kinds", "120")
+
+
+def test_what_changes_comes_back_and_is_invented() -> None:
+    """By kind and role: a drawing of what a text invented is not true, and it is not new."""
+    assert step_heads(CIRCLES) == ("facts", "artifact", "changed", "regained", "not true", "new")
+    assert list(step_rows(CIRCLES)) == [
+        ("object", "text", "0 %", "-", "66.7 %", "33.3 %"),
+        ("object", "picture", "0 %", "-", "66.7 %", "0 %"),
+        ("color", "text", "100 %", "100 %", "50 %", "50 %"),
+        ("color", "picture", "0 %", "0 %", "50 %", "0 %"),
+        ("all kinds", "text", "33.3 %", "100 %", "62.5 %", "37.5 %"),
+        ("all kinds", "picture", "0 %", "0 %", "62.5 %", "0 %"),
+    ]
+    assert list(step_rows(WHOLE)) == []
+
+
+def test_every_report_shows_what_is_invented() -> None:
+    """Terminal, page and summary have the same rows, and say that more is added than lost."""
+    facts = RunFacts("failed", "1", [], [])
+    rows = [" ".join(line.split()) for line in explain(_case(CIRCLES)).splitlines()]
+    assert "all kinds text 33.3 % 100 % 62.5 % 37.5 %" in rows
+    page = read_page(html_page(facts, [_case(CIRCLES)], lambda _: None))
+    assert "62.5 %" in page.text
+    assert "37.5 %" in page.text
+    assert "| all kinds | text | 33.3 % | 100 % | 62.5 % | 37.5 % |" in markdown_summary(
+        facts, [_case(CIRCLES)]
+    )
+    sentence = "more is invented than lost: 20 facts are added, 0 only vanish"
+    assert sentence in fact_lines([_case(CIRCLES)])[0]
+    assert sentence in page.text
+    assert "invented" not in fact_lines([_case(LOSING)])[0]
+
+
+def test_checkers_that_are_only_asked_know_what_is_regained() -> None:
+    """They list no claims, so there is no column about them."""
+    asked = FactAnswers((COLOR,), np.array([[0.0, 1.0]]))
+    facts = shown_facts(summarize_facts([asked], ["a"], (1, 2), ("describer", "generator")))
+    assert step_heads(facts) == ("facts", "artifact", "regained")
+    assert list(step_rows(facts)) == [("color", "picture", "100 %")]
+    assert "not true" not in explain(_case(facts))
 
 
 def test_the_pairs_are_shares_of_the_facts() -> None:
