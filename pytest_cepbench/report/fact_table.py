@@ -71,7 +71,7 @@ def step_rows(facts: FactsShown) -> Iterator[tuple[str, ...]]:
                 _share(loss.untrue, loss.claims),
                 _share(loss.invented, loss.claims),
             )
-            if loss.regained or loss.untrue:
+            if loss.regained or loss.invented:
                 name = printable(kind.kind) or "all kinds"
                 cells = listed if facts.precision else (regained,)
                 yield (name, _ARTIFACTS[loss.role], *cells)
