@@ -206,10 +206,14 @@ def test_a_folder_is_whole_under_the_policy_of_jenkins(tmp_path: Path) -> None:
     assert outcome["rows"] == len(RESULTS)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool) -> None:
-    """WCAG 2.2 AA and the best practices of axe-core, with all details open."""
-    assert violations(page, dark=dark) == []
+@pytest.mark.parametrize(
+    ("dark", "width"), [(False, 1400), (True, 1400), (False, 320)], ids=["light", "dark", "narrow"]
+)
+def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool, width: int) -> None:
+    """WCAG 2.2 AA and the best practices of axe-core, with all details open; also where tables
+    scroll.
+    """
+    assert violations(page, dark=dark, width=width) == []
 
 
 def test_steps_of_answers_are_shown(page: Path) -> None:

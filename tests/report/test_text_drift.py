@@ -95,7 +95,7 @@ def test_the_page_shows_texts_once_for_a_suite() -> None:
 
 
 def test_words_of_a_kind_are_kept_changed_lost_and_new() -> None:
-    """Each beside the reference's; all four, since a color that changed is not one that vanished."""
+    """Each beside the reference's: a color that changed is not one that vanished."""
     result = replace(REGRESSED, texts=[TEXTS], texts_reference=[TEXTS])
     color, other = text_drifts([result])[0].kinds
     assert (color.kind, other.kind) == ("color", "other")
