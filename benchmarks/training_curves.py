@@ -10,7 +10,7 @@ as the scene it shows: so every metric stands beside what was really kept.
     # ends of the series, few samples
     OMP_NUM_THREADS=1 python benchmarks/training_curves.py --quick
     # the tables about the shipped checkpoints alone, and their files
-    python benchmarks/training_curves.py --write --json benchmarks/results/training_curves_shipped.json
+    python benchmarks/training_curves.py --write --json=benchmarks/results/training_curves_shipped.json
     # page and plots from the JSON
     python benchmarks/training_curves.py --read --write
 
