@@ -9,15 +9,15 @@ as the scene it shows: so every metric stands beside what was really kept.
     OMP_NUM_THREADS=1 python benchmarks/training_curves.py --jobs 2 --write
     # ends of the series, few samples
     OMP_NUM_THREADS=1 python benchmarks/training_curves.py --quick
-    # the tables about the shipped checkpoints alone, and their files
-    python benchmarks/training_curves.py --write --json=benchmarks/results/training_curves_shipped.json
     # page and plots from the JSON
     python benchmarks/training_curves.py --read --write
 
 Prints Markdown tables. --write puts them into benchmarks/results/training-curves.md between its
 marks, the figures into benchmarks/results/training_curves.json and the plots into
 benchmarks/results/plots/. What is played is kept in the store that pytest uses in this repository:
-what either has computed, the other does not compute again.
+what either has computed, the other does not compute again. With
+`--json benchmarks/results/training_curves_shipped.json`, --write fills in the tables of the page
+that are about the shipped checkpoints alone.
 """
 
 from __future__ import annotations
