@@ -135,14 +135,16 @@ def loses_most(facts: FactsShown) -> str:
     return f"a {steps[0]} loses {percent(most)} of the right facts, a {steps[1]} {percent(least)}"
 
 
-def invented_more(facts: FactsShown) -> str:
-    """That chains add more than they lose, in a sentence; empty where they do not."""
+def mostly_invented(facts: FactsShown) -> str:
+    """That what is claimed beyond the facts is most of what is wrong; empty where it is not."""
     losses = facts.every.losses
-    added = sum((loss.invented or 0) - (loss.changed or 0) for loss in losses)
-    lost = sum(loss.lost - (loss.changed or 0) for loss in losses)
-    if added <= lost:
+    untrue = sum(loss.untrue or 0 for loss in losses)
+    missing = sum(loss.wrong + loss.lost - loss.regained for loss in losses)
+    if not untrue or untrue < 2 * missing:
         return ""
-    return f"more is invented than lost: {added:.0f} facts are added, {lost:.0f} only vanish"
+    return (
+        f"most of it is invented: {untrue:.0f} claims are not true, {missing:.0f} facts are missing"
+    )
 
 
 def facts_line(result: CaseResult) -> str:
@@ -163,7 +165,7 @@ def facts_line(result: CaseResult) -> str:
         if outlived
         else f"half-life of {printable(first.kind)}, the shortest: {half_life_shown(first)}",
         loses_most(facts),
-        invented_more(facts),
+        mostly_invented(facts),
         f"{facts.unanswered} answers are missing" if facts.unanswered else "",
     ]
     return "; ".join(filter(None, parts))

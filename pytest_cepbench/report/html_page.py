@@ -29,10 +29,10 @@ from pytest_cepbench.report.chain_pairs import (
 from pytest_cepbench.report.fact_table import (
     PAIR_HEADS,
     fact_lines,
-    invented_more,
     kind_heads,
     kind_rows,
     loses_most,
+    mostly_invented,
     pair_rows,
     shade_of,
     share_of,
@@ -201,7 +201,7 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
 _FUNCTIONS = (
     attractor_cases, between, case_anchor, causes, comparisons, counts_line, course_points,
     curve_plots, drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot,
-    invented_more, kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses,
+    mostly_invented, kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses,
     pair_rows, paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor,
     sample_values, settings_of, shade_of, share_of, step_heads, step_rows, strip_plot, text_drifts,
     word_of, worst_samples,
