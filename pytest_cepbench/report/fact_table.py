@@ -142,9 +142,8 @@ def mostly_invented(facts: FactsShown) -> str:
     missing = sum(loss.wrong + loss.lost - loss.regained for loss in losses)
     if not untrue or untrue < 2 * missing:
         return ""
-    return (
-        f"most of it is invented: {untrue:.0f} claims are not true, {missing:.0f} facts are missing"
-    )
+    counts = f"{untrue:.0f} claims are not true, {missing:.0f} facts are missing"
+    return f"most of it is invented: {counts}"
 
 
 def facts_line(result: CaseResult) -> str:

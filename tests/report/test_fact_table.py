@@ -73,7 +73,7 @@ def test_what_changes_comes_back_and_is_invented() -> None:
 
 
 def test_every_report_shows_what_is_invented() -> None:
-    """Terminal, page and summary have the same rows, and say where most of what is wrong is invented."""
+    """Terminal, page and summary have the same rows, and say that most of it is invented."""
     facts = RunFacts("failed", "1", [], [])
     rows = [" ".join(line.split()) for line in explain(_case(INVENTED)).splitlines()]
     assert "all kinds text 33.3 % 100 % 62.5 % 37.5 %" in rows

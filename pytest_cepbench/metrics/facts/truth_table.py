@@ -73,7 +73,7 @@ class RoleLoss:
     untrue: how many of them are not true of the start.
     invented: how many of these the artifact before did not claim.
     changed: how many of the lost facts an invented one of the same kind stands for ("red became
-    blue"); invented ones that are left over were added.
+    blue"). Invented ones that are left over were added, or stand for others that were not true.
     """
 
     role: Role
