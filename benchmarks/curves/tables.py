@@ -59,6 +59,7 @@ def fill_in_shipped(page: str, document: Document) -> str:
     tables = {
         "run": _run(document),
         "describer-values": _values(rows["describer"]),
+        "describer-taus": _taus(rows["describer"]),
         "describer-within": _within("exact")(rows["describer"]),
         "generator-values": _values(rows["generator"]),
     }
