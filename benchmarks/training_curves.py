@@ -15,7 +15,9 @@ as the scene it shows: so every metric stands beside what was really kept.
 Prints Markdown tables. --write puts them into benchmarks/results/training-curves.md between its
 marks, the figures into benchmarks/results/training_curves.json and the plots into
 benchmarks/results/plots/. What is played is kept in the store that pytest uses in this repository:
-what either has computed, the other does not compute again.
+what either has computed, the other does not compute again. With
+`--json benchmarks/results/training_curves_shipped.json`, --write fills in the tables of the page
+that are about the shipped checkpoints alone.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from benchmarks.curves.lineups import Pair, Series, find_series, perfect_pair
 from benchmarks.curves.making import make_series
 from benchmarks.curves.playing import Played, Sampling, play
 from benchmarks.curves.resampling import CONFIDENCE
-from benchmarks.curves.tables import fill_in, report
+from benchmarks.curves.tables import fill_in, fill_in_shipped, report
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
@@ -69,6 +71,9 @@ QUICK = Sampling(samples=2, draws=100)
 PAGE = _ROOT / "benchmarks" / "results" / "training-curves.md"
 
 RESULTS = _ROOT / "benchmarks" / "results" / "training_curves.json"
+
+SHIPPED = _ROOT / "benchmarks" / "results" / "training_curves_shipped.json"
+"""Figures of the shipped checkpoints alone, by all metrics of `FILES`."""
 
 PLOTS = _ROOT / "benchmarks" / "results" / "plots"
 
@@ -161,7 +166,7 @@ def _measured(options: argparse.Namespace, sampling: Sampling, command: str) -> 
 
 
 def _write(figures: Document, options: argparse.Namespace) -> None:
-    """The page and plots belong to the shipped figures: figures kept elsewhere change neither."""
+    """The page and plots belong to the published figures: those kept elsewhere change neither."""
     if not options.read:
         write(figures, options.json)
     if options.json.resolve() == RESULTS:
@@ -169,6 +174,9 @@ def _write(figures: Document, options: argparse.Namespace) -> None:
 
         PAGE.write_text(fill_in(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
         draw_all(figures, PLOTS)
+    elif options.json.resolve() == SHIPPED:
+        page = fill_in_shipped(PAGE.read_text(encoding="utf-8"), figures)
+        PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

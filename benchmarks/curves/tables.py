@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,6 +14,14 @@ from benchmarks.curves.resampling import Estimate
 NONE = "-"
 
 _MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+_SHIPPED = "shipped-"
+"""Begins the names of the tables about the shipped checkpoints alone."""
+
+_BESIDE = frozenset(
+    ("gc", "truth", "truth1", "truth_text", "retrieval", "diversity", "repetition", "length")
+)
+"""Metrics of these tables: GC, and those that the published series were not measured with."""
 
 _SHOWN = ("exact", "objects", "cell", "shape", "color", "size")
 
@@ -37,13 +46,37 @@ def fill_in(page: str, document: Document) -> str:
     `<!-- figures: NAME -->` and `<!-- end -->` stand around each. Raises ValueError for a name that
     no table has, and where a table has no place.
     """
-    tables = all_tables(document)
-    named = [name for _, name, _ in _MARKED.findall(page)]
+    return _between_marks(page, all_tables(document), shipped=False)
+
+
+def fill_in_shipped(page: str, document: Document) -> str:
+    """The same for the tables about the shipped checkpoints alone, under names of their own."""
+    series = {each.role: each for each in document.series}
+    rows = {
+        role: replace(each, courses=tuple(c for c in each.courses if c.name in _BESIDE), truths=())
+        for role, each in series.items()
+    }
+    tables = {
+        "run": _run(document),
+        "describer-values": _values(rows["describer"]),
+        "describer-taus": _taus(rows["describer"]),
+        "describer-within": _within("exact")(rows["describer"]),
+        "generator-values": _values(rows["generator"]),
+    }
+    named = {f"{_SHIPPED}{name}": text for name, text in tables.items()}
+    return _between_marks(page, named, shipped=True)
+
+
+def _between_marks(page: str, tables: Mapping[str, str], *, shipped: bool) -> str:
+    marks = [name for _, name, _ in _MARKED.findall(page)]
+    named = [name for name in marks if name.startswith(_SHIPPED) == shipped]
     if sorted(named) != sorted(tables):
         lost = ", ".join(sorted(set(named) ^ set(tables))) or "one is there twice"
         msg = f"the page's marks and the tables do not agree: {lost}"
         raise ValueError(msg)
-    return _MARKED.sub(lambda m: f"{m[1]}\n{tables[m[2]]}\n\n{m[3]}", page)
+    return _MARKED.sub(
+        lambda m: f"{m[1]}\n{tables[m[2]]}\n\n{m[3]}" if m[2] in tables else m[0], page
+    )
 
 
 def _run(document: Document) -> str:
@@ -217,11 +250,16 @@ _OF_A_SERIES: Mapping[str, Callable[[SeriesFigures], str]] = {
 
 
 def _measured(series: SeriesFigures) -> Iterator[Course]:
-    """Courses with a number for some checkpoint; a failure rate of 0 throughout says nothing."""
+    """Courses with a number for some checkpoint; a failure rate of 0 throughout says nothing.
+
+    Where several suites have a metric of one label, their names stand beside it.
+    """
+    labels = Counter(course.label for course in series.courses)
     for course in series.courses:
         values = [point.value for point in course.points if point is not None]
         if values and not (course.name == "failures" and not any(values)):
-            yield course
+            several = labels[course.label] > 1
+            yield replace(course, label=f"{course.label}, {course.suite}") if several else course
 
 
 def _with_half(point: Estimate | None) -> str:

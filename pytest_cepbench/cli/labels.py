@@ -13,7 +13,13 @@ from msgspec.structs import replace as changed
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.label_study import write_label_study
 from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
-from pytest_cepbench.cli.session import measured, read_count, read_data, suite_file
+from pytest_cepbench.cli.session import (
+    measured,
+    read_annotators,
+    read_count,
+    read_data,
+    suite_file,
+)
 from pytest_cepbench.cli.shared_options import ANSWER_ROLES
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
@@ -79,7 +85,7 @@ def draw(arguments: Namespace) -> int:
 
 
 def _read(arguments: Namespace) -> _Question:
-    annotators = tuple(name for name in (arguments.annotators or "").split(",") if name)
+    annotators = read_annotators(arguments.annotators) if arguments.annotators else ()
     if (arguments.ratings is None) != (not annotators):
         msg = "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
         raise SpecError(msg)

@@ -146,7 +146,7 @@ _LABELS_ACTIONS = (
                 type=Path,
                 help="write the battles into a new ratings folder, which `cepbench rate` serves",
             ),
-            option("--annotators", metavar="NAME,...", help="the people who rate them"),
+            option("--annotators", metavar="N|NAME,...", help="the people who rate them"),
             option(
                 "--overlap",
                 metavar="N",

@@ -33,6 +33,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.measures.base import by_category, everyone, grower, plans_of
+from pytest_cepbench.suites.measures.language import language_shares
 from pytest_cepbench.suites.measures.set_diversity import DiversityMeasure
 from pytest_cepbench.suites.stored_chains import StoredChains, stored_chains
 
@@ -48,7 +49,7 @@ MOST_CHAINS = 1000
 MOST_WORDS = 8
 """Words that a flow names."""
 
-_LISTED_SCRIPTS = 3
+_LISTED = 3  # scripts and languages
 
 _LONGEST_WORD = 40  # characters; a text without spaces or sense can be one "word"
 
@@ -214,12 +215,14 @@ def _step(plan: ChainPlan, before: int, generation: int, chains: Sequence[Chain]
 
 def _statistics(texts: Sequence[str]) -> dict[str, Any]:
     count = max(1, len(texts))
-    scripts = list(script_shares("".join(texts)).items())[:_LISTED_SCRIPTS]
+    scripts = list(script_shares("".join(texts)).items())[:_LISTED]
+    languages = list(language_shares(texts).items())
     return {
         "words": round(sum(len(words_of(text)) for text in texts) / count, 3),
         "repeated": round(sum(map(repeated_share, texts)) / count, 6),
         "scripts": {script: round(share, 6) for script, share in scripts},
         "refusals": sum(map(refuses, texts)),
+        "languages": {name: round(share, 6) for name, share in languages[:_LISTED]},
     }
 
 

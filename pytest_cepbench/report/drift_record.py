@@ -57,6 +57,8 @@ class TextStepShown(msgspec.Struct, frozen=True):
     repeated: mean share of repeated n-grams.
     scripts: share of letters by script, the most frequent first.
     refusals: texts that begin as refusals do.
+    languages: share of texts by language, the most frequent first; empty where no identifier is
+    installed.
     """
 
     generation: int
@@ -72,6 +74,7 @@ class TextStepShown(msgspec.Struct, frozen=True):
     repeated: float = 0.0
     scripts: dict[str, float] = {}
     refusals: int = 0
+    languages: dict[str, float] = {}
 
 
 class WordFlowShown(msgspec.Struct, frozen=True):

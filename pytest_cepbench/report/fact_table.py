@@ -18,6 +18,8 @@ ROLE_STEPS = {"describer": "description", "generator": "drawing"}
 
 _ARTIFACTS = {"describer": "text", "generator": "picture"}
 
+_LISTED_HEADS = ("changed", "regained", "not true", "new")
+
 PAIR_HEADS = ("text, picture", "right in both", "text alone", "picture alone", "in neither")
 """Of the columns of `pair_rows`."""
 
@@ -46,6 +48,35 @@ def kind_rows(facts: FactsShown) -> Iterator[tuple[str, ...]]:
         )
 
 
+def step_heads(facts: FactsShown) -> tuple[str, ...]:
+    """Of the columns of `step_rows`."""
+    return ("facts", "artifact", *(_LISTED_HEADS if facts.precision else ("regained",)))
+
+
+def step_rows(facts: FactsShown) -> Iterator[tuple[str, ...]]:
+    """Cells of each kind and role whose steps change, regain or invent something.
+
+    Of the facts that are right before a step the share that another claim of the kind stands for
+    after it; of those that are wrong before it the share that is right after it; of what its
+    artifacts claim the share that is not true, and the part of it that the artifact before did not
+    claim.
+    """
+    every = [facts.every] if len(facts.kinds) > 1 else []
+    for kind in (*facts.kinds, *every):
+        for loss in kind.losses:
+            regained = _share(loss.regained, loss.wrong)
+            listed = (
+                _share(loss.changed, loss.right),
+                regained,
+                _share(loss.untrue, loss.claims),
+                _share(loss.invented, loss.claims),
+            )
+            if loss.regained or loss.invented:
+                name = printable(kind.kind) or "all kinds"
+                cells = listed if facts.precision else (regained,)
+                yield (name, _ARTIFACTS[loss.role], *cells)
+
+
 def half_life_shown(kind: FactKindShown) -> str:
     """A half-life with its interval, or how long the chain saw less than half go."""
     if not kind.curve:
@@ -62,7 +93,11 @@ def _generations(kind: FactKindShown, end: float | None) -> str:
 
 def lost_share(loss: RoleLossShown) -> str:
     """The share of right facts that a step loses; a dash where none was right before one."""
-    return percent(loss.lost / loss.right) if loss.right else "-"
+    return _share(loss.lost, loss.right)
+
+
+def _share(part: float | None, whole: float | None) -> str:
+    return percent(part / whole) if part is not None and whole else "-"
 
 
 def share_of(cell: float, whole: float) -> str:
@@ -100,6 +135,17 @@ def loses_most(facts: FactsShown) -> str:
     return f"a {steps[0]} loses {percent(most)} of the right facts, a {steps[1]} {percent(least)}"
 
 
+def mostly_invented(facts: FactsShown) -> str:
+    """That what is claimed beyond the facts is most of what is wrong; empty where it is not."""
+    losses = facts.every.losses
+    untrue = sum(loss.untrue or 0 for loss in losses)
+    missing = sum(loss.wrong + loss.lost - loss.regained for loss in losses)
+    if not untrue or untrue < 2 * missing:
+        return ""
+    counts = f"{untrue:.0f} claims are not true, {missing:.0f} facts are missing"
+    return f"most of it is invented: {counts}"
+
+
 def facts_line(result: CaseResult) -> str:
     """A sentence on the facts of a case; empty where it has none."""
     facts = result.facts
@@ -109,7 +155,8 @@ def facts_line(result: CaseResult) -> str:
     first = min(facts.kinds, key=_lifetime)
     outlived = first.half_life is None and first.low is None
     right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
-    if not any(loss.lost or loss.wrong for loss in facts.every.losses) and not facts.unanswered:
+    losses = facts.every.losses
+    if not any(loss.lost or loss.wrong or loss.untrue for loss in losses) and not facts.unanswered:
         return f"{right} after {counted(last, 'generation')}"
     parts = [
         f"{right} after {counted(last, 'generation')}",
@@ -117,6 +164,7 @@ def facts_line(result: CaseResult) -> str:
         if outlived
         else f"half-life of {printable(first.kind)}, the shortest: {half_life_shown(first)}",
         loses_most(facts),
+        mostly_invented(facts),
         f"{facts.unanswered} answers are missing" if facts.unanswered else "",
     ]
     return "; ".join(filter(None, parts))

@@ -32,9 +32,12 @@ from pytest_cepbench.report.fact_table import (
     kind_heads,
     kind_rows,
     loses_most,
+    mostly_invented,
     pair_rows,
     shade_of,
     share_of,
+    step_heads,
+    step_rows,
 )
 from pytest_cepbench.report.number_format import between, number, word_of
 from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
@@ -200,8 +203,9 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
 _FUNCTIONS = (
     attractor_cases, between, case_anchor, causes, comparisons, counts_line, course_points,
     curve_plots, drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot,
-    kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses, pair_rows,
-    paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor, sample_values,
-    settings_of, shade_of, share_of, strip_plot, text_drifts, word_of, worst_samples,
+    mostly_invented, kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses,
+    pair_rows, paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor,
+    sample_values, settings_of, shade_of, share_of, step_heads, step_rows, strip_plot, text_drifts,
+    word_of, worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

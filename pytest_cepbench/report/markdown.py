@@ -20,6 +20,8 @@ from pytest_cepbench.report.fact_table import (
     kind_heads,
     kind_rows,
     pair_rows,
+    step_heads,
+    step_rows,
 )
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import name_of, number, printable
@@ -121,6 +123,9 @@ def _facts(results: Sequence[CaseResult]) -> Iterator[str]:
         yield ""
         yield f"<details><summary>{escaped(f'{name_of(result)}: what became of facts')}</summary>"
         yield from ("", *_table(kind_heads(facts), kind_rows(facts)))
+        steps = list(step_rows(facts))
+        if steps:
+            yield from ("", *_table(step_heads(facts), steps))
         yield from ("", *_table(PAIR_HEADS, pair_rows(facts.every)), "", "</details>")
 
 

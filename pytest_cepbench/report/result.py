@@ -204,6 +204,10 @@ class RoleLossShown(msgspec.Struct, frozen=True):
     lost: float
     wrong: float
     regained: float
+    claims: float | None = None
+    untrue: float | None = None
+    invented: float | None = None
+    changed: float | None = None
 
 
 class FactTableShown(msgspec.Struct, frozen=True):

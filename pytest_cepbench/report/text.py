@@ -23,6 +23,8 @@ from pytest_cepbench.report.fact_table import (
     kind_rows,
     loses_most,
     pair_rows,
+    step_heads,
+    step_rows,
 )
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import between, name_of, number, printable
@@ -155,6 +157,10 @@ def _facts(result: CaseResult) -> Iterator[str]:
         return
     yield from _columns(kind_heads(facts), list(kind_rows(facts)))
     yield ""
+    steps = list(step_rows(facts))
+    if steps:
+        yield from _columns(step_heads(facts), steps)
+        yield ""
     yield from _columns(PAIR_HEADS, list(pair_rows(facts.every)))
     sentence = loses_most(facts)
     yield from wrap(f"  {sentence}", _WIDTH) if sentence else []

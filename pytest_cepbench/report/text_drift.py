@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,17 +97,54 @@ class TextRow:
         return f"{count / self.words:.1%}" if self.words else "-"
 
     @property
+    def length(self) -> str:
+        """Mean number of words; "-" of no text."""
+        return f"{self.step.words:.1f}" if self.step.texts else "-"
+
+    @property
+    def repeated(self) -> str:
+        """Mean share of repeated n-grams; "-" of no text."""
+        return f"{self.step.repeated:.1%}" if self.step.texts else "-"
+
+    @property
+    def refusals(self) -> str:
+        """Texts that begin as refusals do; "-" of no text."""
+        return str(self.step.refusals) if self.step.texts else "-"
+
+    @property
     def scripts(self) -> str:
         """Scripts with their shares."""
-        return ", ".join(f"{name} {share:.0%}" for name, share in self.step.scripts.items()) or "-"
+        return _shares(self.step.scripts)
+
+    @property
+    def languages(self) -> str:
+        """Languages with their shares; "-" where none was identified."""
+        return _shares(self.step.languages)
+
+
+def _shares(named: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in named.items()) or "-"
+
+
+@dataclass(frozen=True)
+class KindStep:
+    """What became of the words of a kind at a step.
+
+    steps: generations of the two texts.
+    cells: shares of the words before that were kept, changed and lost, and new ones beside them;
+    each of this run and of the reference, which is empty where it is not known.
+    """
+
+    steps: str
+    cells: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class KindRow:
-    """A kind of fact. kept: share of its words that stayed, by step: now, and of the reference."""
+    """A kind of fact, and what became of its words step by step."""
 
     kind: str
-    kept: tuple[tuple[str, str], ...]
+    steps: tuple[KindStep, ...]
 
 
 @dataclass(frozen=True)
@@ -123,15 +160,13 @@ class TextDrift:
     reference: TextDriftShown | None
 
     @property
-    def rows(self) -> list[TextRow]:
+    def rows(self) -> list[tuple[TextRow, ...]]:
         """The steps in order, each of this run's with the reference's below it."""
-        return list(self._rows())
-
-    def _rows(self) -> Iterator[TextRow]:
-        for step, before in self._steps():
-            yield TextRow(step, "now")
-            if before is not None:
-                yield TextRow(before, self.result.reference)
+        return [
+            (TextRow(step, "now"), *([] if before is None else [TextRow(before, who)]))
+            for step, before in self._steps()
+            for who in [self.result.reference]
+        ]
 
     def _steps(self) -> list[tuple[TextStepShown, TextStepShown | None]]:
         known = [] if self.reference is None else self.reference.steps
@@ -140,19 +175,27 @@ class TextDrift:
 
     @property
     def kinds(self) -> list[KindRow]:
-        """The kinds of fact that the texts tell, with what each step keeps of them."""
+        """The kinds of fact that the texts tell, with what each step does to their words."""
         steps = [(step, before) for step, before in self._steps() if step.since is not None]
         names = dict.fromkeys(kind for step, _ in steps for kind in step.kinds)
         return [
             KindRow(
                 kind,
                 tuple(
-                    (_kept(step, kind), "" if before is None else _kept(before, kind))
+                    KindStep(
+                        f"{step.since or 'start'} \N{RIGHTWARDS ARROW} {step.generation}",
+                        tuple(zip(_changes(step, kind), _changes(before, kind), strict=True)),
+                    )
                     for step, before in steps
                 ),
             )
             for kind in names
         ]
+
+    @property
+    def languages(self) -> bool:
+        """Whether the language of a text is known."""
+        return any(step.languages for step in self.texts.steps)
 
     @property
     def flow(self) -> WordFlow | None:
@@ -189,10 +232,15 @@ def _ends(attractors: Sequence[AttractorShown]) -> list[tuple[str, ...]]:
     return [tuple(end.sample for end in attractor.examples) for attractor in attractors]
 
 
-def _kept(step: TextStepShown, kind: str) -> str:
-    kept, changed, lost, _ = step.kinds.get(kind, [0, 0, 0, 0])
+def _changes(step: TextStepShown | None, kind: str) -> tuple[str, ...]:
+    """Shares of the words before: kept, changed, lost, new; empty where there is no step."""
+    if step is None:
+        return ("",) * 4
+    kept, changed, lost, gained = step.kinds.get(kind, [0, 0, 0, 0])
     words = kept + changed + lost
-    return f"{kept / words:.1%}" if words else "-"
+    return tuple(
+        f"{count / words:.1%}" if words else "-" for count in (kept, changed, lost, gained)
+    )
 
 
 # -- the flow --------------------------------------------------------------------------------------

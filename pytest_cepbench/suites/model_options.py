@@ -18,7 +18,7 @@ from pytest_cepbench.datasets.replay import (
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
-from pytest_cepbench.models.registry import PRESET, REPLAY, detect
+from pytest_cepbench.models.registry import PRESET, REPLAY, DetectedModel, detect
 from pytest_cepbench.suites.roles import ANSWERING, ANSWERS_ONLY
 
 Part = RoleName | Literal["unified"]
@@ -132,7 +132,7 @@ class RoleChoices:
             return named or self.preferred[:2] or ("describer",)
         if self.model_spec.scheme == PRESET:
             return ("generator",)
-        detected = detect(self.model_spec)
+        detected = self._detected
         if not detected.roles:
             msg = (
                 f"--model={self.model} is a {detected.what}: no role could be told from its "
@@ -147,6 +147,22 @@ class RoleChoices:
         chain_roles = tuple(role for role in detected.roles if role not in ANSWERS_ONLY)
         able = detected.roles if prefers or not chain_roles else chain_roles
         return self._free(able, f"a {detected.what}")[:1]
+
+    @cached_property
+    def able(self) -> tuple[RoleName, ...]:
+        """The roles that `--model` could play, where detection chose: empty where the user did.
+
+        Raises as `played`.
+        """
+        spec = self.model_spec
+        if spec is None or self.role is not None or spec.scheme in (PRESET, REPLAY):
+            return ()
+        return self._detected.roles
+
+    @cached_property
+    def _detected(self) -> DetectedModel:
+        assert self.model_spec is not None
+        return detect(self.model_spec)
 
     def _free(self, roles: Iterable[RoleName], what: str) -> tuple[RoleName, ...]:
         """The roles without an option of their own, in their usual order.

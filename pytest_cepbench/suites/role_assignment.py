@@ -158,9 +158,7 @@ def _assign(
     gated = tuple(role for role in played if role in (*needed, "replay"))
     if not gated:
         msg = f"the {' and '.join(played)} under test has no role in suite {suite.name!r}"
-        if choices.model is None:
-            msg += ": name with --model what is to be gated"
-        raise SuiteNotApplicableError(msg)
+        raise SuiteNotApplicableError(msg + _other_role(choices, needed))
     for name in needed:
         if name not in known:
             raise SpecError(_missing_model(suite, name))
@@ -175,6 +173,23 @@ def _assign(
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
     return Assignments(roles, gated, subject, replay, spare)
+
+
+def _other_role(choices: RoleChoices, needed: Sequence[str]) -> str:
+    """What to give for a model that has a role in the suite, but not the one that it plays."""
+    if choices.model is None:
+        named = [role for role in choices.roles if role in needed]
+        if not named:
+            return ": name with --model what is to be gated"
+        spec = choices.roles[named[0]]
+        return (
+            f": to gate the {named[0]}, give --model={spec} --cep-role={named[0]} in place of "
+            f"--{named[0]}={spec}"
+        )
+    able = [role for role in needed if role in choices.able and role not in choices.roles]
+    if not able:
+        return ""
+    return f": --cep-role={able[0]} gates it as the {able[0]} that the suite needs"
 
 
 def check_installed(suite: Suite, assignments: Assignments) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.curves.figures import digest, read
 from benchmarks.curves.lineups import find_series
-from benchmarks.curves.tables import fill_in
-from benchmarks.training_curves import PAGE, PLOTS, RESULTS
+from benchmarks.curves.tables import fill_in, fill_in_shipped
+from benchmarks.training_curves import PAGE, PLOTS, RESULTS, SHIPPED
 from tests.docs.markdown import ROOT
 
 LARGEST = 100_000  # bytes of a plot
@@ -22,6 +22,7 @@ def test_tables_are_those_of_the_shipped_figures() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     assert fill_in(page, read(RESULTS)) == page
+    assert fill_in_shipped(page, read(SHIPPED)) == page
 
 
 def test_figures_are_of_the_shipped_checkpoints() -> None:
@@ -30,6 +31,8 @@ def test_figures_are_of_the_shipped_checkpoints() -> None:
 
     figures = read(RESULTS).series
 
+    for own, expected in zip(read(SHIPPED).series, shipped, strict=True):
+        assert own.steps == expected.steps
     for published, expected in zip(figures, shipped, strict=True):
         assert published.role == expected.role
         assert set(published.steps) >= set(expected.steps)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
+from pytest_cepbench.evaluation.shown_facts import shown_facts
 from pytest_cepbench.gate import Baseline, Verdict
+from pytest_cepbench.metrics.facts import FactAnswers, summarize_facts
 from pytest_cepbench.report import (
     AnchorShown,
     AnswerShown,
@@ -69,6 +72,24 @@ FULL = CaseResult(
     chains=REGRESSED.chains,
 )
 """Everything that a case can say."""
+
+INVENTED = shown_facts(
+    summarize_facts(
+        [
+            FactAnswers(
+                ("object", "color"),
+                np.array([[1, 1, 1, 1], [0, 0, 1, 1]]),
+                {"object": np.array([2, 2, 2, 2]), "color": np.array([1, 1, 0, 0])},
+                {"object": np.array([2, 0, 0, 0]), "color": np.array([1, 0, 0, 0])},
+            )
+        ]
+        * 10,
+        [f"{i}" for i in range(10)],
+        (1, 2, 3, 4),
+        ("describer", "generator", "describer", "generator"),
+    )
+)
+"""A describer invents two circles, and calls the red one blue until it looks again."""
 
 ANSWERED = CaseResult(
     nodeid="test_x.py::test_arena[overall-win_rate]",

@@ -17,20 +17,22 @@ from pytest_cepbench.report.fact_table import (
     kind_heads,
     kind_rows,
     pair_rows,
+    step_heads,
+    step_rows,
 )
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import assert_self_contained, read_page
-from tests.report.results import REGRESSED
+from tests.report.results import INVENTED, REGRESSED
 
 COUNT, COLOR = "count", "color"
 
 
 def _facts(colors: list[list[float]], counts: list[float]) -> FactsShown:
     """Of 40 equal samples with two colors and a count, through two iterations."""
-    answers = FactAnswers((COUNT, COLOR, COLOR), np.array([counts, *colors]), {})
+    answers = FactAnswers((COUNT, COLOR, COLOR), np.array([counts, *colors]), {}, {})
     roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
     names = [f"{i}" for i in range(40)]
     return shown_facts(summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles))
@@ -57,6 +59,43 @@ def test_the_rows_of_each_kind() -> None:
     assert color[3].startswith("1.0 (")
     assert color[4:] == ("33.3 %", "0 %")
     assert every[:2] == ("all kinds", "120")
+
+
+def test_what_changes_comes_back_and_is_invented() -> None:
+    """By kind and role: a drawing of what a text invented invents nothing, so it has no line."""
+    assert step_heads(INVENTED) == ("facts", "artifact", "changed", "regained", "not true", "new")
+    assert list(step_rows(INVENTED)) == [
+        ("object", "text", "0 %", "-", "66.7 %", "33.3 %"),
+        ("color", "text", "100 %", "100 %", "50 %", "50 %"),
+        ("all kinds", "text", "33.3 %", "100 %", "62.5 %", "37.5 %"),
+    ]
+    assert list(step_rows(WHOLE)) == []
+
+
+def test_every_report_shows_what_is_invented() -> None:
+    """Terminal, page and summary have the same rows, and say that most of it is invented."""
+    facts = RunFacts("failed", "1", [], [])
+    rows = [" ".join(line.split()) for line in explain(_case(INVENTED)).splitlines()]
+    assert "all kinds text 33.3 % 100 % 62.5 % 37.5 %" in rows
+    page = read_page(html_page(facts, [_case(INVENTED)], lambda _: None))
+    assert "62.5 %" in page.text
+    assert "37.5 %" in page.text
+    assert "| all kinds | text | 33.3 % | 100 % | 62.5 % | 37.5 % |" in markdown_summary(
+        facts, [_case(INVENTED)]
+    )
+    sentence = "most of it is invented: 100 claims are not true, 20 facts are missing"
+    assert sentence in fact_lines([_case(INVENTED)])[0]
+    assert sentence in page.text
+    assert "invented" not in fact_lines([_case(LOSING)])[0]
+
+
+def test_checkers_that_are_only_asked_know_what_is_regained() -> None:
+    """They list no claims, so there is no column about them."""
+    asked = FactAnswers((COLOR,), np.array([[0.0, 1.0]]))
+    facts = shown_facts(summarize_facts([asked], ["a"], (1, 2), ("describer", "generator")))
+    assert step_heads(facts) == ("facts", "artifact", "regained")
+    assert list(step_rows(facts)) == [("color", "picture", "100 %")]
+    assert "not true" not in explain(_case(facts))
 
 
 def test_the_pairs_are_shares_of_the_facts() -> None:

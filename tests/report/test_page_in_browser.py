@@ -25,7 +25,7 @@ from pytest_cepbench.report.page_folder import write_page_folder
 from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, look_at, violations
-from tests.report.results import ANSWERED, FULL, MEASURED
+from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED
 from tests.report.test_text_drift import TEXTS
 
 pytestmark = pytest.mark.slow
@@ -46,6 +46,7 @@ REGRESSED = replace(
     attractors=[AttractorShown(30, 0.5, 12, LINKS[0], [EndShown(LONG, LINKS[1], LINKS[0])] * 12)],
     texts=[TEXTS],
     texts_reference=[TEXTS],
+    facts=INVENTED,
 )
 HELD = replace(
     FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={}, texts=[TEXTS]
@@ -152,6 +153,36 @@ def test_it_fits_a_narrow_screen(page: Path) -> None:
     assert beyond == 0
 
 
+@pytest.mark.parametrize("width", [320, 1280])
+def test_what_drifts_in_texts_is_in_view(page: Path, width: int) -> None:
+    """No word of the flow is cut at any width; on a wide screen no table needs to scroll, and
+    captions of tables are no wider than the screen on a narrow one.
+    """
+    outcome = look_at(
+        page,
+        """
+        for (const element of document.querySelectorAll("details")) element.open = true;
+        const beyond = (element) => element.scrollWidth - element.clientWidth;
+        const texts = document.querySelector(".texts");
+        const flow = texts.querySelector("svg").getBoundingClientRect();
+        const words = [...texts.querySelectorAll("svg text")].map((word) => {
+          const place = word.getBoundingClientRect();
+          return Math.max(flow.left - place.left, place.right - flow.right);
+        });
+        return {
+          words: Math.max(...words),
+          tables: Math.max(...[...texts.querySelectorAll(".tables .scroll")].map(beyond)),
+          flow: beyond(texts.querySelector(".flow .scroll")),
+          captions: Math.max(...[...texts.querySelectorAll("p, figcaption")].map(beyond)),
+        };
+        """,
+        width=width,
+    )
+    assert outcome["words"] <= 1
+    assert (outcome["flow"], outcome["captions"]) == (0, 0)
+    assert width < 1280 or outcome["tables"] == 0
+
+
 def test_a_folder_is_whole_under_the_policy_of_jenkins(tmp_path: Path) -> None:
     """Style and images load, no script runs, and everything can be read."""
     page = write_page_folder(tmp_path, _facts(RESULTS), RESULTS, lambda _: IMAGE)
@@ -175,10 +206,14 @@ def test_a_folder_is_whole_under_the_policy_of_jenkins(tmp_path: Path) -> None:
     assert outcome["rows"] == len(RESULTS)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool) -> None:
-    """WCAG 2.2 AA and the best practices of axe-core, with all details open."""
-    assert violations(page, dark=dark) == []
+@pytest.mark.parametrize(
+    ("dark", "width"), [(False, 1400), (True, 1400), (False, 320)], ids=["light", "dark", "narrow"]
+)
+def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool, width: int) -> None:
+    """WCAG 2.2 AA and the best practices of axe-core, with all details open; also where tables
+    scroll.
+    """
+    assert violations(page, dark=dark, width=width) == []
 
 
 def test_steps_of_answers_are_shown(page: Path) -> None:

@@ -43,6 +43,8 @@ FLOWS = [
     WordFlowShown("", "猫", 3),
 ]
 
+FELL = EndShown("s1", LinkShown(text="the start of s1"), LinkShown(text="the end of s1"))
+
 STEPS = [
     TextStepShown(1, None, "describer", 60, 15.0, scripts={"Latin": 1.0}),
     TextStepShown(
@@ -80,7 +82,7 @@ def test_the_page_shows_texts_once_for_a_suite() -> None:
     for shown in (
         "80.0%",
         "10.0%",
-        "25.0 %",
+        "25.0%",
         "Latin 75%, Han 25%",
         "(60.0%)",
         "red became blue: 12",
@@ -88,7 +90,38 @@ def test_the_page_shows_texts_once_for_a_suite() -> None:
         assert shown in page.text
     assert "900 other words that stayed are not drawn" in page.text
     rows = drifts[0].rows
-    assert [row.who for row in rows] == ["now", "baseline"] * 2
+    assert [[row.who for row in step] for step in rows] == [["now", "baseline"]] * 2
+    assert page.text.count("generator, describer") == 1
+
+
+def test_words_of_a_kind_are_kept_changed_lost_and_new() -> None:
+    """Each beside the reference's: a color that changed is not one that vanished."""
+    result = replace(REGRESSED, texts=[TEXTS], texts_reference=[TEXTS])
+    color, other = text_drifts([result])[0].kinds
+    assert (color.kind, other.kind) == ("color", "other")
+    (step,) = color.steps
+    assert step.steps == "1 \N{RIGHTWARDS ARROW} 3"
+    assert step.cells == (
+        ("60.0%", "60.0%"), ("20.0%", "20.0%"), ("20.0%", "20.0%"), ("10.0%", "10.0%"),
+    )  # fmt: skip
+    (alone,) = text_drifts([replace(result, texts_reference=[])])[0].kinds[0].steps
+    assert {before for _, before in alone.cells} == {""}
+
+
+def test_languages_have_a_column_where_they_are_known() -> None:
+    """Beside the scripts; without an identifier there is no column."""
+    told = replace(TEXTS, steps=[replace(STEPS[1], languages={"de": 0.5, "en": 0.25})])
+    assert "de 50%, en 25%" in page_of(replace(REGRESSED, texts=[told])).text
+    assert "language" not in page_of(replace(REGRESSED, texts=[TEXTS])).text.split()
+
+
+def test_no_text_has_no_numbers() -> None:
+    """Where all chains stopped before a text there is nothing to count: no zero stands for it."""
+    gone = TextStepShown(5, 3, "generator, describer", 0, 0.0)
+    result = replace(REGRESSED, texts=[replace(TEXTS, steps=[*STEPS, gone])])
+    ((row,),) = text_drifts([result])[0].rows[2:]
+    assert (row.length, row.repeated, row.refusals, row.scripts) == ("-",) * 4
+    assert [row.share(0), row.step.texts] == ["-", 0]
 
 
 def test_each_start_has_its_own_texts() -> None:
@@ -175,6 +208,8 @@ def test_attractors_are_shown_once_where_two_metrics_have_them() -> None:
         "diversity",
         "dino",
     ]
+    page = page_of(replace(first, attractors=[replace(attractor, examples=[FELL])]), second)
+    assert "the end of s1" in page.text
     page = page_of(first, second)
     assert page.text.count("where different starts end alike") == 1
     assert "30 chains ended here, whose starts lie in 12 clusters" in page.text

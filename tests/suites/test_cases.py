@@ -47,6 +47,26 @@ def test_all_metrics_of_a_part_stand_together(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_no_two_metrics_are_called_alike(tmp_path: Path) -> None:
+    """Two tables of one kind have their names beside the label; other labels have none."""
+    tables = """[metrics.gc]
+[metrics.gc_1]
+kind = "gc"
+at = 1
+[metrics.language]
+[metrics.lang_en]
+kind = "language"
+expected = "en"
+"""
+    cases = _cases(tmp_path, SHAPES.replace("[metrics.gc]\n", tables), ("a",))
+    labels = {case.key.metric: case.label for case in cases}
+    gc = (labels["gc"], labels["gc_1"])
+    assert "[" not in "".join(gc)
+    assert labels["language"].endswith(") [language]")
+    assert labels["lang_en"].endswith(") [lang_en]")
+    assert len(set(labels.values())) == len(labels)
+
+
 def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
     """Each mapping over all samples before the whole, the mean of the four; SDR has none."""
     text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')

@@ -221,6 +221,12 @@ def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> No
         assign_models(load_suite(path), RoleChoices())
     assignments, _ = assign_models(load_suite(path), RoleChoices("shapes:", role="generator"))
     assert list(assignments.roles) == ["generator", "detector"]
+    with pytest.raises(SuiteNotApplicableError, match="'roles': --cep-role=generator gates it as"):
+        assign_models(load_suite(path), RoleChoices("shapes:"))
+    with pytest.raises(SuiteNotApplicableError, match="the generator, give --model=shapes: --cep-"):
+        assign_models(load_suite(path), RoleChoices(roles={"generator": "shapes:"}))
+    with pytest.raises(SuiteNotApplicableError, match=r"in suite 'roles'$"):
+        assign_models(load_suite(path), RoleChoices("shapes:", role="describer"))
 
 
 def test_a_detector_under_test(tmp_path: Path) -> None:

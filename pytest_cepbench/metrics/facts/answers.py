@@ -26,15 +26,18 @@ class FactAnswers:
     NaN where there is no answer. A chain that stopped has zeros for what is missing.
     surplus: kind -> (n_artifacts,) how many facts of it the artifact claims that the start does
     not have; NaN where nothing was read. None where the checker can only be asked for given facts.
+    invented: the same of those that the artifact before it did not claim; None where that is not
+    known.
     Raises ValueError for shapes that do not fit, an unknown kind, or an answer outside [0, 1].
     """
 
     kinds: tuple[str, ...]
     answers: Array
     surplus: Mapping[str, Array] | None = field(default=None)
+    invented: Mapping[str, Array] | None = field(default=None)
 
     def __post_init__(self) -> None:
-        check_kinds((*self.kinds, *(self.surplus or ())))
+        check_kinds((*self.kinds, *(self.surplus or ()), *(self.invented or ())))
         answers = np.asarray(self.answers, dtype=np.float64)
         if answers.ndim != 2 or not answers.size or len(answers) != len(self.kinds):
             msg = f"expected answers on {len(self.kinds)} facts, at least 1, got {answers.shape}"
@@ -43,7 +46,8 @@ class FactAnswers:
         if ((answered < 0) | (answered > 1)).any():
             msg = f"answers lie in [0, 1], got {answered.min():g} to {answered.max():g}"
             raise ValueError(msg)
-        for kind, counts in (self.surplus or {}).items():
+        added = [*(self.surplus or {}).items(), *(self.invented or {}).items()]
+        for kind, counts in added:
             if np.shape(counts) != (answers.shape[1],) or (np.asarray(counts) < 0).any():
                 msg = f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"
                 raise ValueError(msg)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -112,9 +112,33 @@ def _summary(
         kind=kind,
         facts=len(stacked),
         half_life=None if np.isnan(of_units).all() else half_life(of_units, generations),
-        losses=attribute_losses([stacked], roles),
+        losses=tuple(
+            _with_claims(loss, kind, checked, roles) for loss in attribute_losses([stacked], roles)
+        ),
         tables=tuple(_pair_tables(stacked, generations, roles)),
     )
+
+
+def _with_claims(
+    loss: RoleLoss, kind: str, checked: Sequence[FactAnswers], roles: Sequence[Role]
+) -> RoleLoss:
+    """With what the role's artifacts claim beside the facts, where all checkers list it."""
+    if any(own.surplus is None or own.invented is None for own in checked):
+        return loss
+    columns = [place for place, role in enumerate(roles) if role == loss.role]
+    right = untrue = invented = changed = 0.0
+    for own in checked:
+        surplus, new = own.surplus or {}, own.invented or {}
+        for each in order_kinds((*own.kinds, *surplus)) if not kind else (kind,):
+            answers = own.answers[[k == each for k in own.kinds]]
+            before = np.column_stack([np.ones(len(answers)), answers[:, :-1]])
+            lost = np.nansum(before * (1 - answers), axis=0)[columns]
+            added = np.nan_to_num(new[each])[columns] if each in new else np.zeros(len(columns))
+            right += float(np.nansum(answers[:, columns]))
+            untrue += float(np.nansum(surplus[each][columns])) if each in surplus else 0.0
+            invented += float(added.sum())
+            changed += float(np.minimum(lost, added).sum())
+    return replace(loss, claims=right + untrue, untrue=untrue, invented=invented, changed=changed)
 
 
 def _unit_means(shares: Sequence[Array], units: Sequence[str]) -> Array:

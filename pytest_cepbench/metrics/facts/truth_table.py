@@ -68,6 +68,12 @@ class RoleLoss:
     lost: how many of them are wrong after it.
     wrong: facts that were wrong before such a step.
     regained: how many of them are right after it.
+    claims: facts that its artifacts claim, true or not; None, as all below, where checkers cannot
+    list them.
+    untrue: how many of them are not true of the start.
+    invented: how many of these the artifact before did not claim.
+    changed: how many of the lost facts an invented one of the same kind stands for ("red became
+    blue"). Invented ones that are left over were added, or stand for others that were not true.
     """
 
     role: Role
@@ -76,6 +82,10 @@ class RoleLoss:
     lost: float
     wrong: float
     regained: float
+    claims: float | None = None
+    untrue: float | None = None
+    invented: float | None = None
+    changed: float | None = None
 
     @property
     def share(self) -> float | None:

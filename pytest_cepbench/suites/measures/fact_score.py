@@ -273,8 +273,9 @@ class FactsMeasure:
             claims.append(frozenset(f for f in claimed if not self.kinds or f.kind in self.kinds))
         listed = tuple(claims) if self.precision else None
         surplus = None if listed is None else _surplus(facts, listed)
+        invented = None if listed is None else _invented(facts, listed)
         kinds = tuple(fact.kind for fact in facts)
-        answers = FactAnswers(kinds, np.array(columns).T, surplus)
+        answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)
         return CheckedChain(facts, answers, listed, outcome, controls)
 
     def _reader(self, generation: int) -> str | None:
@@ -349,7 +350,22 @@ def _surplus(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Of each kind, how many facts each artifact claims that the sample does not have."""
     true = frozenset(facts)
-    added = [claimed - true for claimed in claims]
+    return _count_kinds([claimed - true for claimed in claims])
+
+
+def _invented(
+    facts: Sequence[Fact], claims: Sequence[frozenset[Fact]]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Of these, how many the artifact before did not claim; before the first is the start."""
+    true = frozenset(facts)
+    before = [true, *claims]
+    return _count_kinds(
+        [claimed - true - earlier for claimed, earlier in zip(claims, before, strict=False)]
+    )
+
+
+def _count_kinds(added: Sequence[frozenset[Fact]]) -> dict[str, npt.NDArray[np.float64]]:
+    """(n_artifacts,) how many facts of each kind that is there."""
     kinds = {fact.kind for claimed in added for fact in claimed}
     return {
         kind: np.array([float(sum(f.kind == kind for f in claimed)) for claimed in added])

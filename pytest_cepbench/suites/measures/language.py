@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from pytest_cepbench.errors import MeasurementError, did_you_mean
@@ -56,6 +57,19 @@ def language_score(expected: str) -> Callable[[str], float]:
         return float(language == expected or (bool(text.strip()) and probability < _SURE))
 
     return score
+
+
+def language_shares(texts: Sequence[str]) -> dict[str, float]:
+    """Share of the texts by language's code, the most frequent first.
+
+    Texts of which the identifier is not sure are in none. Empty where it is not installed.
+    """
+    try:
+        named = [_identified(text) for text in texts if text.strip()]
+    except MeasurementError:
+        return {}
+    counts = Counter(language for language, probability in named if probability >= _SURE)
+    return {language: count / len(texts) for language, count in counts.most_common()}
 
 
 @lru_cache(maxsize=_IDENTIFIED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -153,12 +154,24 @@ def list_cases(
             raise SuiteError(msg)
     whole = parts.pop(OVERALL)
     parts |= dict.fromkeys((*own, OVERALL), whole)
+    labels = _labels(measures)
     return [
-        Case(CaseKey(suite, part, measure.name), measure.label, categories, measure.pool)
+        Case(CaseKey(suite, part, measure.name), labels[measure.name], categories, measure.pool)
         for part, categories in parts.items()
         for measure in measures.values()
         if _has_case(measure, part, mapping=part in own)
     ]
+
+
+def _labels(measures: Mapping[str, CaseMeasure]) -> dict[str, str]:
+    """The label of each measure by its name, with the name where others would have the same."""
+    counts = Counter(measure.label for measure in measures.values())
+    return {
+        measure.name: f"{measure.label} [{measure.name}]"
+        if counts[measure.label] > 1
+        else measure.label
+        for measure in measures.values()
+    }
 
 
 def _has_case(measure: CaseMeasure, part: str, *, mapping: bool) -> bool:

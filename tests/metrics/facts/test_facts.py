@@ -146,6 +146,9 @@ def test_answers_that_do_not_fit(answers: object, surplus: object, message: str)
     """Shapes and ranges are checked before anything is computed."""
     with pytest.raises(ValueError, match=message):
         FactAnswers(("object",), np.array(answers), surplus)  # type: ignore[arg-type]
+    if surplus is not None:
+        with pytest.raises(ValueError, match=message):
+            FactAnswers(("object",), np.array(answers), {}, surplus)  # type: ignore[arg-type]
 
 
 def _facts(*words: str) -> frozenset[Fact]:

@@ -110,6 +110,22 @@ def test_the_losing_role_is_the_lossy_one(staged: Staged) -> None:
     assert summary.every.half_life.value < 4
 
 
+def test_what_is_invented_is_counted_by_role(staged: Staged) -> None:
+    """A describer that recolors changes colors and adds none; the generator invents nothing."""
+    summary = staged.measure("overall-facts").facts
+    assert summary is not None
+    kinds = {kind.kind: kind.losses for kind in summary.kinds}
+    describer, generator = kinds["color"]
+    assert describer.invented == describer.changed
+    assert describer.changed is not None
+    assert 0 < describer.changed < describer.lost  # the others went with their objects
+    assert generator.invented == 0
+    assert generator.untrue == describer.untrue
+    assert describer.untrue is not None
+    assert describer.untrue >= describer.changed
+    assert kinds["position"][0].untrue == 0
+
+
 def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, store: Store) -> None:
     """Generations 1 to 5, pictures first; the fifth has no text beside it."""
     measured = stage(tmp_path / "suite", TASKS + "[metrics.facts]\n", store).measure(

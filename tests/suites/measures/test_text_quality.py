@@ -203,6 +203,7 @@ def test_a_language_by_its_code_needs_the_extra(
     """The message says what to install, and what works without."""
     language._identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    assert language.language_shares(["a small red circle on the left"]) == {}
     suite = staged(tmp_path, store, "faithful", '[metrics.language]\nexpected = "en"\n')
     with pytest.raises(MeasurementError, match=r"pytest-cepbench\[language\]"):
         suite.measure("overall-language")
@@ -221,6 +222,8 @@ def test_a_language_of_the_same_script_is_told_by_its_code() -> None:
     assert score("") == 0.0
     with pytest.raises(MeasurementError, match="'xx' is not one of the"):
         language.language_score("xx")
+    texts = ["Un chien court sur la plage", "three shapes: small red circle top left", "cat", ""]
+    assert language.language_shares(texts) == {"fr": 0.25, "en": 0.25}
 
 
 @pytest.mark.slow
