@@ -173,7 +173,7 @@ class _People:
 
     def _upcoming(self, annotator: str) -> dict[str, Any]:
         shown = self.live.upcoming(annotator)
-        done, most = self.live.assignment.progress(annotator)
+        done, about = self.live.assignment.progress(annotator)
         study = self.live.ratings.study
         pages = [(item, render_item(item, study, self.live.image_name)) for item in shown]
         waiting = not shown and self.live.assignment.is_waiting(annotator)
@@ -188,7 +188,7 @@ class _People:
                 for item, html in pages
             ],
             "state": "open" if shown else "waiting" if waiting else "done",
-            "progress": {"done": done, "most": most},
+            "progress": {"done": done, "about": about},
         }
 
     def _annotator(self, request: Request) -> str:

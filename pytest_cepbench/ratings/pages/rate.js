@@ -138,8 +138,9 @@ async function look() {
 
 function adopt(reply) {
   state.state = reply.state;
-  const { done, most } = reply.progress;
-  element("progress").textContent = `${done} of at most ${most}`;
+  const { done, about } = reply.progress;
+  const over = done >= about || reply.state === "done"; // others did less, or more
+  element("progress").textContent = over ? `${done} done` : `${done} of about ${about}`;
   const waits = new Set(state.unsent.map((answer) => answer.slot));
   const upcoming = reply.items.filter((item) => !waits.has(item.slot));
   const shown = state.shown && upcoming.find((item) => item.slot === state.shown.slot);
