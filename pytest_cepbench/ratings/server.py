@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from pytest_cepbench.ratings.live_study import LiveStudy
 
 
+def require_server() -> None:
+    """Raise MissingDependencyError where a study cannot be served."""
+    try:
+        import uvicorn  # noqa: F401 - to see whether it is there
+
+        import pytest_cepbench.ratings.app  # noqa: F401 - which imports the other packages
+    except ImportError as error:
+        msg = 'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
+        raise MissingDependencyError(msg) from error
+
+
 def serve(
     live: LiveStudy,
     listener: socket.socket,
@@ -26,13 +37,11 @@ def serve(
 
     Raises MissingDependencyError.
     """
-    try:
-        import uvicorn
+    require_server()
+    import uvicorn
 
-        from pytest_cepbench.ratings.app import make_app
-    except ImportError as error:
-        msg = 'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
-        raise MissingDependencyError(msg) from error
+    from pytest_cepbench.ratings.app import make_app
+
     app = make_app(live, hosts, decide, peek=peek)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5

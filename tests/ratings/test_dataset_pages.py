@@ -16,7 +16,7 @@ from PIL import Image
 from pytest_cepbench.cli import main
 from pytest_cepbench.construction.arena_set import CHECKS
 from tests.construction.scenes import write_scenes
-from tests.ratings.serving import ROOT, read_addresses, records
+from tests.ratings.serving import ROOT, addresses_of, read_lines, records
 
 pytest.importorskip("starlette")
 
@@ -36,7 +36,7 @@ def verifying(folder: Path, *options: str) -> Iterator[dict[str, str]]:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     ) as process:
         try:
-            yield dict(read_addresses(process))
+            yield addresses_of(list(read_lines(process)))
         finally:
             process.terminate()
             process.communicate(timeout=30)
