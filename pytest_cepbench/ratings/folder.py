@@ -148,10 +148,12 @@ class Votes:
     """All records of people for a study.
 
     records: annotator -> every valid record in the order of the file.
+    files: annotator -> the file that holds them.
     """
 
     records: Mapping[str, tuple[Vote, ...]]
     remarks: Remarks = field(default_factory=Remarks)
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
     def counted(self) -> dict[Counting, Vote]:
@@ -200,7 +202,7 @@ def read_votes(ratings: Ratings) -> Votes:
             own = tuple(vote for vote in votes if vote.annotator == annotator)
             remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
             records[annotator] = own
-    return Votes(records, remarks)
+    return Votes(records, remarks, owners)
 
 
 def _valid_votes(path: Path, ratings: Ratings, remarks: Remarks) -> Iterator[Vote]:

@@ -67,6 +67,7 @@ class LiveStudy:
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
             votes = read_votes(ratings)
+            _check_files(ratings, votes)
             self.remarks: Remarks = votes.remarks
             self.consents = Consents(ratings.path)
             self._records = {name: list(votes.records.get(name, ())) for name in study.annotators}
@@ -212,6 +213,20 @@ def counted_in_order(records: list[Vote]) -> Iterator[Vote]:
     """The answers of one person that count, in the order in which they were given."""
     counted = {id(vote) for vote in counted_votes(records).values()}
     return (vote for vote in records if id(vote) in counted)
+
+
+def _check_files(ratings: Ratings, votes: Votes) -> None:
+    """Raise DatasetError where a person's votes are in another file than that to which this adds.
+
+    Else there would be two files with votes of one person, which nothing can read any more.
+    """
+    for annotator, path in votes.files.items():
+        expected = ratings.vote_path(annotator)
+        if path != expected:
+            msg = (
+                f"{path} has votes of {annotator!r}: move them to {expected.name}, and start again"
+            )
+            raise DatasetError(msg)
 
 
 def _now() -> str:
