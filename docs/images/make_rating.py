@@ -273,6 +273,7 @@ def _work(tab: Any, addresses: Texts) -> None:
     while tab.locator(".badge").count():
         before = tab.locator("main").get_attribute("data-slot")
         tab.get_by_role("button", name="Skip").click()
+        tab.wait_for_timeout(300)  # sooner than that nobody has seen the item
         tab.keyboard.press("3")
         tab.get_by_role("button", name="Go on").click()
         tab.wait_for_selector(f"main[data-slot]:not([data-slot='{before}'])")
@@ -292,6 +293,7 @@ def _consent(tab: Any, addresses: Texts) -> None:
 
 def _practice(tab: Any, addresses: Texts) -> None:
     _begin(tab, addresses)
+    tab.wait_for_timeout(300)
     tab.keyboard.press("4")
     tab.wait_for_selector("#feedback-dialog[open]")
 

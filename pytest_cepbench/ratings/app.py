@@ -159,10 +159,11 @@ class _People:
         return _json({"saved": True} | own | self._upcoming(annotator))
 
     async def undo(self, request: Request) -> Response:
-        """Withdraw the last answer."""
+        """Withdraw the last answer, and send what it had, so that the page can be filled again."""
         annotator = self._agreed(request)
         undone = self.live.undo(annotator, _key(await _body(request)))
-        return _json({"undone": undone} | self._upcoming(annotator))
+        own = {} if undone is None else {"answer": asdict(undone)}
+        return _json({"undone": undone is not None} | own | self._upcoming(annotator))
 
     async def agree(self, request: Request) -> Response:
         """Keep that a person agrees to take part."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.ratings.answer_form import Answer, make_vote
+from pytest_cepbench.ratings.answer_form import Answer, form_of, make_vote
 from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.consent import Consents
 from pytest_cepbench.ratings.folder import (
@@ -25,7 +25,7 @@ from pytest_cepbench.ratings.folder import (
 )
 from pytest_cepbench.ratings.items import images_of
 from pytest_cepbench.ratings.known_answers import WHY, expected_answer, is_right
-from pytest_cepbench.ratings.records import Item, Vote, VoteKind
+from pytest_cepbench.ratings.records import Fields, Item, Vote, VoteKind
 from pytest_cepbench.ratings.session import SESSION, Session, open_session
 
 
@@ -50,6 +50,18 @@ class Feedback:
     right: bool
     expected: str
     why: str
+
+
+@dataclass(frozen=True)
+class Undone:
+    """An answer that a person took back.
+
+    slot: the opaque name of what is shown again.
+    form: what they had filled in.
+    """
+
+    slot: str
+    form: Fields
 
 
 class LiveStudy:
@@ -180,13 +192,13 @@ class LiveStudy:
             str(item.known.get(WHY, "")),
         )
 
-    def undo(self, annotator: str, key: str) -> bool:
-        """Withdraw a person's last answer; False where there is none. Raises WriteError."""
+    def undo(self, annotator: str, key: str) -> Undone | None:
+        """Withdraw a person's last answer; None where there is none. Raises WriteError."""
         if key in self._keys[annotator]:
-            return True
+            return self._undone(annotator, key)
         slot = self.assignment.last(annotator)
         if slot is None:
-            return False
+            return None
         study = self.ratings.study
         self._append(
             Vote(
@@ -201,7 +213,16 @@ class LiveStudy:
             )
         )
         self.assignment.withdraw(annotator)
-        return True
+        return self._undone(annotator, key)
+
+    def _undone(self, annotator: str, key: str) -> Undone:
+        """What the record with a key took back."""
+        records = self._records[annotator]
+        at = next(place for place, vote in enumerate(records) if vote.key == key)
+        counting = (annotator, records[at].item, records[at].kind)
+        vote = counted_votes(records[:at]).get(counting)
+        slot = self._slot_name(annotator, Slot(records[at].item, records[at].kind))
+        return Undone(slot, {} if vote is None else form_of(vote, self.ratings.items[vote.item]))
 
     def _append(self, vote: Vote) -> None:
         self._files[vote.annotator].append(vote)
