@@ -170,14 +170,19 @@ def counted_votes(records: Iterable[Vote]) -> dict[Counting, Vote]:
 
     records: of any number of people, those of each person in order.
     """
-    answers: dict[Counting, list[Vote]] = {}
+    counted: dict[Counting, Vote] = {}
+    earlier: dict[Counting, list[Vote]] = {}  # answers that were given again: few
     for vote in records:
-        stack = answers.setdefault((vote.annotator, vote.item, vote.kind), [])
+        key = (vote.annotator, vote.item, vote.kind)
         if not vote.undo:
-            stack.append(vote)
-        elif stack:
-            stack.pop()
-    return {key: stack[-1] for key, stack in answers.items() if stack}
+            if key in counted:
+                earlier.setdefault(key, []).append(counted[key])
+            counted[key] = vote
+        elif earlier.get(key):
+            counted[key] = earlier[key].pop()
+        else:
+            counted.pop(key, None)
+    return counted
 
 
 def read_votes(ratings: Ratings) -> Votes:

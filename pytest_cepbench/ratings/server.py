@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 from collections.abc import Sequence
@@ -49,4 +50,8 @@ def serve(
     # People who vote do not wait for the thread that sums up for the operator: it gives way after
     # half a millisecond, and not after five at each of the steps of a reply.
     sys.setswitchinterval(0.0005)
+    # Nor do they wait for the garbage collector, which looks through all votes and all items while
+    # nothing else runs: 0.2 s at 40,000 votes. What is there now stays until the end.
+    gc.collect()
+    gc.freeze()
     uvicorn.Server(config).run(sockets=[listener])

@@ -198,11 +198,15 @@ def test_there_is_no_check_when_none_is_wanted() -> None:
 
 def checked(study: Study, count: int) -> list[Item]:
     """Items of a study, with practice and attention items."""
+    own: tuple[tuple[ItemKind, int], ...] = (
+        ("practice", study.practice),
+        ("attention", round(count * 0.2)),
+    )
     return items_of("pair", count) + [
         make_item("pair", [Part(text=f"{kind} {n}")], [[Part(text="a")], [Part(text="b")]], kind)
-        for kind, wanted in (("practice", study.practice), ("attention", round(count * 0.2)))
+        for kind, wanted in own
         for n in range(wanted)
-    ]  # type: ignore[list-item]
+    ]
 
 
 @given(seed=st.integers(0, 10**6), skips=st.lists(st.booleans(), min_size=1, max_size=7))
