@@ -8,7 +8,7 @@ from typing import Any
 
 def slot(page: Any) -> str:
     """The opaque name of what is shown; waits for it."""
-    name: str = page.locator("main").get_attribute("data-slot", timeout=10_000)
+    name: str = page.locator("main[data-slot]").get_attribute("data-slot", timeout=10_000)
     return name
 
 
