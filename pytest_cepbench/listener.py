@@ -11,13 +11,14 @@ HOST = "127.0.0.1"
 
 
 def bind(port: int, host: str = HOST) -> socket.socket:
-    """The socket of a server. port: 0 for any free one. host: IPv4 address of this machine.
+    """The socket of a server. port: 0 for any free one. host: address of this machine.
 
     Raises SpecError where the port is not free, or either is none.
     """
     # asyncio turns Nagle's algorithm off for sockets that say their protocol; with it, each reply
     # on a connection that is kept waits 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

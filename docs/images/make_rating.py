@@ -321,6 +321,7 @@ def _skip(tab: Any) -> None:
     before = tab.locator("main").get_attribute("data-slot")
     practice = tab.locator(".badge").count()
     tab.get_by_role("button", name="Skip").click()
+    tab.wait_for_timeout(300)  # sooner than that nobody has seen the item
     tab.keyboard.press("3")
     if practice:
         tab.get_by_role("button", name="Go on").click()
@@ -355,6 +356,7 @@ def _consent(tab: Any, addresses: Texts) -> None:
 
 def _practice(tab: Any, addresses: Texts) -> None:
     _begin(tab, addresses)
+    tab.wait_for_timeout(300)
     tab.keyboard.press("4")
     tab.wait_for_selector("#feedback-dialog[open]")
 

@@ -14,10 +14,11 @@ from pytest_cepbench.gate.people_votes import decided
 from pytest_cepbench.listener import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import read_ratings
+from pytest_cepbench.ratings.known_items import attention_remark
 from pytest_cepbench.ratings.live_study import LiveStudy
-from pytest_cepbench.ratings.server import serve
+from pytest_cepbench.ratings.server import require_server, serve
 
-_EVERY = "0.0.0.0"  # noqa: S104 - to refuse it alone
+_EVERY = ("0.0.0.0", "::")  # noqa: S104 - to refuse them alone
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
@@ -31,11 +32,13 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
     Raises DatasetError, WriteError, SpecError and MissingDependencyError.
     """
     _check(arguments)
+    require_server()
     ratings = read_ratings(path, suite)
     write_texts(path, ratings.study.kind)
     host: str = arguments.host
     with LiveStudy(ratings) as live, bind(int(arguments.port), host) as listener:
-        for remark in live.remarks.lines:
+        short = attention_remark(ratings.study, ratings.items.values())
+        for remark in filter(None, [*live.remarks.lines, short]):
             tell(remark)
         base = _base(arguments, listener.getsockname()[1])
         if host != HOST:
@@ -47,7 +50,7 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
             tell(f"{annotator}: {base}/a/{live.session.token(annotator)}/")
         tell(f"operator: {base}/o/{live.session.operator}/")
         tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
-        hosts = [host, HOST, "localhost", *arguments.name]
+        hosts = [_in_address(host), HOST, "localhost", *arguments.name]
         decide = decision if ratings.study.kind in ("pair", "caption") else None
         with suppress(KeyboardInterrupt):  # the way to end it
             serve(live, listener, hosts, decide, peek=arguments.peek)
@@ -62,18 +65,23 @@ def _check(arguments: Namespace) -> None:
         if not _NAME.fullmatch(name):
             msg = f"--name {name!r}: a host's name or address is expected, without port or wildcard"
             raise SpecError(msg)
-    if arguments.host == _EVERY and not arguments.name:
+    if arguments.host in _EVERY and not arguments.name:
         msg = (
-            f"--host {_EVERY} listens on every address of this machine: say with --name by which "
-            "one browsers call it, since requests for others are refused"
+            f"--host {arguments.host} listens on every address of this machine: say with --name by "
+            "which one browsers call it, since requests for others are refused"
         )
         raise SpecError(msg)
 
 
 def _base(arguments: Namespace, port: int) -> str:
     """The beginning of the addresses of people."""
-    host = arguments.name[0] if arguments.name else arguments.host
+    host = arguments.name[0] if arguments.name else _in_address(arguments.host)
     return f"http://{host}:{port}"
+
+
+def _in_address(host: str) -> str:
+    """A host as addresses of pages have it: in brackets where it is one of IPv6."""
+    return f"[{host}]" if ":" in host else host
 
 
 def decision(scores: Sequence[float]) -> str:

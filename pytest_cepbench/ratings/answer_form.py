@@ -77,6 +77,31 @@ def parse_answer(data: bytes) -> Answer:
     return answer
 
 
+def form_of(vote: Vote, item: Item) -> Fields:
+    """What a person had filled in for a vote, in the terms of the page: `make_vote` backwards."""
+    form: Fields = {"note": vote.note}
+    if vote.skip:
+        return form
+    match vote.task:
+        case "pair" | "caption":
+            form["verdict"] = vote.verdict
+        case "grades":
+            ranks = {
+                number: rank
+                for rank, place in enumerate(vote.ranking, 1)
+                for number in ((place,) if isinstance(place, int) else place)
+            }
+            form["grades"] = [vote.grades[str(number)] for number in vote.shown]
+            form["ranks"] = [ranks[int(number)] for number in vote.shown]
+        case "describe":
+            form |= {"text": vote.text or "", "pasted": bool(vote.pasted)}
+        case "verify":
+            names = [option_name(option) for option in item.options]
+            form["ticked"] = [names.index(name) for name in vote.ticked or ()]
+            form["added"] = list(vote.added or ())
+    return form
+
+
 def make_vote(
     answer: Answer, study: Study, item: Item, kind: VoteKind, shown: Sequence[str | int], **who: str
 ) -> Vote:

@@ -159,10 +159,11 @@ class _People:
         return _json({"saved": True} | own | self._upcoming(annotator))
 
     async def undo(self, request: Request) -> Response:
-        """Withdraw the last answer."""
+        """Withdraw the last answer, and send what it had, so that the page can be filled again."""
         annotator = self._agreed(request)
         undone = self.live.undo(annotator, _key(await _body(request)))
-        return _json({"undone": undone} | self._upcoming(annotator))
+        own = {} if undone is None else {"answer": asdict(undone)}
+        return _json({"undone": undone is not None} | own | self._upcoming(annotator))
 
     async def agree(self, request: Request) -> Response:
         """Keep that a person agrees to take part."""
@@ -173,7 +174,7 @@ class _People:
 
     def _upcoming(self, annotator: str) -> dict[str, Any]:
         shown = self.live.upcoming(annotator)
-        done, most = self.live.assignment.progress(annotator)
+        done, about = self.live.assignment.progress(annotator)
         study = self.live.ratings.study
         pages = [(item, render_item(item, study, self.live.image_name)) for item in shown]
         waiting = not shown and self.live.assignment.is_waiting(annotator)
@@ -188,7 +189,7 @@ class _People:
                 for item, html in pages
             ],
             "state": "open" if shown else "waiting" if waiting else "done",
-            "progress": {"done": done, "most": most},
+            "progress": {"done": done, "about": about},
         }
 
     def _annotator(self, request: Request) -> str:

@@ -32,9 +32,9 @@ class Slot(NamedTuple):
 
 @dataclass
 class _Person:
-    """practice, items, attention: in this person's order. answered: slots in the order of answers,
-    without values.
+    """practice, items, attention: in this person's order.
 
+    answered: slots in the order of answers, and whether each was judged and not skipped.
     held: slots that are shown or loaded.
     first_open: number of the first items that are all answered, so that they are passed over.
     """
@@ -42,10 +42,16 @@ class _Person:
     practice: Sequence[str]
     items: Sequence[str]
     attention: Sequence[str]
-    answered: dict[Slot, None] = field(default_factory=dict)
+    answered: dict[Slot, bool] = field(default_factory=dict)
     held: list[Slot] = field(default_factory=list)
 
     first_open: int = 0
+
+    @property
+    def answers(self) -> int:
+        """Answers without practice."""
+        practised = sum(Slot(name, "practice") in self.answered for name in self.practice)
+        return len(self.answered) - practised
 
     def has(self, slot: Slot) -> bool:
         """Whether a slot is answered or held."""
@@ -61,6 +67,11 @@ class _Person:
         slots = (Slot(name, "item") for name in islice(self.items, self.first_open, None))
         return (slot for slot in slots if not self.has(slot))
 
+    def judged_before(self, apart: int) -> list[str]:
+        """Items that were judged, with so many items after them; what was skipped is left out."""
+        answers = [(slot, judged) for slot, judged in self.answered.items() if slot.kind == "item"]
+        return [slot.item for slot, judged in answers[:-apart] if judged]
+
 
 class Assignment:
     """The work of all people of a study.
@@ -74,6 +85,7 @@ class Assignment:
         self._judges = {item.item: self._order.judges(item.item) for item in items}
         self._voters: dict[str, set[str]] = {item.item: set() for item in items}
         self._leases: dict[str, dict[str, float]] = {item.item: {} for item in items}
+        self._shares = {name: self._share(name) for name in study.annotators}
         for vote in counted:
             self.answer(vote)
 
@@ -114,7 +126,7 @@ class Assignment:
         slot = Slot(vote.item, vote.kind)
         person.held = [held for held in person.held if held != slot]
         person.answered.pop(slot, None)  # an answer that is changed is the last one
-        person.answered[slot] = None
+        person.answered[slot] = not vote.skip
         if vote.kind == "item":
             self._leases[vote.item].pop(vote.annotator, None)
             voters = self._voters[vote.item]
@@ -141,15 +153,27 @@ class Assignment:
         return self._order.shown(item, annotator, kind)
 
     def progress(self, annotator: str) -> tuple[int, int]:
-        """Answers of a person so far, and how many there will be at most, without practice."""
+        """Answers of a person so far, and about how many there will be; both without practice.
+
+        The second one never changes: it is the person's work where all people do as much.
+        """
         person = self._people[annotator]
-        done = sum(slot.kind != "practice" for slot in person.answered)
-        own = {slot.item for slot in person.answered if slot.kind == "item"}
-        left = sum(
-            item not in own and len(self._voters[item]) < self._judges[item]
-            for item in person.items
-        )
-        return done, done + left
+        return person.answers, self._shares[annotator]
+
+    def _share(self, annotator: str) -> int:
+        """Answers of a person who judges an equal share of the items, hidden ones among them."""
+        person = self._people[annotator]
+        items = round(sum(self._judges[item] for item in person.items) / len(self._people))
+        judged = checks = repeats = 0
+        while judged < items:
+            kind = self._order.hidden(annotator, judged + checks + repeats)
+            if kind == "attention" and checks < len(person.attention):
+                checks += 1
+            elif kind == "repeat" and repeats < judged - _APART:
+                repeats += 1
+            else:
+                judged += 1
+        return judged + checks + repeats
 
     @property
     def wanted(self) -> Mapping[str, tuple[int, int]]:
@@ -176,12 +200,12 @@ class Assignment:
         item = next(free, None)
         if item is None:
             return None
-        place = sum(slot.kind != "practice" for slot in (*person.answered, *person.held))
+        place = person.answers + sum(slot.kind != "practice" for slot in person.held)
         kind = self._order.hidden(annotator, place)
         if kind == "attention":
             names = person.attention
         elif kind == "repeat":
-            names = [slot.item for slot in person.answered if slot.kind == "item"][:-_APART]
+            names = person.judged_before(_APART)
         else:
             return item
         hidden = (Slot(name, kind) for name in names)

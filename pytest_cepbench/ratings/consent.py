@@ -159,7 +159,9 @@ class Consents:
         path = self.folder / CONSENTS
         try:
             with path.open("ab", buffering=0) as stream:
-                stream.write(line)
+                if stream.write(line) < len(line):  # a line that is cut off is passed over
+                    msg = f"{path} could not be written: the disk is full"
+                    raise WriteError(msg)
                 os.fsync(stream.fileno())
         except OSError as error:
             msg = f"{path} could not be written: {error.strerror or error}"

@@ -148,10 +148,12 @@ class Votes:
     """All records of people for a study.
 
     records: annotator -> every valid record in the order of the file.
+    files: annotator -> the file that holds them.
     """
 
     records: Mapping[str, tuple[Vote, ...]]
     remarks: Remarks = field(default_factory=Remarks)
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
     def counted(self) -> dict[Counting, Vote]:
@@ -168,14 +170,19 @@ def counted_votes(records: Iterable[Vote]) -> dict[Counting, Vote]:
 
     records: of any number of people, those of each person in order.
     """
-    answers: dict[Counting, list[Vote]] = {}
+    counted: dict[Counting, Vote] = {}
+    earlier: dict[Counting, list[Vote]] = {}  # answers that were given again: few
     for vote in records:
-        stack = answers.setdefault((vote.annotator, vote.item, vote.kind), [])
+        key = (vote.annotator, vote.item, vote.kind)
         if not vote.undo:
-            stack.append(vote)
-        elif stack:
-            stack.pop()
-    return {key: stack[-1] for key, stack in answers.items() if stack}
+            if key in counted:
+                earlier.setdefault(key, []).append(counted[key])
+            counted[key] = vote
+        elif earlier.get(key):
+            counted[key] = earlier[key].pop()
+        else:
+            counted.pop(key, None)
+    return counted
 
 
 def read_votes(ratings: Ratings) -> Votes:
@@ -200,7 +207,7 @@ def read_votes(ratings: Ratings) -> Votes:
             own = tuple(vote for vote in votes if vote.annotator == annotator)
             remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
             records[annotator] = own
-    return Votes(records, remarks)
+    return Votes(records, remarks, owners)
 
 
 def _valid_votes(path: Path, ratings: Ratings, remarks: Remarks) -> Iterator[Vote]:

@@ -26,6 +26,8 @@ from pytest_cepbench.ratings.records import Item, Part, Source, Task
 
 SUFFIX = ".jsonl"
 
+_NAMED = 10  # lines in a message
+
 
 class _ImageFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image: str
@@ -54,42 +56,59 @@ def read_items(path: Path, task: Task) -> OwnItems:
     """The items of a file.
 
     Raises DatasetError, which names the line, for one that cannot be understood, an image that
-    cannot be read, and a file without an item.
+    cannot be read, two equal sides, and a file without an item.
     """
     own = OwnItems()
-    for where, line in _lines(path):
+    equal: list[int] = []
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
         if line.models and len(line.models) != len(line.options):
             msg = f"{where}: {len(line.models)} models of {len(line.options)} options"
             raise DatasetError(msg)
         question = _parts(line.question, path.parent, where, own)
         options = [_parts(option, path.parent, where, own) for option in line.options]
         item = make_item(task, question, options)
+        if task in ("pair", "caption") and len({option.option for option in item.options}) == 1:
+            equal.append(number)
         own.items.append(item)
         models = line.models or ("",) * len(options)
         own.sources += [
             Source(item=item.item, option=option.option, model=model, sample=line.sample)
             for option, model in zip(item.options, models, strict=True)
         ] or [Source(item=item.item, sample=line.sample)]
+    if equal:
+        msg = (
+            f"{path}: both sides are equal in {_named(equal)}, which is a tie without asking "
+            "anybody: leave these items out, and count them yourself"
+        )
+        raise DatasetError(msg)
     if not own.items:
         msg = f"{path} holds no item"
         raise DatasetError(msg)
     return own
 
 
-def _lines(path: Path) -> Iterator[tuple[str, _Line]]:
+def _named(lines: Sequence[int]) -> str:
+    """The first of some lines of a file, by number."""
+    names = ", ".join(map(str, lines[:_NAMED]))
+    more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    return f"{'line' if len(lines) == 1 else 'lines'} {names}{more}"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, _Line]]:
+    """Number and content of each line that is not empty."""
     try:
         text = read_text(path, MOST_TEXT)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read: {error}"
         raise DatasetError(msg) from error
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if not line.strip():
             continue
-        where = f"{path}, line {number}"
         try:
-            yield where, msgspec.json.decode(line.encode(), type=_Line)
+            yield number, msgspec.json.decode(line.encode(), type=_Line)
         except msgspec.MsgspecError as error:
-            msg = f"{where}: {one_line(str(error))}"
+            msg = f"{path}, line {number}: {one_line(str(error))}"
             raise DatasetError(msg) from error
 
 

@@ -2,13 +2,13 @@
 
 Practice items are of the embedded world of shapes, whose truth is certain. Attention items are the
 study's own: an answer against the same one with its words and the tiles of its images shuffled, so
-that they cannot be told from others before they are read. Tasks without options have nothing to
-damage, and take the world's.
+that they cannot be told from others before they are read. Answers in which that can hardly be seen
+are left out. Tasks without options have nothing to damage, and take the world's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import ceil
 
@@ -28,11 +28,19 @@ from pytest_cepbench.datasets.shapes.samples import (
 )
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Option, Part, Study, Task
+from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Part, Study, Task
 
 MOST_ATTENTION = 100
 
 _TILES = 4  # along each side of a damaged image
+
+_LEAST_WORDS = 8  # fewer words are often a sentence in another order too
+
+_LEAST_MOVED = 0.5  # of the words
+
+_EDGE = 32  # levels of 255 by which pixels differ at a visible edge
+
+_LEAST_EDGES = 0.05  # of the pixels along the tiles' sides are new edges
 
 _Images = dict[str, ImageArtifact]
 
@@ -44,15 +52,36 @@ def known_items(
 
     items, images: of the study itself.
     Returns `study.practice` practice items, and for each item `study.attention` attention items,
-    at most `MOST_ATTENTION` in all; fewer where too few of the study's items can be damaged.
+    at most `MOST_ATTENTION` in all; fewer where too few of the study's items can be damaged so that
+    everybody sees it, which `attention_remark` tells.
     """
     made: _Images = {}
     practice = list(islice(_worlds(study, "practice", made), study.practice))
-    wanted = min(ceil(study.attention * len(items)), MOST_ATTENTION)
+    wanted = _attention_wanted(study, len(items))
     attention: Iterator[Item] = _worlds(study, "attention", made)
     if study.kind not in ("describe", "verify"):
         attention = _damaged(study, items, images, made)
     return [*practice, *islice(attention, wanted)], made
+
+
+def attention_remark(study: Study, items: Iterable[Item]) -> str:
+    """What the organizer is told where a study has fewer attention items than it asked for.
+
+    items: all of the study. Empty where there are enough.
+    """
+    kinds = [item.kind for item in items]
+    have, wanted = kinds.count("attention"), _attention_wanted(study, kinds.count("item"))
+    if have >= wanted:
+        return ""
+    return (
+        f"{have} of {wanted} attention items: the answers to other items are too short, or too "
+        "plain, to be damaged so that everybody sees it"
+    )
+
+
+def _attention_wanted(study: Study, count: int) -> int:
+    """How many attention items a study of so many items asks for."""
+    return min(ceil(study.attention * count), MOST_ATTENTION)
 
 
 # -- the world of shapes -------------------------------------------------------------------------
@@ -65,7 +94,9 @@ def _worlds(study: Study, kind: ItemKind, made: _Images) -> Iterator[Item]:
         number += 1
         rng = random_generator(derived_seed(study.seed, f"{kind} {number}"))
         first, *others = some(rng, LOOKS, 4)
-        other = next(look for look in others if look[1] != first[1])
+        other = next((look for look in others if look[1] != first[1]), None)
+        if other is None:  # all of one color
+            continue
         cells = some(rng, range(CELLS), 2)
         scene, wrong = (
             scene_of(cells, [look, others[-1]]) for look in (first, (first[0], other[1], first[2]))
@@ -186,9 +217,12 @@ def _damaged(
         rng = random_generator(derived_seed(study.seed, item.item))
         at = below(rng, len(item.options))
         kept = item.options[at]
-        spoiled = [_spoil(part, rng, images, made) for part in kept.parts]
-        if Option("", tuple(spoiled)).parts == kept.parts:
+        own: _Images = {}
+        spoiled = [_spoil(part, rng, images, own) for part in kept.parts]
+        parts = zip(kept.parts, spoiled, strict=True)
+        if not any(_is_visible(part, worse, {**images, **own}) for part, worse in parts):
             continue
+        made |= own
         if study.kind == "grades":
             others = [option.parts for place, option in enumerate(item.options) if place != at]
             options = [kept.parts, spoiled, *others[:-1]]
@@ -207,8 +241,7 @@ def _spoil(
         words = part.text.split()
         return Part(text=" ".join(some(rng, words, len(words))))
     image = images[str(part.image)]
-    width, height = image.size
-    columns, rows = (np.arange(0, side, max(1, -(-side // _TILES))) for side in (width, height))
+    columns, rows = map(_starts, image.size)
     tiles = [
         (slice(y, y + _length(rows)), slice(x, x + _length(columns))) for y in rows for x in columns
     ]
@@ -221,6 +254,35 @@ def _spoil(
     spoiled = ImageArtifact(pixels)
     made[spoiled.digest] = spoiled
     return Part(image=spoiled.digest)
+
+
+def _is_visible(part: Part, spoiled: Part, images: Mapping[str, ImageArtifact]) -> bool:
+    """Whether everybody sees that a part is damaged, who has the other one beside it.
+
+    Of a text enough words stand elsewhere; in an image the tiles' sides have become edges, which
+    they have not where a tile holds all that there is, or nothing.
+    """
+    if part.text is not None:
+        before, after = part.text.split(), (spoiled.text or "").split()
+        moved = sum(a != b for a, b in zip(before, after, strict=True))
+        return len(before) >= _LEAST_WORDS and moved >= _LEAST_MOVED * len(before)
+    edges = [_edges(images[str(each.image)]) for each in (part, spoiled)]
+    return edges[1] - edges[0] >= _LEAST_EDGES
+
+
+def _edges(image: ImageArtifact) -> float:
+    """Share of the pixels along the tiles' sides at which an image changes abruptly."""
+    pixels = image.pixels.astype(np.int16)
+    columns, rows = (_starts(side)[1:] for side in image.size)
+    across = np.abs(pixels[:, columns] - pixels[:, columns - 1]).max(axis=-1)
+    down = np.abs(pixels[rows] - pixels[rows - 1]).max(axis=-1)
+    steps = np.concatenate([across.ravel(), down.ravel()])
+    return float(np.mean(steps >= _EDGE)) if steps.size else 0.0
+
+
+def _starts(side: int) -> npt.NDArray[np.int64]:
+    """Where tiles start along a side."""
+    return np.arange(0, side, max(1, -(-side // _TILES)))
 
 
 def _length(starts: npt.NDArray[np.int64]) -> int:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.ratings.answer_form import Answer, make_vote
+from pytest_cepbench.ratings.answer_form import Answer, form_of, make_vote
 from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.consent import Consents
 from pytest_cepbench.ratings.folder import (
@@ -25,7 +25,7 @@ from pytest_cepbench.ratings.folder import (
 )
 from pytest_cepbench.ratings.items import images_of
 from pytest_cepbench.ratings.known_answers import WHY, expected_answer, is_right
-from pytest_cepbench.ratings.records import Item, Vote, VoteKind
+from pytest_cepbench.ratings.records import Fields, Item, Vote, VoteKind
 from pytest_cepbench.ratings.session import SESSION, Session, open_session
 
 
@@ -52,6 +52,18 @@ class Feedback:
     why: str
 
 
+@dataclass(frozen=True)
+class Undone:
+    """An answer that a person took back.
+
+    slot: the opaque name of what is shown again.
+    form: what they had filled in.
+    """
+
+    slot: str
+    form: Fields
+
+
 class LiveStudy:
     """A study that one server has, from its folder.
 
@@ -67,6 +79,7 @@ class LiveStudy:
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
             votes = read_votes(ratings)
+            _check_files(ratings, votes)
             self.remarks: Remarks = votes.remarks
             self.consents = Consents(ratings.path)
             self._records = {name: list(votes.records.get(name, ())) for name in study.annotators}
@@ -179,13 +192,13 @@ class LiveStudy:
             str(item.known.get(WHY, "")),
         )
 
-    def undo(self, annotator: str, key: str) -> bool:
-        """Withdraw a person's last answer; False where there is none. Raises WriteError."""
+    def undo(self, annotator: str, key: str) -> Undone | None:
+        """Withdraw a person's last answer; None where there is none. Raises WriteError."""
         if key in self._keys[annotator]:
-            return True
+            return self._undone(annotator, key)
         slot = self.assignment.last(annotator)
         if slot is None:
-            return False
+            return None
         study = self.ratings.study
         self._append(
             Vote(
@@ -200,7 +213,16 @@ class LiveStudy:
             )
         )
         self.assignment.withdraw(annotator)
-        return True
+        return self._undone(annotator, key)
+
+    def _undone(self, annotator: str, key: str) -> Undone:
+        """What the record with a key took back."""
+        records = self._records[annotator]
+        at = next(place for place, vote in enumerate(records) if vote.key == key)
+        counting = (annotator, records[at].item, records[at].kind)
+        vote = counted_votes(records[:at]).get(counting)
+        slot = self._slot_name(annotator, Slot(records[at].item, records[at].kind))
+        return Undone(slot, {} if vote is None else form_of(vote, self.ratings.items[vote.item]))
 
     def _append(self, vote: Vote) -> None:
         self._files[vote.annotator].append(vote)
@@ -212,6 +234,20 @@ def counted_in_order(records: list[Vote]) -> Iterator[Vote]:
     """The answers of one person that count, in the order in which they were given."""
     counted = {id(vote) for vote in counted_votes(records).values()}
     return (vote for vote in records if id(vote) in counted)
+
+
+def _check_files(ratings: Ratings, votes: Votes) -> None:
+    """Raise DatasetError where a person's votes are in another file than that to which this adds.
+
+    Else there would be two files with votes of one person, which nothing can read any more.
+    """
+    for annotator, path in votes.files.items():
+        expected = ratings.vote_path(annotator)
+        if path != expected:
+            msg = (
+                f"{path} has votes of {annotator!r}: move them to {expected.name}, and start again"
+            )
+            raise DatasetError(msg)
 
 
 def _now() -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.metrics.arena.agreement import Distance, krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.known_answers import is_right
+from pytest_cepbench.ratings.hidden_checks import attention_results, repeat_results
 from pytest_cepbench.ratings.records import GRADES, Item, Task, Vote
 
 _DISTANCES: Mapping[Task, Distance] = {
@@ -30,7 +30,7 @@ class AnnotatorSummary:
     votes: items that were judged. skipped: of these and of checks.
     practised: practice items that were answered.
     attention, attention_failed: attention items that were answered, and answered wrong.
-    repeats, repeats_equal: items judged twice, and judged equally.
+    repeats, repeats_equal: items judged twice, and judged equally, both as `hidden_checks` has it.
     seconds: median per judged item; None of none.
     """
 
@@ -68,31 +68,38 @@ def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
     own: dict[str, list[Vote]] = {name: [] for name in ratings.study.annotators}
     for vote in counted:
         own[vote.annotator].append(vote)
-    people = tuple(_annotator(ratings, name, own[name]) for name in ratings.study.annotators)
+    attention = _by_annotator(attention_results(ratings, votes))
+    repeats = _by_annotator(repeat_results(votes))
+    people = tuple(
+        _annotator(name, given, attention.get(name, []), repeats.get(name, []))
+        for name, given in own.items()
+    )
     items = [item for item in ratings.items.values() if item.kind == "item"]
     alpha, several = agreement_so_far(ratings, votes.answers())
     return StudySummary(people, len(items), complete, alpha, several)
 
 
-def _annotator(ratings: Ratings, name: str, votes: Sequence[Vote]) -> AnnotatorSummary:
-    task = ratings.study.kind
-    judged = {vote.item: vote for vote in votes if vote.kind == "item" and not vote.skip}
-    checks = [vote for vote in votes if vote.kind == "attention" and not vote.skip]
-    repeats = [
-        vote for vote in votes if vote.kind == "repeat" and vote.item in judged and not vote.skip
-    ]
-    failed = [vote for vote in checks if not is_right(task, ratings.items[vote.item].known, vote)]
-    equal = [vote for vote in repeats if marks_of(vote) == marks_of(judged[vote.item])]
+def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]:
+    own: dict[str, list[bool]] = {}
+    for vote, good in results:
+        own.setdefault(vote.annotator, []).append(good)
+    return own
+
+
+def _annotator(
+    name: str, votes: Sequence[Vote], attention: Sequence[bool], repeats: Sequence[bool]
+) -> AnnotatorSummary:
+    judged = [vote for vote in votes if vote.kind == "item" and not vote.skip]
     return AnnotatorSummary(
         name=name,
         votes=len(judged),
         skipped=sum(bool(vote.skip) for vote in votes),
         practised=sum(vote.kind == "practice" for vote in votes),
-        attention=len(checks),
-        attention_failed=len(failed),
+        attention=len(attention),
+        attention_failed=attention.count(False),
         repeats=len(repeats),
-        repeats_equal=len(equal),
-        seconds=median(vote.seconds for vote in judged.values()) if judged else None,
+        repeats_equal=repeats.count(True),
+        seconds=median(vote.seconds for vote in judged) if judged else None,
     )
 
 

@@ -27,9 +27,9 @@ from pytest_cepbench.metrics.rater_agreement import (
     ratio_estimate,
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.known_answers import is_right
+from pytest_cepbench.ratings.hidden_checks import attention_results, repeat_results
 from pytest_cepbench.ratings.records import Vote
-from pytest_cepbench.ratings.vote_table import SCALES, VoteScale, VoteTable, vote_table
+from pytest_cepbench.ratings.vote_table import SCALES, VoteTable, vote_table
 
 _READINGS: tuple[tuple[Reading, str], ...] = (
     ("fdt", "equal votes, ties forced"),
@@ -67,7 +67,7 @@ class AnnotatorRecord:
 
     votes: answers that count. skipped: items without an answer.
     seconds: median of an answer; None of none.
-    attention: hidden checks answered right, and all of them.
+    attention: hidden checks answered right, and all that were answered.
     repeats: equal answers to items that came again, and all of them.
     accuracy: probability of a true answer by the error model; None without one.
     """
@@ -174,43 +174,19 @@ def _of_annotators(
     """Agreement with oneself and with known answers, and the time of an answer."""
     number = {item: place for place, item in enumerate(ratings.items)}
 
-    def share(name: str, results: Iterable[tuple[str, bool]], note: str = "") -> Coefficient:
+    def share(name: str, results: Iterable[tuple[Vote, bool]], note: str = "") -> Coefficient:
         right, total = np.zeros(len(number)), np.zeros(len(number))
-        for item, good in results:
-            right[number[item]] += good
-            total[number[item]] += 1
+        for vote, good in results:
+            right[number[vote.item]] += good
+            total[number[vote.item]] += 1
         return Coefficient(name, "votes", ratio_estimate(right, total, draws), note)
 
-    yield share("the same answer again", _repeated(ratings, votes), "items that came twice")
-    yield share("attention checks passed", _checked(ratings, votes), "hidden checks")
+    yield share("the same answer again", repeat_results(votes), "items that came twice")
+    yield share("attention checks passed", attention_results(ratings, votes), "hidden checks")
     seconds = median_estimate(
         [vote.seconds for vote in answers], [number[vote.item] for vote in answers], draws
     )
     yield Coefficient("median seconds of an answer", "votes", seconds)
-
-
-def _repeated(
-    ratings: Ratings, votes: Votes, name: str | None = None
-) -> Iterator[tuple[str, bool]]:
-    """Item and equality of each repeated answer. name: of one annotator; of all where None."""
-    scales = SCALES[ratings.study.kind]
-    for vote in votes.answers("repeat"):
-        first = votes.counted.get((vote.annotator, vote.item, "item"))
-        if scales and first is not None and not first.skip and name in (None, vote.annotator):
-            yield vote.item, all(_same(scale, first, vote) for scale in scales if scale.labels)
-
-
-def _same(scale: VoteScale, first: Vote, second: Vote) -> bool:
-    if scale.labels == WINNERS:
-        return first.winner == second.winner  # ties forced
-    return scale.read(first) == scale.read(second)
-
-
-def _checked(ratings: Ratings, votes: Votes, name: str | None = None) -> Iterator[tuple[str, bool]]:
-    for vote in votes.counted.values():
-        if vote.kind == "attention" and name in (None, vote.annotator):
-            known = ratings.items[vote.item].known
-            yield vote.item, is_right(ratings.study.kind, known, vote)
 
 
 def _error_models(tables: Iterable[VoteTable]) -> Iterator[ErrorModel]:
@@ -240,8 +216,10 @@ def _records(
             for vote in votes.counted.values()
             if vote.annotator == name and vote.kind == "item" and vote.skip
         ]
-        attention = [good for _, good in _checked(ratings, votes, name)]
-        repeats = [good for _, good in _repeated(ratings, votes, name)]
+        attention = [
+            good for vote, good in attention_results(ratings, votes) if vote.annotator == name
+        ]
+        repeats = [good for vote, good in repeat_results(votes) if vote.annotator == name]
         accuracy = None
         if errors:
             confusion = errors[0].confusions[name]

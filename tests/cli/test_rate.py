@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from pytest_cepbench.cli.rating_server import decision
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from tests.cli.conftest import Home
-from tests.ratings.serving import agree, request, served, slots
+from tests.ratings.serving import ROOT, agree, request, served, slots
 from tests.ratings.studies import make_study
 
+LONG = "two of the many things that were asked for"
+
 LINES = [
-    {"question": [f"Question {number}"], "options": [["one"], [f"two or {number}"]]}
+    {"question": [f"Question {number}"], "options": [["one"], [f"{LONG} {number}"]]}
     for number in range(30)
 ]
 
@@ -197,6 +204,58 @@ def test_a_server_is_called_by_its_names_alone(tmp_path: Path) -> None:
         assert address.startswith("http://rate.example.org:")
         for name, status in (("rate.example.org", 200), ("evil.example", 400)):
             assert request(address, headers={"Host": name}).status == status
+
+
+@pytest.mark.slow
+def test_a_server_listens_on_an_address_of_ipv6(tmp_path: Path) -> None:
+    """Its addresses have brackets, and browsers that use them are answered."""
+    pytest.importorskip("starlette")
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    make_study(tmp_path / "study", "pair")
+    with served(tmp_path / "study", "--host=::1") as server:
+        address = server.addresses["a1"]
+        assert address.startswith("http://[::1]:")
+        with urlopen(address) as response:
+            assert b"Before you begin" in response.read()
+
+
+@pytest.mark.slow
+def test_packages_of_the_server_are_missed_before_anything_is_said(tmp_path: Path) -> None:
+    """One line, and no address that nobody can open."""
+    make_study(tmp_path / "study", "pair")
+    script = (
+        "import sys; sys.modules['uvicorn'] = None\n"
+        "from pytest_cepbench.cli import main\n"
+        "sys.exit(main(['rate', sys.argv[1], '--port=0']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "study")],
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert 'pip install "pytest-cepbench[pages]"' in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_server_says_that_there_are_fewer_attention_items(tmp_path: Path) -> None:
+    """Where answers cannot be damaged visibly; nothing is said where there are enough."""
+    pytest.importorskip("starlette")
+    make_study(tmp_path / "plain", "pair", attention=0.2)
+    with served(tmp_path / "plain") as server:
+        assert not any("attention items" in line for line in server.said)
+    items = "".join(
+        json.dumps({"question": ["Which?"], "options": [["red"], [f"blue {n}"]]}) + "\n"
+        for n in range(20)
+    )
+    (tmp_path / "items.jsonl").write_text(items)
+    options = ("--kind=pair", f"--out={tmp_path / 'short'}")
+    with served(tmp_path / "items.jsonl", *options) as server:
+        assert any(line.startswith("0 of 1 attention items: ") for line in server.said)
 
 
 def test_the_operator_is_told_of_decisions_without_a_side() -> None:

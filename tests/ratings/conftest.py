@@ -10,6 +10,7 @@ import pytest
 
 from tests.ratings.serving import Server, served
 from tests.ratings.studies import make_study
+from tests.ratings.use import see
 from tests.report.browser import driven_chromium
 
 
@@ -41,6 +42,7 @@ def open_page(browser: Any) -> Iterator[Any]:
         if page.locator("#agree").count():
             page.click("#agree")
         page.wait_for_selector("[data-slot]")
+        see(page)
         return page
 
     yield start

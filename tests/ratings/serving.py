@@ -20,10 +20,15 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Server:
-    """A server process. addresses: name of a person, or operator -> address of the page."""
+    """A server process.
+
+    addresses: name of a person, or operator -> address of the page.
+    said: lines that it printed before it served.
+    """
 
     process: subprocess.Popen[str]
     addresses: Mapping[str, str]
+    said: Sequence[str]
 
     @property
     def port(self) -> int:
@@ -44,23 +49,29 @@ def served(folder: Path, *options: str, command: Sequence[str] = ()) -> Iterator
         [*command, *program, *port, *options], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            yield Server(process, dict(read_addresses(process)))
+            said = list(read_lines(process))
+            yield Server(process, addresses_of(said), said)
         finally:
             process.terminate()
             process.communicate(timeout=30)
 
 
-def read_addresses(process: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
-    """Name and address of each person, as a server prints them before it serves."""
+def read_lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    """What a server prints before it serves."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
+        yield line.rstrip("\n")
         if line.startswith("serving "):
             return
-        if match := re.match(r"(\S+): (http://\S+)$", line):
-            yield match[1], match[2]
     raise AssertionError("".join(lines))
+
+
+def addresses_of(lines: Sequence[str]) -> dict[str, str]:
+    """Name and address of each person among what a server has printed."""
+    matches = (re.match(r"(\S+): (http://\S+)$", line) for line in lines)
+    return {match[1]: match[2] for match in matches if match}
 
 
 @dataclass(frozen=True)

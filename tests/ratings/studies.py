@@ -30,9 +30,10 @@ NAMES = ("Color", "Count", '<b onclick="window.hacked = 3">Motion</b>', "Natural
 
 
 def picture(number: int, channel: int) -> ImageArtifact:
-    """A picture of one color, different for each number. channel: 0 is red, 2 is blue."""
+    """A dark area in one color, different for each number. channel: 0 is red, 2 is blue."""
     pixels = np.full((48, 64, 3), 40, np.uint8)
     pixels[..., channel] = 230
+    pixels[10:38, 10:54] = 60  # what is seen to be cut where the tiles are shuffled
     pixels[:8, : 1 + number % 60] = 255 - number // 60
     return ImageArtifact(pixels)
 
@@ -82,7 +83,7 @@ def _item(task: Task, number: int) -> tuple[Item, dict[str, ImageArtifact]]:
         return make_item(task, texts, [[Part(image=digest)] for digest in digests]), images
     if task == "caption":
         captions = [
-            [Part(text=f"{name} number {number}, {HOSTILE[number % 3]}")]
+            [Part(text=f"{name} number {number} around a large dark area, {HOSTILE[number % 3]}")]
             for name in ("red", "blue")
         ]
         return make_item(task, [shown], captions), {red.digest: red}

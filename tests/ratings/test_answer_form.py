@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.answer_form import Answer, make_vote, parse_answer
+from pytest_cepbench.ratings.answer_form import Answer, form_of, make_vote, parse_answer
 from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.order import Order
 from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, fault_of
 from tests.ratings.studies import NAMES, make_study
 
@@ -116,3 +118,35 @@ def test_seconds_are_those_of_a_day_at_most(sent: float, kept: float, tmp_path: 
     item = next(iter(ratings.items.values()))
     answer = Answer(key="12345678", slot="s", text="it", seconds=sent)
     assert make_vote(answer, ratings.study, item, "item", (), **WHO).seconds == kept
+
+
+FORMS: list[tuple[Task, dict[str, Any]]] = [
+    ("pair", {"verdict": "Tie(B)"}),
+    ("caption", {"verdict": "B"}),
+    ("grades", {"grades": ["poor", "good", "good"], "ranks": [2, 1, 1]}),
+    ("grades", {"grades": ["good", "medium", "poor"], "ranks": [3, 1, 2]}),
+    ("describe", {"text": "a red  area\n", "pasted": True}),
+    ("verify", {"ticked": [0, 2], "added": [NAMES[3]]}),
+    ("verify", {"ticked": [], "added": []}),
+]
+
+
+@pytest.mark.parametrize("note", ["", "dark"])
+@pytest.mark.parametrize(("task", "fields"), FORMS)
+def test_a_vote_is_filled_in_again(
+    task: Task, fields: dict[str, Any], note: str, tmp_path: Path
+) -> None:
+    """In the terms of the page: for two people, who see other sides and other orders."""
+    ratings = make_study(tmp_path, task, count=2)
+    item = next(iter(ratings.items.values()))
+    for name in ratings.study.annotators:
+        shown = Order(ratings.study, list(ratings.items.values())).shown(item, name, "item")
+        answer = parse_answer(
+            json.dumps({"key": "12345678", "slot": "s", "note": note} | fields).encode()
+        )
+        who = WHO | {"annotator": name}
+        vote = make_vote(answer, ratings.study, item, "item", shown, **who)
+        assert form_of(vote, item) == {"note": note} | fields
+        skipped = msgspec.structs.replace(answer, skip="other")
+        vote = make_vote(skipped, ratings.study, item, "item", shown, **who)
+        assert form_of(vote, item) == {"note": note}

@@ -16,6 +16,7 @@ from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.live_study import LiveStudy
 from tests.ratings.serving import Reply, agree, records, request, slots
 from tests.ratings.studies import make_study
+from tests.ratings.votes import give
 
 pytest.importorskip("starlette")
 
@@ -212,6 +213,28 @@ def test_undo_is_done_once(site: Site) -> None:
     assert request(site.a1, "undo", {"key": "undo-0002"}).content["undone"] is True
     assert request(site.a1, "undo", {"key": "undo-0003"}).content["undone"] is False
     assert request(site.a1, "undo", {"key": "x"}).status == 400
+
+
+def test_undo_sends_back_what_was_filled_in(site: Site) -> None:
+    """The last answer to the item that counts, also where it had been answered before."""
+    slot = slots(site.a1)[0]
+    for number, verdict in enumerate(("A", "B")):
+        body = {"key": f"key-{number:08d}", "slot": slot, "verdict": verdict, "note": verdict}
+        assert request(site.a1, "vote", body).status == 200
+    taken = [request(site.a1, "undo", {"key": f"undo-{n:04d}"}).content for n in range(2)]
+    assert taken[0]["answer"] == {"slot": slot, "form": {"verdict": "B", "note": "B"}}
+    assert "answer" not in taken[1]
+
+
+def test_a_skipped_item_is_not_shown_again(tmp_path: Path) -> None:
+    """Through the server, with half of all places due for a repeat, and over a restart."""
+    make_study(tmp_path, "pair", count=20, annotators=1, repeats=0.5)
+    for _ in range(2):
+        with LiveStudy(read_ratings(tmp_path)) as live:
+            for _ in range(15):
+                give(live, "a1", skip="offensive or disturbing")
+    assert {vote["kind"] for vote in records(tmp_path)} == {"item"}
+    assert len(records(tmp_path)) == 20
 
 
 def test_the_operator_sees_data(site: Site) -> None:

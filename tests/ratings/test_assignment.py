@@ -194,3 +194,59 @@ def test_there_is_no_check_when_none_is_wanted() -> None:
     """Shares of 0."""
     assignment = Assignment(study_of(1), items_of("pair", 50), [])
     assert {slot.kind for slot in work(assignment, "a1", 100)} == {"item"}
+
+
+def checked(study: Study, count: int) -> list[Item]:
+    """Items of a study, with practice and attention items."""
+    own: tuple[tuple[ItemKind, int], ...] = (
+        ("practice", study.practice),
+        ("attention", round(count * 0.2)),
+    )
+    return items_of("pair", count) + [
+        make_item("pair", [Part(text=f"{kind} {n}")], [[Part(text="a")], [Part(text="b")]], kind)
+        for kind, wanted in own
+        for n in range(wanted)
+    ]
+
+
+@given(seed=st.integers(0, 10**6), skips=st.lists(st.booleans(), min_size=1, max_size=7))
+def test_what_was_skipped_does_not_come_again(seed: int, skips: list[bool]) -> None:
+    """No skipped item is a repeat, nor one of practice or attention; also after a restart."""
+    study = study_of(1, practice=3, attention=0.2, repeats=0.3, seed=seed)
+    items = checked(study, 40)
+    kinds = {item.item: item.kind for item in items}
+    assignment = Assignment(study, items, [])
+    votes: list[Vote] = []
+    for turn in range(1000):
+        if turn == 30:
+            assignment = Assignment(study, items, votes)
+        upcoming = assignment.upcoming("a1", 0.0)
+        if not upcoming:
+            break
+        skip = "offensive or disturbing" if skips[turn % len(skips)] else ""
+        votes.append(answered(upcoming[0], "a1", skip=skip))
+        assignment.answer(votes[-1])
+    skipped = {vote.item for vote in votes if vote.kind == "item" and vote.skip}
+    repeated = [vote.item for vote in votes if vote.kind == "repeat"]
+    assert not skipped & set(repeated)
+    assert all(kinds[item] == "item" for item in repeated)
+    assert bool(repeated) or all(skips)
+
+
+@pytest.mark.parametrize(("people", "share"), [(1, 0.0), (5, 0.2), (5, 1.0), (3, 0.0)])
+def test_how_much_there_will_be_is_said_from_the_start(people: int, share: float) -> None:
+    """The number never changes, and is near what each of equally diligent people ends with."""
+    study = study_of(people, overlap=min(people, 3), share=share, attention=0.1, repeats=0.1)
+    items = checked(study, 60)
+    assignment = Assignment(study, items, [])
+    said = {name: {assignment.progress(name)} for name in study.annotators}
+    for turn in range(1000):
+        shown = [work(assignment, name, 1) for name in study.annotators]
+        if not any(shown):
+            break
+        for name in study.annotators:
+            said[name].add(assignment.progress(name))
+        assert turn < 200
+    for name, pairs in said.items():
+        (about,) = {about for _, about in pairs}
+        assert abs(assignment.progress(name)[0] - about) <= max(2, 0.15 * about)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.ratings.consent import to_html, write_texts
+from pytest_cepbench.ratings.consent import Consents, to_html, write_texts
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
+from tests.ratings.serving import ROOT
 
 
 def test_the_part_of_markdown() -> None:
@@ -70,3 +74,28 @@ def test_the_consent_names_what_a_record_keeps(tmp_path: Path) -> None:
     answers = {"v", "task", "item", "key", "page", "kind", "shown", "verdict", "winner", "tie"}
     answers |= {"grades", "ranking", "text", "words", "ticked", "unticked", "added"}
     assert set(Vote.__struct_fields__) == words.keys() | answers
+
+
+def test_a_consent_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    """At the limit of a file's size the person is told and asked again; later lines are read."""
+    script = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from pytest_cepbench.errors import WriteError\n"
+        "from pytest_cepbench.ratings.consent import Consents\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))\n"
+        "consents = Consents(Path(sys.argv[1]))\n"
+        "try: consents.agree('a1')\n"
+        "except WriteError as error: print(error)\n"
+        "assert 'a1' not in consents\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "consents.agree('a2')\n"
+    )
+    write_texts(tmp_path, "pair")
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "consents.jsonl could not be written: the disk is full" in ended.stdout
+    assert "a1" not in Consents(tmp_path)
+    assert "a2" in Consents(tmp_path)

@@ -16,7 +16,8 @@ from PIL import Image
 from pytest_cepbench.cli import main
 from pytest_cepbench.construction.arena_set import CHECKS
 from tests.construction.scenes import write_scenes
-from tests.ratings.serving import ROOT, read_addresses, records
+from tests.ratings.serving import ROOT, addresses_of, read_lines, records
+from tests.ratings.use import see, slot
 
 pytest.importorskip("starlette")
 
@@ -36,7 +37,7 @@ def verifying(folder: Path, *options: str) -> Iterator[dict[str, str]]:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     ) as process:
         try:
-            yield dict(read_addresses(process))
+            yield addresses_of(list(read_lines(process)))
         finally:
             process.terminate()
             process.communicate(timeout=30)
@@ -44,16 +45,11 @@ def verifying(folder: Path, *options: str) -> Iterator[dict[str, str]]:
 
 def answer(page: Any, *keys: str) -> None:
     """Press keys and wait until the answer is saved."""
+    see(page)
     with page.expect_response("**/vote") as sent:
         for key in keys:
             page.keyboard.press(key)
     assert sent.value.status == 200
-
-
-def slot(page: Any) -> str:
-    """The opaque name of what is shown; waits for it."""
-    name: str = page.locator("main").get_attribute("data-slot", timeout=10_000)
-    return name
 
 
 def test_labels_are_ticked_and_counted(
@@ -71,6 +67,7 @@ def test_labels_are_ticked_and_counted(
         page = open_page(addresses["ada"])
         for _ in range(3):  # practice items, whose right answers are told
             before = slot(page)
+            see(page)
             page.keyboard.press("Enter")
             page.get_by_role("dialog").wait_for()
             page.keyboard.press("Enter")

@@ -22,6 +22,7 @@ from pytest_cepbench.ratings.folder import (
     read_ratings,
     read_votes,
 )
+from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Vote, record_line
 from tests.ratings.serving import ROOT
 from tests.ratings.studies import BLUE, RED, make_study
@@ -124,6 +125,18 @@ def test_two_files_of_one_person_are_refused(ratings: Ratings) -> None:
     (path.parent / "a1 (copy).jsonl").write_bytes(path.read_bytes())
     with pytest.raises(DatasetError, match=r"a1 \(copy\).jsonl and .*a1.jsonl both have votes"):
         read_votes(ratings)
+
+
+def test_a_server_refuses_a_file_under_another_name(ratings: Ratings) -> None:
+    """It would begin a second file of the same person, which nothing could read any more."""
+    write(ratings, make(ratings, next(iter(ratings.items.values()))), name="x")
+    assert read_votes(ratings).records.keys() == {"a1"}
+    with pytest.raises(DatasetError, match=r"x.jsonl has votes of 'a1': move them to a1.jsonl"):
+        LiveStudy(ratings)
+    assert not ratings.vote_path("a1").exists()
+    ratings.vote_path("x").rename(ratings.vote_path("a1"))
+    LiveStudy(ratings).close()
+    assert read_votes(ratings).records.keys() == {"a1"}
 
 
 def test_a_clock_that_goes_backwards_is_told(ratings: Ratings) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.disk import small_disk
 from tests.ratings.serving import agree, records, request, served, slots
 from tests.ratings.studies import make_study
+from tests.ratings.use import see
 
 pytest.importorskip("starlette")
 
@@ -39,6 +40,7 @@ def test_what_was_confirmed_is_kept_and_the_rest_is_sent_again(
             assert len(records(disk.seen / "study")) == saved
             page.reload()
             page.wait_for_selector("[data-slot]")
+            see(page)
             page.keyboard.press("4")
             page.get_by_text("Not saved: the server's disk is full").wait_for()
             assert page.locator("#status").inner_text() == "not saved"

@@ -16,7 +16,7 @@ from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.ratings.item_file import read_items
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.known_answers import expected_answer, is_right
-from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.known_items import attention_remark, known_items
 from pytest_cepbench.ratings.order import Order
 from pytest_cepbench.ratings.records import TASKS, Item, Part, Study, Task, Vote, option_name
 from tests.ratings.studies import make_study, picture
@@ -208,6 +208,26 @@ def test_faults_of_a_file_are_named(line: str, message: str, tmp_path: Path) -> 
         read_items(path, "describe")
 
 
+def test_a_file_of_another_editor_is_read(tmp_path: Path) -> None:
+    """With a byte order mark and line ends of Windows."""
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"question": ["a"]}\r\n{"question": ["b"]}\r\n')
+    assert len(read_items(path, "describe").items) == 2
+
+
+def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> None:
+    """People could only say that they are alike, and what reads the votes has no two models.
+
+    All lines are named at once; outputs to grade may be equal.
+    """
+    line = '{"question": ["a"], "options": [["b"], [%s]], "models": ["x", "y"]}'
+    path = tmp_path / "items.jsonl"
+    path.write_text("\n".join(line % f'"{side}"' for side in "bcb"))
+    with pytest.raises(DatasetError, match="both sides are equal in lines 1, 3, which"):
+        read_items(path, "pair")
+    assert len(read_items(path, "grades").items) == 3
+
+
 def test_a_file_without_items_is_refused(tmp_path: Path) -> None:
     """So is one that is not there."""
     (tmp_path / "items.jsonl").write_text("\n")
@@ -217,7 +237,66 @@ def test_a_file_without_items_is_refused(tmp_path: Path) -> None:
         read_items(tmp_path / "none.jsonl", "pair")
 
 
-def test_options_that_cannot_be_damaged_make_no_attention_item() -> None:
-    """A single word stays what it is when its words are shuffled."""
+def plain(level: int) -> ImageArtifact:
+    """An image of one color."""
+    return ImageArtifact(np.full((64, 64, 3), level, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("parts", "images"),
+    [
+        (["b"], []),
+        (["other answer 19"], []),
+        (["\u0642\u0637\u0629 \u062d\u0645\u0631\u0627\u0621"], []),
+        (["very very very very very very very very good"], []),
+        ([], [plain(30)]),
+        (["An image"], [plain(200)]),
+        ([], [ImageArtifact(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))]),
+    ],
+    ids=["a word", "three words", "Arabic", "one word again", "plain", "plain and words", "noise"],
+)
+def test_options_that_cannot_be_damaged_make_no_attention_item(
+    parts: list[str], images: list[ImageArtifact]
+) -> None:
+    """Nobody is blamed for what nobody can see: some words in another order, tiles that are alike.
+
+    The organizer is told that there are fewer.
+    """
     study = msgspec.structs.replace(TWO, practice=0, attention=0.5)
-    assert known_items(study, [PAIR], {}) == ([], {})
+    own = [*(Part(text=text) for text in parts), *(Part(image=each.digest) for each in images)]
+    item = make_item("pair", WORDS, [own, [*own, Part(text="and")]])
+    assert known_items(study, [item] * 4, {each.digest: each for each in images}) == ([], {})
+    assert attention_remark(study, [item] * 4).startswith("0 of 2 attention items: ")
+
+
+@pytest.mark.parametrize("task", ["pair", "caption", "grades"])
+def test_attention_items_are_damaged_so_that_everybody_sees_it(task: Task, tmp_path: Path) -> None:
+    """Most words stand elsewhere, or the image is cut at the tiles' sides; as many as wanted."""
+    ratings = make_study(tmp_path, task, count=20, attention=0.5)
+    checks = [item for item in ratings.items.values() if item.kind == "attention"]
+    assert len(checks) == 10
+    assert attention_remark(ratings.study, ratings.items.values()) == ""
+    for item in checks:
+        if task == "grades":
+            whole, damaged = item.options[0], item.options[1]
+        else:
+            sides = item.options if item.known["winner"] == "first" else item.options[::-1]
+            whole, damaged = sides
+        visible = []
+        for good, bad in zip(whole.parts, damaged.parts, strict=True):
+            if good.text is not None and bad.text is not None:
+                words = list(zip(good.text.split(), bad.text.split(), strict=True))
+                visible.append(len(words) >= 8 and sum(a != b for a, b in words) >= len(words) / 2)
+            else:
+                first, second = (
+                    ratings.image(str(part.image)).pixels.astype(int) for part in (good, bad)
+                )
+                visible.append(np.mean(abs(first - second).max(axis=-1) > 32) > 0.05)
+        assert any(visible)
+
+
+def test_the_world_of_shapes_never_runs_out() -> None:
+    """A draw of four shapes of one color makes no item, and the next one does."""
+    study = Study(kind="verify", annotators=("a1",), practice=5, attention=0, seed=85)
+    items, _ = known_items(study, [], {})  # of this seed the second draw is one
+    assert len(items) == 5

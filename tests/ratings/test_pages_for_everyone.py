@@ -16,7 +16,7 @@ from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.records import TASKS, Task
 from tests.ratings.serving import Server, records, request, served
 from tests.ratings.studies import BLUE, RED, SAMPLE, make_study
-from tests.ratings.use import press
+from tests.ratings.use import press, see
 from tests.report.browser import axe_core
 
 pytest.importorskip("starlette")
@@ -107,6 +107,7 @@ def test_practice_tells_what_is_right(tmp_path: Path, open_page: Any) -> None:
         page = open_page(server.addresses["a1"])
         for _ in range(2):
             assert page.get_by_text("practice", exact=True).is_visible()
+            see(page)
             page.keyboard.press("1")
             page.get_by_role("dialog").wait_for()
             told = page.get_by_role("dialog").inner_text()

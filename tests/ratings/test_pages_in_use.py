@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.records import Part, Study
 from tests.ratings.serving import Server, records, served, slots
-from tests.ratings.studies import HOSTILE, make_study
-from tests.ratings.use import press, slot
+from tests.ratings.studies import HOSTILE, make_study, picture
+from tests.ratings.use import press, see, slot
 
 pytest.importorskip("starlette")
 
@@ -33,6 +36,7 @@ def test_a_study_is_rated_by_keyboard_alone(pair: tuple[Path, Server], open_page
     page = open_page(server.addresses["a1"])
     for number in range(11):
         press(page, "1234"[number % 4])
+    see(page)
     page.keyboard.press("4")
     page.get_by_text("All done. Thank you!").wait_for()
     votes = records(folder)
@@ -53,6 +57,7 @@ def test_the_red_answer_wins_wherever_it_is(pair: tuple[Path, Server], open_page
             if number < 11:
                 press(page, "1" if side == "A" else "4")
             else:
+                see(page)
                 page.keyboard.press("1" if side == "A" else "4")
                 page.get_by_text("All done").wait_for()
         assert sides.count("A") == 6
@@ -94,6 +99,7 @@ def test_a_killed_server_keeps_what_was_saved(tmp_path: Path, open_page: Any) ->
         server.process.wait()
         port = server.port
     assert [vote["verdict"] for vote in records(folder)] == ["A"]
+    see(page)
     page.keyboard.press("4")
     page.get_by_text("1 answer is kept in this browser").wait_for()
     with served(folder, f"--port={port}") as server:
@@ -160,6 +166,7 @@ def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: A
     page.context.set_offline(True)
     page.keyboard.press("1")
     page.get_by_text("1 answer is kept in this browser").wait_for()
+    see(page)
     page.keyboard.press("4")
     page.get_by_text("2 answers are kept in this browser").wait_for()
     page.get_by_text("No connection to the server. This page").wait_for()
@@ -214,3 +221,104 @@ def test_the_next_item_is_there_at_once(pair: tuple[Path, Server], open_page: An
     )
     held[0].continue_()
     page.get_by_text("saved", exact=True).wait_for()
+
+
+def test_a_double_click_is_one_answer(pair: tuple[Path, Server], open_page: Any) -> None:
+    """The second click would be an answer to an item that nobody has seen."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    page.get_by_role("button", name="A is better").dblclick(delay=20)
+    page.get_by_text("saved", exact=True).wait_for()
+    see(page)
+    page.get_by_role("button", name="Skip").click()
+    page.get_by_role("button", name="Cannot be decided").dblclick()
+    page.wait_for_timeout(500)
+    assert [vote.get("verdict", vote.get("skip")) for vote in records(folder)] == [
+        "A",
+        "cannot be decided",
+    ]
+
+
+def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> None:
+    """Six quick presses are one answer; a press every 0.3 s is one each, and is told when not."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    for _ in range(6):
+        page.keyboard.press("2")
+    page.wait_for_timeout(400)
+    assert len(records(folder)) == 1
+    page.keyboard.press("1")
+    page.keyboard.press("1")
+    assert page.locator("#status").inner_text() == "not counted: this item has only just come"
+    for _ in range(5):
+        page.wait_for_timeout(300)
+        page.keyboard.press("4")
+    page.get_by_text("saved", exact=True).wait_for()
+    page.wait_for_timeout(300)
+    assert [vote["verdict"] for vote in records(folder)] == ["Tie(A)", "A", *"BBBBB"]
+
+
+def test_quick_clicks_of_a_fast_person_count(pair: tuple[Path, Server], open_page: Any) -> None:
+    """One every 0.6 s at the same place: slower than a double click."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    box = page.get_by_role("button", name="A is better").bounding_box()
+    for _ in range(5):
+        page.wait_for_timeout(600)
+        page.mouse.click(box["x"] + 20, box["y"] + 20)
+    page.wait_for_timeout(500)
+    assert [vote["verdict"] for vote in records(folder)] == ["A"] * 5
+
+
+def test_keys_work_at_the_end(tmp_path: Path, open_page: Any) -> None:
+    """The last answer can be taken back, and help be read; also after a reload."""
+    folder = tmp_path / "study"
+    make_study(folder, "pair", count=2)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        press(page, "1")
+        last = slot(page)
+        for reload in (False, True):
+            see(page)
+            page.keyboard.press("4")
+            page.get_by_text("All done. Thank you!").wait_for()
+            if reload:
+                page.reload()
+                page.get_by_text("All done. Thank you!").wait_for()
+            assert page.locator("#progress").inner_text() == "2 done"
+            assert not page.get_by_role("button", name="Skip").is_visible()
+            page.keyboard.press("?")
+            page.get_by_role("dialog", name="Help").wait_for()
+            page.keyboard.press("Escape")
+            page.keyboard.press("u")
+            assert slot(page) == last
+            assert page.get_by_role("button", name="Skip").is_visible()
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_answers_are_enlarged_and_stay_in_view(
+    size: tuple[int, int], tmp_path: Path, open_page: Any
+) -> None:
+    """Space enlarges their images; that of the question grows where it is clicked alone."""
+    folder = tmp_path / "study"
+    images = [picture(number, 0) for number in range(3)]
+    tall = [ImageArtifact(image.pixels.repeat(20, axis=0).repeat(14, axis=1)) for image in images]
+    parts = [Part(image=image.digest) for image in tall]
+    item = make_item("pair", [Part(text="Which?"), parts[0]], [[parts[1]], [parts[2]]])
+    study = Study(kind="pair", annotators=("a1",), practice=0, attention=0, repeats=0)
+    write_study(folder, study, [item], {image.digest: image for image in tall})
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"], viewport={"width": size[0], "height": size[1]})
+
+        def height(selector: str) -> float:
+            return float(page.locator(selector).first.bounding_box()["height"])
+
+        question, answer = height(".question .picture"), height(".step .picture")
+        page.keyboard.press(" ")
+        assert height(".question .picture") == question
+        assert height(".step .picture") > answer
+        assert page.locator(".step .picture").first.bounding_box()["y"] < size[1] * 0.6
+        page.locator(".question .picture").click()
+        assert height(".question .picture") > 1.3 * question
+        page.locator(".question .picture").click()
+        assert height(".question .picture") == question

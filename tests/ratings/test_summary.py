@@ -13,6 +13,7 @@ from pytest_cepbench.metrics.arena.agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
 from pytest_cepbench.ratings.summary import first_scores, marks_of, shares, summarize
+from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
 from tests.ratings.votes import make
 
@@ -94,3 +95,24 @@ def test_bets_are_on_the_first_answer_to_each_item(tmp_path: Path) -> None:
     assert first_scores(votes[::-1], ratings.items) == [0.0, 0.0, 0.0]
     assert list(shares(votes)) == [("first", 1), ("second", 4), ("tie, first", 1)]
     assert len(counted_votes(votes)) == 6
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_page_and_agreement_count_hidden_items_alike(task: Task, tmp_path: Path) -> None:
+    """Ties count for the side they lean to; what was skipped is neither passed nor failed."""
+    ratings = make_study(tmp_path, task, count=6, attention=0.5)
+    own = [item for item in ratings.items.values() if item.kind == "item"]
+    checks = [item for item in ratings.items.values() if item.kind == "attention"]
+    votes = [make(ratings, item, name) for item in own for name in ("a1", "a2")]
+    again = [make(ratings, item, kind="repeat") for item in own[:3]]
+    if task == "pair":
+        again[0] = msgspec.structs.replace(again[0], verdict=f"Tie({again[0].verdict})", tie=True)
+    votes += [*again, make(ratings, own[3], kind="repeat", skip="other")]
+    votes.append(make(ratings, checks[0], kind="attention", skip="broken image"))
+    votes.append(make(ratings, checks[1], kind="attention"))
+    page = summarize(ratings, votes_of(*votes), complete=0).people[0]
+    report = measure_agreement(ratings, votes_of(*votes), draws=10).annotators[0]
+    assert report.attention == (page.attention - page.attention_failed, page.attention)
+    assert report.repeats == (page.repeats_equal, page.repeats)
+    assert page.attention == 1
+    assert report.repeats == ((0, 0) if task == "describe" else (3, 3))

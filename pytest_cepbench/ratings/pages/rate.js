@@ -2,8 +2,11 @@
 "use strict";
 
 const BASE = location.pathname; // ends with the token of the person
-const KEPT = `cepbench ${BASE}`; // answers that were not sent yet, in this browser's storage
+const KEPT = `cepbench ${BASE} answer `; // in this browser's storage: an answer that was not sent
+const DRAFT = `cepbench ${BASE} draft `; // and what was filled in of an item that is not answered
 const RETRY = 3000; // milliseconds
+const LOOKED = 250; // milliseconds; nobody has seen an item in less
+const NOTICED = 5000; // milliseconds for which a refusal stays, whatever is answered meanwhile
 const WAIT = 20000; // until it is asked again for items that others have
 const DIGITS = "123456789";
 
@@ -13,31 +16,48 @@ const stage = element("stage");
 const state = {
   items: [], // what is shown, and what is loaded behind it
   state: "open", // as the server says: open, waiting or done
-  unsent: kept(),
+  unsent: [], // answers on their way, the first one first: their name in the storage, and what is sent
   sending: null,
   offline: false,
+  refusal: "", // what the server said of an answer that is wrong in itself
+  refusedAt: 0,
   shown: null,
   practising: false, // an answer is on its way, and its item stays until the feedback was read
   since: 0, // when it was shown
   hidden: 0, // milliseconds for which the page was hidden since then
   hiddenSince: 0,
   pasted: false,
+  blank: "", // the item as nothing is filled in, as text
   timer: 0,
 };
 
 // -- answers on their way --------------------------------------------------------------------------
 
-function kept() {
-  try { return JSON.parse(localStorage.getItem(KEPT)) ?? []; } catch { return []; }
+// Storage may be full or switched off: then answers and drafts are in this page alone.
+function store(name, value) {
+  try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* as above */ }
 }
 
-function keep() {
-  try {
-    if (state.unsent.length) localStorage.setItem(KEPT, JSON.stringify(state.unsent));
-    else localStorage.removeItem(KEPT);
-  } catch {
-    // a browser without storage: answers are in this page alone until they are sent
+function stored(name) {
+  try { return JSON.parse(localStorage.getItem(name)); } catch { return null; }
+}
+
+function forget(name) {
+  try { localStorage.removeItem(name); } catch { /* as above */ }
+}
+
+function storedNames(prefix) {
+  try { return Object.keys(localStorage).filter((name) => name.startsWith(prefix)).sort(); } catch { return []; }
+}
+
+// Takes over what this person's other pages have left: each answer has a name of its own.
+function collect() {
+  const own = new Set(state.unsent.map(([name]) => name));
+  for (const name of storedNames(KEPT)) {
+    const answer = stored(name);
+    if (answer && !own.has(name)) state.unsent.push([name, answer]);
   }
+  state.unsent.sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 function newKey() { // crypto.randomUUID is there on encrypted pages only
@@ -58,8 +78,9 @@ function say(words, busy = false) {
 }
 
 function warn(words) {
-  element("warning").textContent = words;
-  element("warning").hidden = !words;
+  const text = [state.refusal, words].filter(Boolean).join(" ");
+  element("warning").textContent = text;
+  element("warning").hidden = !text;
 }
 
 function unsentWords() {
@@ -75,72 +96,119 @@ function send() {
 
 async function sendAll() {
   clearTimeout(state.timer);
+  collect();
   while (state.unsent.length) {
     say("saving …", true);
+    const [name, answer] = state.unsent[0];
     let response;
     try {
-      response = await post("vote", state.unsent[0]);
+      response = await post("vote", answer);
     } catch {
       state.offline = true;
       return later("No connection to the server.");
     }
     state.offline = false;
     const reply = await response.json().catch(() => ({}));
-    if (response.status >= 500 || response.status === 429) {
-      return later(`Not saved: ${reply.reason ?? "the server has a problem"}.`);
-    }
-    const answer = state.unsent.shift();
-    keep();
+    if (!response.ok && !isWrong(response, reply)) return refused(response, reply);
+    state.unsent.shift();
+    forget(name);
     if (response.ok) {
+      forget(DRAFT + answer.slot);
       warn("");
       say("saved");
       adopt(reply);
       if (reply.feedback && state.practising) tell(reply.feedback);
     } else {
       state.practising = false;
+      state.refusal = `An answer was refused, and is not saved: ${reply.reason ?? response.status}.`;
+      state.refusedAt = performance.now();
       say("");
-      warn(`An answer was refused: ${reply.reason ?? response.status}`);
+      warn("");
       if (state.items[0]?.slot !== answer.slot) await look();
     }
   }
   return true;
 }
 
+// Whether it is the answer that is wrong, and not the address, the consent or what lies between.
+function isWrong(response, reply) {
+  return [400, 409, 413, 422].includes(response.status) && reply.saved === false;
+}
+
+// Says why the server takes nothing now; answers stay in this browser. False, for `send`.
+async function refused(response, reply) {
+  if (response.status === 403 && (await askAgain())) return false;
+  if (response.status === 404) {
+    return later(
+      "The server does not know this address. Reload this page, or ask for a new address if that does not help.",
+    );
+  }
+  return later(`Not saved: ${reply.reason ?? "the server has a problem"}.`);
+}
+
+// Shows the first page, whose text has changed since this person agreed to it; false if it has not.
+async function askAgain() {
+  let intro;
+  try {
+    const page = await (await fetch(BASE, { cache: "no-store" })).text();
+    intro = new DOMParser().parseFromString(page, "text/html").getElementById("intro");
+  } catch {
+    return false;
+  }
+  if (!intro) return false;
+  delete stage.dataset.slot;
+  state.shown = null;
+  element("tools").hidden = true;
+  stage.replaceChildren(document.adoptNode(intro));
+  say("");
+  warn(`The text below has changed: read it and agree to it before you go on.${keptWords()}`);
+  document.documentElement.scrollTop = 0;
+  return true;
+}
+
+function keptWords() {
+  return state.unsent.length ? ` ${unsentWords()}. What was saved before is safe.` : "";
+}
+
 function later(words) {
-  say("not saved", true);
-  warn(`${words} ${unsentWords()}. What was saved before is safe.`);
+  say(state.unsent.length ? "not saved" : "", true);
+  warn(words + keptWords());
   state.timer = setTimeout(resume, RETRY);
   if (!state.shown && !state.practising) showEnd();
   return false;
 }
 
 async function resume() {
+  if (element("intro")) return; // until it is agreed to
   if (await send()) await look();
 }
 
 async function look() {
   clearTimeout(state.timer);
+  let response, reply;
   try {
-    const response = await fetch(`${BASE}upcoming`, { cache: "no-store" });
-    const reply = await response.json();
-    if (!response.ok) throw new Error(reply.reason);
-    state.offline = false;
-    warn("");
-    adopt(reply);
+    response = await fetch(`${BASE}upcoming`, { cache: "no-store" });
+    reply = await response.json();
   } catch {
     state.offline = true;
     if (!state.shown) showEnd();
     state.timer = setTimeout(resume, RETRY);
+    return;
   }
+  state.offline = false;
+  if (!response.ok) return refused(response, reply);
+  warn("");
+  adopt(reply);
 }
 
 // -- what is shown -----------------------------------------------------------------------------
 
 function adopt(reply) {
   state.state = reply.state;
-  const { done, most } = reply.progress;
-  element("progress").textContent = `${done} of at most ${most}`;
-  const waits = new Set(state.unsent.map((answer) => answer.slot));
+  const { done, about } = reply.progress;
+  const over = done >= about || reply.state === "done"; // others did less, or more
+  element("progress").textContent = over ? `${done} done` : `${done} of about ${about}`;
+  const waits = new Set(state.unsent.map(([, answer]) => answer.slot));
   const upcoming = reply.items.filter((item) => !waits.has(item.slot));
   const shown = state.shown && upcoming.find((item) => item.slot === state.shown.slot);
   if (state.shown && !shown && upcoming.length && !state.unsent.length) state.shown = null;
@@ -166,14 +234,22 @@ function show() {
   Object.assign(state, { since: performance.now(), hidden: 0, pasted: false });
   state.hiddenSince = document.hidden ? performance.now() : 0;
   element("note-text").value = "";
-  element("tools").hidden = false;
+  showTools();
+  state.blank = JSON.stringify(filled());
+  fill(stored(DRAFT + item.slot) ?? {});
   document.documentElement.scrollTop = 0;
   (stage.querySelector("textarea") ?? stage.querySelector("h1")).focus({ preventScroll: true });
   markOutput(0);
   check();
 }
 
+function showTools() { // at the end there is nothing to skip, to note or to enlarge
+  element("tools").hidden = false;
+  for (const id of ["skip", "note", "enlarge"]) element(id).hidden = !state.shown;
+}
+
 function showEnd() {
+  showTools();
   delete stage.dataset.slot;
   const words = document.createElement("p");
   words.className = "end";
@@ -183,8 +259,11 @@ function showEnd() {
       ? "The next item comes when your answers are saved."
       : state.state === "done"
         ? "All done. Thank you!"
-        : "Other people have the items that are left. This page looks again by itself.";
+        : state.state === "open"
+          ? "Nothing can be saved now. This page tries again by itself."
+          : "Other people have the items that are left. This page looks again by itself.";
   stage.replaceChildren(words);
+  if (state.state === "done" && !state.unsent.length) storedNames(DRAFT).forEach(forget);
   if (state.state === "waiting" && !state.offline) {
     clearTimeout(state.timer);
     state.timer = setTimeout(resume, WAIT);
@@ -200,18 +279,30 @@ function tell(feedback) {
 
 // -- answers -------------------------------------------------------------------------------------
 
+// Whether a click or a key can be an answer to what is shown, and not to what was there before.
+function isMeant(event) {
+  if (!state.shown || event.detail > 1) return false; // the second click of a double click
+  if (performance.now() - state.since >= LOOKED) return true;
+  say("not counted: this item has only just come", true);
+  return false;
+}
+
 function answer(fields) {
   const item = state.items.shift();
   const seconds = (performance.now() - state.since - state.hidden) / 1000;
-  state.unsent.push({
-    key: newKey(),
+  if (performance.now() - state.refusedAt > NOTICED) state.refusal = "";
+  const key = newKey();
+  const name = `${KEPT}${String(Date.now()).padStart(15, "0")} ${key}`;
+  const content = {
+    key,
     slot: item.slot,
     seconds: Math.round(seconds * 100) / 100,
     browser: [innerWidth, innerHeight],
     note: element("note-text").value.trim(),
     ...fields,
-  });
-  keep();
+  };
+  state.unsent.push([name, content]);
+  store(name, content);
   state.shown = null;
   state.practising = item.practice;
   if (!item.practice) show();
@@ -229,9 +320,57 @@ async function undo() {
   }
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) return warn(`Nothing was undone: ${reply.reason ?? response.status}`);
+  const back = reply.answer;
   state.shown = null;
   adopt(reply);
-  say(reply.undone ? "taken back" : "nothing to take back", !reply.undone);
+  if (!back) return say("nothing to take back", true);
+  if (back.slot === state.shown?.slot) {
+    fill(back.form);
+    changed();
+  }
+  const button = stage.querySelector(`[data-verdict="${CSS.escape(back.form.verdict ?? "")}"]`);
+  say(button ? `taken back: ${button.firstChild.textContent.trim()}` : "taken back");
+}
+
+// -- what is filled in ---------------------------------------------------------------------------
+
+const ticks = (name) => [...stage.querySelectorAll(`input.${name}`)];
+
+const ticked = (name) => ticks(name).filter((box) => box.checked).map((box) => box.value);
+
+function filled() {
+  return {
+    note: element("note-text").value,
+    text: stage.querySelector("textarea")?.value ?? "",
+    pasted: state.pasted,
+    grades: outputs().map(gradeOf),
+    ranks: outputs().map(rankOf),
+    ticked: ticked("offered").map(Number),
+    added: ticked("other"),
+  };
+}
+
+function fill(form) {
+  element("note-text").value = form.note ?? "";
+  const text = stage.querySelector("textarea");
+  if (text) text.value = form.text ?? "";
+  state.pasted = form.pasted ?? false;
+  outputs().forEach((output, at) => {
+    for (const box of output.querySelectorAll("input")) box.checked = box.value === form.grades?.[at];
+    output.querySelector("select").value = form.ranks?.[at] || "";
+  });
+  for (const box of ticks("offered")) box.checked = form.ticked?.includes(Number(box.value)) ?? false;
+  for (const box of ticks("other")) box.checked = form.added?.includes(box.value) ?? false;
+  if (form.added?.length) stage.querySelector("details").open = true;
+}
+
+function changed() { // keeps what is filled in, until it is saved
+  check();
+  if (!state.shown) return;
+  const form = filled();
+  const name = DRAFT + state.shown.slot;
+  if (JSON.stringify(form) === state.blank) forget(name);
+  else store(name, form);
 }
 
 const outputs = () => [...stage.querySelectorAll(".output")];
@@ -265,13 +404,13 @@ function check() { // whether there is an answer to save
   }
 }
 
-function save() {
+function save(event) {
   check();
   if (stage.querySelector("button.save")?.disabled ?? true) return;
+  if (!isMeant(event)) return;
   const text = stage.querySelector("textarea");
   if (text) return answer({ text: text.value, pasted: state.pasted });
   if (outputs().length) return answer({ grades: outputs().map(gradeOf), ranks: outputs().map(rankOf) });
-  const ticked = (name) => [...stage.querySelectorAll(`input.${name}:checked`)].map((box) => box.value);
   return answer({ ticked: ticked("offered").map(Number), added: ticked("other") });
 }
 
@@ -283,7 +422,10 @@ function open(id) {
   dialog.querySelector("button.save, textarea, .reasons button")?.focus();
 }
 
-function enlarge() {
+// The images of the answers, or of what is described; the question's own where it is clicked.
+function enlarge(picture = null) {
+  const question = picture?.closest(".pair .question, .grades .question");
+  if (question) return question.classList.toggle("alone");
   const large = document.body.classList.toggle("large");
   element("enlarge").setAttribute("aria-pressed", large);
 }
@@ -291,13 +433,14 @@ function enlarge() {
 const TOOLS = { u: undo, s: () => open("skip-dialog"), n: () => open("note-dialog"), "?": () => open("help-dialog") };
 
 function press(event) {
-  if (event.repeat || event.altKey || event.metaKey || !state.shown) return;
+  if (event.repeat || event.altKey || event.metaKey || element("intro")) return;
   const dialog = document.querySelector("dialog[open]");
   if (dialog) return pressInDialog(event, dialog);
+  if (!state.shown) return pressAtTheEnd(event);
   const written = event.target.matches("textarea, input[type=text]");
   if (event.key === "Enter" && (event.ctrlKey || !written) && !event.target.matches("button, summary")) {
     event.preventDefault();
-    return save();
+    return save(event);
   }
   if (event.ctrlKey || written) return;
   if (event.key === " " && !event.target.matches("button, summary, input, select")) {
@@ -305,6 +448,12 @@ function press(event) {
     return enlarge();
   }
   if (act(event.key)) event.preventDefault();
+}
+
+function pressAtTheEnd(event) { // there is still something to take back, and to read
+  if (state.practising || event.ctrlKey || !["u", "?"].includes(event.key)) return;
+  event.preventDefault();
+  TOOLS[event.key]();
 }
 
 function pressInDialog(event, dialog) {
@@ -320,7 +469,7 @@ function act(key) {
   const boxes = stage.querySelectorAll("input.offered");
   if (place >= 0 && verdicts[place]) verdicts[place].click();
   else if (place >= 0 && boxes[place]) boxes[place].click();
-  else if (outputs().length && mark(key, place)) check();
+  else if (outputs().length && mark(key, place)) changed();
   else if (TOOLS[key]) TOOLS[key]();
   else return false;
   return true;
@@ -345,15 +494,16 @@ function click(event) {
   const button = event.target.closest("button");
   const output = event.target.closest(".output");
   if (output) markOutput(outputs().indexOf(output));
-  if (event.target.matches(".picture")) return enlarge();
+  if (event.target.matches(".picture")) return enlarge(event.target);
   if (!button) return;
-  if (button.dataset.verdict && state.shown) answer({ verdict: button.dataset.verdict });
-  else if (button.dataset.reason) {
+  if (button.dataset.verdict) {
+    if (isMeant(event)) answer({ verdict: button.dataset.verdict });
+  } else if (button.dataset.reason) {
     button.closest("dialog").close();
-    if (state.shown) answer({ skip: button.dataset.reason });
+    if (isMeant(event)) answer({ skip: button.dataset.reason });
   } else if (button.id === "agree") agree();
   else if (button.matches(".close")) button.closest("dialog").close();
-  else if (button.matches(".save")) save();
+  else if (button.matches(".save")) save(event);
   else if (button.id === "undo") undo();
   else if (button.id === "enlarge") enlarge();
   else if (["skip", "note", "help"].includes(button.id)) open(`${button.id}-dialog`);
@@ -363,20 +513,17 @@ async function agree() {
   try {
     const response = await post("agree", {});
     const reply = await response.json();
-    if (!response.ok) return warn(`Not saved: ${reply.reason}`);
-    await begin();
+    if (!response.ok) return warn(`Not saved: ${reply.reason}.${keptWords()}`);
+    element("intro").remove();
+    await resume();
   } catch {
     warn("No connection to the server: press again in a moment.");
   }
 }
 
-async function begin() {
-  if (await send()) await look();
-}
-
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
-document.addEventListener("input", check);
+document.addEventListener("input", changed);
 document.addEventListener("focusin", (event) => {
   const output = event.target.closest?.(".output");
   if (output) markOutput(outputs().indexOf(output));
@@ -397,4 +544,5 @@ element("feedback-dialog").addEventListener("close", () => {
 });
 addEventListener("online", resume);
 addEventListener("offline", () => { state.offline = true; });
-if (!element("intro")) begin();
+collect();
+resume();
