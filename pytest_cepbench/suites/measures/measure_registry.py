@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -164,14 +163,14 @@ def list_cases(
 
 
 def _labels(measures: Mapping[str, CaseMeasure]) -> dict[str, str]:
-    """The label of each measure by its name, with the name where others would have the same."""
-    counts = Counter(measure.label for measure in measures.values())
-    return {
-        measure.name: f"{measure.label} [{measure.name}]"
-        if counts[measure.label] > 1
-        else measure.label
-        for measure in measures.values()
-    }
+    """The label of each measure by its name; of several with the same, all but the first have the
+    name beside it.
+    """
+    labels: dict[str, str] = {}
+    for measure in measures.values():
+        taken = measure.label in labels.values()
+        labels[measure.name] = f"{measure.label} [{measure.name}]" if taken else measure.label
+    return labels
 
 
 def _has_case(measure: CaseMeasure, part: str, *, mapping: bool) -> bool:

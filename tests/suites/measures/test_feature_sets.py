@@ -116,7 +116,7 @@ def test_labels_and_direction_say_how_to_read_a_distance(staged: Staged) -> None
         name: staged.measure(f"overall-{name}") for name in ("gc_fid", "fid", "last", "kid")
     }
     assert {name: measurement.label for name, measurement in measurements.items()} == {
-        "gc_fid": "GC_FID@2 [shapes]", "fid": "FID [shapes]", "last": "FID [shapes]",
+        "gc_fid": "GC_FID@2 [shapes]", "fid": "FID [shapes]", "last": "FID [shapes] [last]",
         "kid": "KID [shapes]",
     }  # fmt: skip
     assert not any(measurement.higher_is_better for measurement in measurements.values())
