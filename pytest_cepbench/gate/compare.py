@@ -274,13 +274,19 @@ def _compare(
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
     bets = policy.bets and bool(measurement.answers)
-    strict = policy.series is not None or (bets and policy.looks == "betting-strict")
+    strict = _is_strict(measurement, policy)
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         judgement = _with_needed(judgement, both, measurement, policy)
     return replace(judgement, verdict=verdict)
+
+
+def _is_strict(measurement: Measurement, policy: Policy) -> bool:
+    """Whether only a drop that is larger than the tolerance beyond doubt is a regression."""
+    bets = policy.bets and bool(measurement.answers)
+    return policy.series is not None or (bets and policy.looks == "betting-strict")
 
 
 def _with_needed(
@@ -396,13 +402,22 @@ def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha:
 
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
+    exchangeable = not _is_strict(measurement, policy)
     if measurement.labels is not None:
-        return bounds_by_labels(both.now, measurement.labels, measurement.clusters, alpha)
+        return bounds_by_labels(
+            both.now,
+            measurement.labels,
+            measurement.clusters,
+            alpha,
+            exchangeable=exchangeable,
+        )
     if policy.bets and measurement.answers:
         return _bounds_by_betting(both, measurement, alpha)
     span = EVEN if measurement.answers else 1.0
     if both.phases is not None and policy.bounds == "auto" and not measurement.shares:
-        bounds, estimate = two_phase_bounds(both.phases, alpha, span=span)
+        bounds, estimate = two_phase_bounds(
+            both.phases, alpha, span=span, exchangeable=exchangeable
+        )
         return replace(bounds, statement=_phases_statement(both.phases, bounds, estimate))
     return mean_bounds(
         both.differences,
@@ -411,6 +426,7 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
         shares=measurement.shares,
         blocks=both.blocks,
         span=span,
+        exchangeable=exchangeable,
     )
 
 
@@ -540,6 +556,8 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
+    if partial:
+        differences = differences.collapsed()
     phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
     return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases)
 

@@ -1,7 +1,7 @@
 """One-sided confidence bounds of a mean paired difference, by the method that suits the data.
 
 Student's t without skewness and the BCa bootstrap are made here; for bounds without a bell shape
-see `exact.py`.
+see `exact.py` and `sign_flips.py`.
 
 A lump is a set of differences most of which are alike, so that their mean has no bell shape.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from pytest_cepbench.gate.policy import BoundsName
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact, upper_symmetric
+from pytest_cepbench.gate.statistics.sign_flips import upper_flipped
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 _GRID = 9  # decimals within which differences of six-decimal scores count as equal
@@ -67,6 +68,7 @@ def mean_bounds(
     shares: bool = False,
     blocks: bool = False,
     span: float = 1.0,
+    exchangeable: bool = True,
 ) -> Bounds:
     """Bounds of the mean difference, each at level alpha, in (0, 0.5].
 
@@ -75,7 +77,7 @@ def mean_bounds(
     lumps, where at least half of the units have the same difference and at most 30 another
     (ceilings, all equal, one unit), since there is no bell shape to speak of, t where there is no
     lump, and goes from the one to the other as the lump dissolves, see `find_lump`. Upper bounds of
-    lumps rest on symmetry instead, see `upper_symmetric`. Whatever the method, units that show no
+    lumps rest on symmetry instead, see `exchangeable`. Whatever the method, units that show no
     spread within their categories have exact bounds, since an estimated spread of 0 would promise
     certainty.
     shares: whether the scores are shares of right answers, in [0, 1] (GenEval, MGG, failure rates).
@@ -84,6 +86,10 @@ def mean_bounds(
     blocks: whether values are differences of jackknife pseudo-values (FID, KID): always t, since
     nothing is known of the worst; without spread over at least two blocks, low and high are None.
     span: the most that a sample can lose or gain; where one has lost more, that is the most.
+    exchangeable: whether an upper bound below 0 is promised of models that could be exchanged, as
+    the regression gate does: upper bounds of lumps are then by flipping signs (`upper_flipped`).
+    They err where gains are rare and large. Where the promise is of any drop that is tolerated, as
+    in a series of gates, they are Hoeffding's, which are wider (`upper_symmetric`).
     Raising all differences by the same amount never lowers a bound.
     Exact bounds of clusters or categories of different sizes let one more unit weigh as much as the
     heaviest that was seen: with one tiny category among large ones they are wide.
@@ -107,10 +113,13 @@ def mean_bounds(
         exact = _exact_bounds(
             d, alpha, span, lump.statement if lump.share == 1 and not shares else ""
         )
-        return exact if shares or method == "exact" else _symmetric_above(d, exact, span)
+        if shares or method == "exact":
+            return exact
+        return _symmetric_above(d, exact, span, exchangeable=exchangeable)
     if method != "auto" or not lump.share:
         return _spread_bounds(d, alpha, "t" if method == "auto" else method, span)
-    exact = _symmetric_above(d, _exact_bounds(d, alpha, span, lump.statement), span)
+    exact = _exact_bounds(d, alpha, span, lump.statement)
+    exact = _symmetric_above(d, exact, span, exchangeable=exchangeable)
     if lump.share == 1:
         return exact
     return _between(_spread_bounds(d, alpha, "t", span), exact, lump.share)
@@ -169,7 +178,9 @@ def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> 
     )
 
 
-def _symmetric_above(d: Differences, exact: Bounds, span: float) -> Bounds:
+def _symmetric_above(
+    d: Differences, exact: Bounds, span: float, *, exchangeable: bool
+) -> Bounds:
     """Exact bounds with the upper one by symmetry: the span where there are too few units for one.
 
     One more unit that gained the whole span would hide every loss but the largest; without drift
@@ -177,8 +188,12 @@ def _symmetric_above(d: Differences, exact: Bounds, span: float) -> Bounds:
     """
     _, best = _extremes(d, span)
     weights = d.weights()
-    high = upper_symmetric(d.weighted() / weights, weights, d.mean, exact.alpha)
-    return replace(exact, high=best if high is None else min(best, high))
+    values = d.weighted() / weights
+    if exchangeable:
+        high = upper_flipped(values, weights, exact.alpha)
+    else:
+        high = upper_symmetric(values, weights, d.mean, exact.alpha)
+    return replace(exact, high=best if high is None else min(best, max(d.mean, high)))
 
 
 def _extremes(d: Differences, span: float) -> tuple[float, float]:
