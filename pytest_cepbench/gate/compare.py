@@ -427,6 +427,7 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
         blocks=both.blocks,
         span=span,
         exchangeable=exchangeable,
+        early=both.early,
     )
 
 
@@ -493,6 +494,7 @@ class Pair:
     bounded: whether bounds can be made.
     dropped: how many samples only one of the two has.
     phases: the differences with those of proxies of more samples, where there are any.
+    early: whether there are more samples to look at.
     """
 
     before: Scores
@@ -503,6 +505,7 @@ class Pair:
     bounded: bool
     dropped: int = 0
     phases: TwoPhaseSample | None = None
+    early: bool = False
 
     @property
     def largest_change(self) -> float:
@@ -556,10 +559,10 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    if partial:
-        differences = differences.collapsed()
     phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
-    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases)
+    return Pair(
+        before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases, partial
+    )
 
 
 def _phases(

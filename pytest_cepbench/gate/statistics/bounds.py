@@ -69,6 +69,7 @@ def mean_bounds(
     blocks: bool = False,
     span: float = 1.0,
     exchangeable: bool = True,
+    early: bool = False,
 ) -> Bounds:
     """Bounds of the mean difference, each at level alpha, in (0, 0.5].
 
@@ -90,6 +91,8 @@ def mean_bounds(
     the regression gate does: upper bounds of lumps are then by flipping signs (`upper_flipped`).
     They err where gains are rare and large. Where the promise is of any drop that is tolerated, as
     in a series of gates, they are Hoeffding's, which are wider (`upper_symmetric`).
+    early: whether there are more samples to look at. Upper bounds of exchangeable models then take
+    small categories for one stratum, see `Differences.collapsed`.
     Raising all differences by the same amount never lowers a bound.
     Exact bounds of clusters or categories of different sizes let one more unit weigh as much as the
     heaviest that was seen: with one tiny category among large ones they are wide.
@@ -107,6 +110,12 @@ def mean_bounds(
     if d.center is not None:
         msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         raise ValueError(msg)
+    together = d.collapsed() if early and exchangeable else d
+    if together is not d:
+        apart = mean_bounds(d, alpha, method=method, shares=shares, span=span)
+        upper = mean_bounds(together, alpha, method=method, shares=shares, span=span)
+        name = apart.method if apart.method == upper.method else "t, exact"
+        return replace(apart, high=upper.high, method=name)
     lump = find_lump(d, span)
     spread = d.units > 1 and _spreads(d.residuals)
     if method == "exact" or not spread or (method == "auto" and shares):

@@ -281,8 +281,7 @@ def two_phase_bounds(
     span: the most that a sample can lose or gain.
     lam: how far the proxy is followed, at least 0; tuned where None.
     Of fewer than 50 whole differences, and where fewer than 15 differ from the rest, the proxy has
-    no part: bounds are those of the whole differences alone (`mean_bounds`), in one stratum where
-    categories have few (`Differences.collapsed`).
+    no part: bounds are those of the whole differences alone (`mean_bounds`), at an early look.
     exchangeable: as in `mean_bounds`.
     """
     alone = two_phase_mean(sample, 0.0)
@@ -308,8 +307,8 @@ def _bounds_alone(
     exchangeable: bool,
 ) -> Bounds:
     if not sample.population:
-        whole = Differences.of(sample.whole).collapsed()
-        return mean_bounds(whole, alpha, span=span, exchangeable=exchangeable)
+        whole = Differences.of(sample.whole)
+        return mean_bounds(whole, alpha, span=span, exchangeable=exchangeable, early=True)
     heaviest = len(sample.shares) * max(sample.shares.values())
     span_of_unit = span * max(heaviest, 1.0)
     bounds = mean_bounds(alone.alone, alpha, span=span_of_unit, exchangeable=exchangeable)
