@@ -110,25 +110,30 @@ def mean_bounds(
     if d.center is not None:
         msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         raise ValueError(msg)
+    if method == "exact" or (shares and (method == "auto" or not _shows_spread(d))):
+        alike = "" if shares else find_lump(d, span).whole_statement
+        return _exact_bounds(d, alpha, span, alike)
+    bounds = _bounds_by_shape(d, alpha, method, span, exchangeable=exchangeable)
     together = d.collapsed() if early and exchangeable else d
-    if together is not d:
-        apart = mean_bounds(d, alpha, method=method, shares=shares, span=span)
-        upper = mean_bounds(together, alpha, method=method, shares=shares, span=span)
-        name = apart.method if apart.method == upper.method else "t, exact"
-        return replace(apart, high=upper.high, method=name)
+    if together is d:
+        return bounds
+    upper = _bounds_by_shape(together, alpha, method, span, exchangeable=True)
+    name = bounds.method if bounds.method == upper.method else "t, exact"
+    return replace(bounds, high=upper.high, method=name)
+
+
+def _bounds_by_shape(
+    d: Differences, alpha: float, method: BoundsName, span: float, *, exchangeable: bool
+) -> Bounds:
+    """Bounds by t or BCa, exact ones where there is no spread, and by auto of a lump."""
     lump = find_lump(d, span)
-    spread = d.units > 1 and _spreads(d.residuals)
-    if method == "exact" or not spread or (method == "auto" and shares):
-        exact = _exact_bounds(
-            d, alpha, span, lump.statement if lump.share == 1 and not shares else ""
-        )
-        if shares or method == "exact":
-            return exact
-        return _symmetric_above(d, exact, span, exchangeable=exchangeable)
+    if not _shows_spread(d):
+        high = _upper_by_symmetry(d, alpha, span, exchangeable=exchangeable)
+        return _exact_bounds(d, alpha, span, lump.whole_statement, high)
     if method != "auto" or not lump.share:
         return _spread_bounds(d, alpha, "t" if method == "auto" else method, span)
-    exact = _exact_bounds(d, alpha, span, lump.statement)
-    exact = _symmetric_above(d, exact, span, exchangeable=exchangeable)
+    high = _upper_by_symmetry(d, alpha, span, exchangeable=exchangeable)
+    exact = _exact_bounds(d, alpha, span, lump.statement, high)
     if lump.share == 1:
         return exact
     return _between(_spread_bounds(d, alpha, "t", span), exact, lump.share)
@@ -155,6 +160,10 @@ def _between(t: Bounds, exact: Bounds, share: float) -> Bounds:
     return replace(exact, low=low, high=high, method="t, exact")
 
 
+def _shows_spread(d: Differences) -> bool:
+    return d.units > 1 and _spreads(d.residuals)
+
+
 def _spreads(residuals: Array) -> bool:
     return float(np.abs(residuals).max()) > 10.0**-_GRID
 
@@ -169,13 +178,17 @@ def _block_bounds(d: Differences, alpha: float) -> Bounds:
     return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
 
 
-def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
+def _exact_bounds(
+    d: Differences, alpha: float, span: float, statement: str, high: float | None = None
+) -> Bounds:
+    """Exact bounds; the upper one is `high` where that is given."""
     values = d.weighted()
     worst, best = _extremes(d, span)
     heaviest = float(d.weights().max())
     # Rounding can put a value a hair beyond what its differences allow.
     low = lower_exact(values, min(worst * heaviest, float(values.min())), alpha)
-    high = upper_exact(values, max(best * heaviest, float(values.max())), alpha)
+    if high is None:
+        high = upper_exact(values, max(best * heaviest, float(values.max())), alpha)
     return Bounds(
         d.mean,
         min(max(low, worst), d.mean),
@@ -187,22 +200,19 @@ def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> 
     )
 
 
-def _symmetric_above(
-    d: Differences, exact: Bounds, span: float, *, exchangeable: bool
-) -> Bounds:
-    """Exact bounds with the upper one by symmetry: the span where there are too few units for one.
+def _upper_by_symmetry(d: Differences, alpha: float, span: float, *, exchangeable: bool) -> float:
+    """Upper bound of differences without a bell shape; the span where there are too few units.
 
-    One more unit that gained the whole span would hide every loss but the largest; without drift
-    gains that large are no likelier than such losses.
+    One more unit that gained the whole span, as `upper_exact` adds, would hide every loss but the
+    largest; without drift gains that large are no likelier than such losses.
     """
-    _, best = _extremes(d, span)
     weights = d.weights()
     values = d.weighted() / weights
     if exchangeable:
-        high = upper_flipped(values, weights, exact.alpha)
+        high = upper_flipped(values, weights, alpha)
     else:
-        high = upper_symmetric(values, weights, d.mean, exact.alpha)
-    return replace(exact, high=best if high is None else min(best, max(d.mean, high)))
+        high = upper_symmetric(values, weights, d.mean, alpha)
+    return _extremes(d, span)[1] if high is None else high
 
 
 def _extremes(d: Differences, span: float) -> tuple[float, float]:
@@ -219,6 +229,11 @@ class Lump(NamedTuple):
 
     share: float
     statement: str
+
+    @property
+    def whole_statement(self) -> str:
+        """The statement of a full lump, else ""."""
+        return self.statement if self.share == 1 else ""
 
 
 def find_lump(d: Differences, span: float) -> Lump:

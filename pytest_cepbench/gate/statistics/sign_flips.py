@@ -33,11 +33,12 @@ def upper_flipped(values: Array, weights: Array, alpha: float) -> float | None:
     weights: (K,) above 0.
     alpha: in (0, 0.5].
     Returns the least number below which all but a share alpha of the weighted means of subsets lie,
-    the empty subset counted as above all; None where that needs more units than there are: at least
+    the empty subset counted as above all; None where there are too few units, under
     log2(1 / alpha). Never below the weighted mean.
-    That a number is excluded is the test at alpha whether flipping the signs of the differences from
-    it makes their weighted sum as small: flips of a subset do so where its mean is at least that
-    number. A larger value never lowers the bound, and it moves and scales with the values.
+    It is a test turned around: what lies above the bound is excluded at alpha, because few flips
+    make the weighted sum of the differences from it as small as it is. A flip of a subset does so
+    where the subset's mean is at least that number. A larger value never lowers the bound, and it
+    moves and scales with the values.
     Of up to 17 units all subsets count. Of more, those of a subgroup of 2^17 flips that is closed
     under their products, the same for every run: the test stays exact, without random draws. A
     level of under 2^-17 of so many units has Hoeffding's bound (`upper_symmetric`), or this one at
