@@ -78,11 +78,15 @@ def _means_of_subsets(values: Array, weights: Array) -> Array:
     the sums of those that share a number, which takes n log n additions for n flips.
     """
     numbers, size = _numbers(len(values))
-    sums = np.stack([np.bincount(numbers, part, size) for part in (weights, weights * values)])
+    sums = np.stack([_summed(numbers, part, size) for part in (weights, weights * values)])
     signed = _transformed(sums)
     weight, total = (signed[:, :1] - signed) / 2
     none = weight < weights.min() / 2
     return np.where(none, np.inf, total / np.where(none, 1.0, weight))
+
+
+def _summed(numbers: npt.NDArray[np.int64], values: Array, size: int) -> Array:
+    return np.asarray(np.bincount(numbers, values, size), np.float64)
 
 
 def _transformed(sums: Array) -> Array:

@@ -7,6 +7,7 @@ from itertools import product
 from math import floor, sqrt
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,7 +170,9 @@ def test_a_level_too_small_for_the_flips_has_the_wider_bound() -> None:
     assert _plain(values[:18], 1e-7) is None
 
 
-def _signs(sizes: Callable[[np.random.Generator], Array], layout: Array) -> Callable[..., Array]:
+def _signs(
+    sizes: Callable[[np.random.Generator], Array], layout: npt.NDArray[np.int64]
+) -> Callable[[np.random.Generator], Array]:
     """Differences of random sign for each cluster."""
 
     def drawn(generator: np.random.Generator) -> Array:
