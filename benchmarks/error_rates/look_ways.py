@@ -36,7 +36,7 @@ from pytest_cepbench.gate.statistics.control_variates import (
     TwoPhaseSample,
     two_phase_bounds,
 )
-from pytest_cepbench.gate.statistics.exact import upper_symmetric
+from pytest_cepbench.gate.statistics.sign_flips import upper_flipped
 
 ProxyKind = Literal["first", "text"]
 
@@ -54,15 +54,22 @@ class Way:
     sequential: fine looks at levels that know each other, or doublings at shares of alpha.
     proxy: what stands for whole chains of further samples; None for nothing.
     strata: whether samples that were lively in calibration come first (Neyman's allocation).
+    former: whether bounds are those of before signs were flipped: Hoeffding's of lumps, and every
+    category a stratum however few samples it has.
     """
 
     name: str
     sequential: bool = False
     proxy: ProxyKind | None = None
     strata: bool = False
+    former: bool = False
 
+
+FORMER = Way("former bounds", former=True)
+"""Doublings with the bounds that 0.1 had before: what all other ways are compared with."""
 
 WAYS = (
+    FORMER,
     Way("bounds"),
     Way("sequential", sequential=True),
     Way("sequential, strata", sequential=True, strata=True),
@@ -165,9 +172,9 @@ def _may_decide(
         return True
     if find_lump(whole, 1.0).share == 1:
         if mean < -tolerance:
-            high = upper_symmetric(
-                whole.weighted() / whole.weights(), whole.weights(), mean, min(level, share)
-            )
+            # Hoeffding's bound is no lower: where this one is not below 0, that is not.
+            weights = whole.weights()
+            high = upper_flipped(whole.weighted() / weights, weights, min(level, share))
             return high is not None and high < 0
         unseen = 1.0 - float(min(level, share) ** (1 / count))
         return mean - (1 + mean) * unseen > -tolerance
@@ -181,7 +188,9 @@ def _bounds(way: Way, drawn: Drawn, chosen: Sequence[int], begun: int, level: fl
         return two_phase_bounds(sample, level, span=1.0)[0]
     whole = _by_category(drawn.whole, drawn.categories, chosen)
     if way.proxy is None or len(chosen) == len(drawn.whole) or begun == len(chosen):
-        return mean_bounds(Differences.of(whole), level)
+        early = not way.former and len(chosen) < len(drawn.whole)
+        d = Differences.of(whole)
+        return mean_bounds(d, level, exchangeable=not way.former, early=early)
     proxies = _by_category(drawn.proxies[way.proxy], drawn.categories, range(begun))
     sample = TwoPhaseSample(whole, proxies, dict.fromkeys(whole, 1 / len(whole)))
     return two_phase_bounds(sample, level, span=1.0)[0]

@@ -21,7 +21,7 @@ from benchmarks.error_rates.worlds import Array
 PROXIED = "looked again: "
 """Before the names of these worlds: their table is their own."""
 
-MEASURED = tuple(way for way in WAYS if way.proxy != "text" and not way.strata)
+MEASURED = tuple(way for way in WAYS if way.proxy != "text" and not way.strata and not way.former)
 """The ways that runs offer and whose statistics differ: here the text is the first iteration."""
 
 _CATEGORIES, _EACH = 8, 24

@@ -280,7 +280,7 @@ def _compare(
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
     bets = policy.bets and bool(measurement.answers)
-    strict = policy.series is not None or (bets and policy.looks == "betting-strict")
+    strict = _is_strict(measurement, policy)
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
     if bets and partial and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
@@ -293,6 +293,12 @@ def _require_labels(measurement: Measurement, both: Pair) -> None:
     """Raise IncomparableError where people's labels have to decide, and samples are left out."""
     if both.dropped and measurement.labels is not None and measurement.labels.needed:
         raise IncomparableError((_LABELS_NEEDED,))
+
+
+def _is_strict(measurement: Measurement, policy: Policy) -> bool:
+    """Whether only a drop that is larger than the tolerance beyond doubt is a regression."""
+    bets = policy.bets and bool(measurement.answers)
+    return policy.series is not None or (bets and policy.looks == "betting-strict")
 
 
 def _with_needed(
@@ -408,13 +414,22 @@ def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha:
 
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
+    exchangeable = not _is_strict(measurement, policy)
     if measurement.labels is not None:
-        return bounds_by_labels(both.now, measurement.labels, measurement.clusters, alpha)
+        return bounds_by_labels(
+            both.now,
+            measurement.labels,
+            measurement.clusters,
+            alpha,
+            exchangeable=exchangeable,
+        )
     if policy.bets and measurement.answers:
         return _bounds_by_betting(both, measurement, alpha)
     span = EVEN if measurement.answers else 1.0
     if both.phases is not None and policy.bounds == "auto" and not measurement.shares:
-        bounds, estimate = two_phase_bounds(both.phases, alpha, span=span)
+        bounds, estimate = two_phase_bounds(
+            both.phases, alpha, span=span, exchangeable=exchangeable
+        )
         return replace(bounds, statement=_phases_statement(both.phases, bounds, estimate))
     return mean_bounds(
         both.differences,
@@ -423,6 +438,8 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
         shares=measurement.shares,
         blocks=both.blocks,
         span=span,
+        exchangeable=exchangeable,
+        early=both.early,
     )
 
 
@@ -489,6 +506,7 @@ class Pair:
     bounded: whether bounds can be made.
     dropped: how many samples only one of the two has.
     phases: the differences with those of proxies of more samples, where there are any.
+    early: whether there are more samples to look at.
     """
 
     before: Scores
@@ -499,6 +517,7 @@ class Pair:
     bounded: bool
     dropped: int = 0
     phases: TwoPhaseSample | None = None
+    early: bool = False
 
     @property
     def largest_change(self) -> float:
@@ -553,7 +572,9 @@ def pair(
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
     phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
-    return Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases)
+    return Pair(
+        before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases, partial
+    )
 
 
 def _phases(

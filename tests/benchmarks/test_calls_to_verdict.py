@@ -42,10 +42,19 @@ def test_calls_are_those_of_a_run_with_an_empty_store() -> None:
     clear = _drawn(np.random.default_rng(0).normal(-0.2, 0.02, 192).round(6))
     ends = {way.name: look_again_by(way, clear, 0.05, 0.01) for way in WAYS}
     assert {end.verdict for end in ends.values()} == {Verdict.REGRESSED}
-    assert (ends["bounds"].calls, ends["bounds"].drawings) == (6 * 32, 3 * 32)
-    assert {end.calls for name, end in ends.items() if name != "bounds"} == {6 * 16}
+    for name in ("former bounds", "bounds"):
+        assert (ends[name].calls, ends[name].drawings) == (6 * 32, 3 * 32)
+    assert {end.calls for name, end in ends.items() if name.startswith("seq")} == {6 * 16}
     still = look_again_by(WAYS[0], _drawn(np.zeros(192)), 0.05, 0.001)
     assert (still.verdict, still.calls) == (Verdict.INCONCLUSIVE, 6 * 192)
+
+
+def test_the_former_bounds_took_more_where_most_samples_tie() -> None:
+    """One sample in eight loses a fifth, all others tie: seven such losses are evidence now."""
+    values = np.where(np.arange(192) // 8 % 8 == np.arange(192) % 8, -0.2, 0.0)
+    former, now = (look_again_by(way, _drawn(values), 0.05, 0.01) for way in WAYS[:2])
+    assert former.verdict is now.verdict is Verdict.REGRESSED
+    assert (former.calls, now.calls) == (6 * 104, 6 * 56)
 
 
 def test_what_is_begun_and_not_ended_costs_its_beginning() -> None:

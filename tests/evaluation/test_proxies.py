@@ -42,6 +42,9 @@ proxy = "{proxy}"
 
 BASELINE, CANDIDATE = "shapes:?miss=0.1", "shapes:?miss=0.14"
 
+NEAR = "shapes:?miss=0.08"
+"""A little better: beside it early looks at whole chains alone cannot say."""
+
 
 class ImagesAlone:
     """An encoder of images, which reads no texts."""
@@ -97,8 +100,8 @@ def test_the_baseline_keeps_the_proxy_of_every_sample(first: Path) -> None:
 
 def test_more_chains_begin_than_end(first: Path) -> None:
     """The statement counts both; the record of what was measured has the whole ones alone."""
-    case = _case(first, **MORE)
-    assert (case.verdict, case.method, case.partial) == ("regressed", "two-phase", True)
+    case = _case(first, NEAR, **MORE)
+    assert (case.verdict, case.method, case.partial) == ("held", "two-phase", True)
     (statement,) = [note for note in case.notes if "whole chains" in note]
     assert statement.startswith(f"{case.n} whole chains and the proxies of ")
     assert "(lam), and a whole chain counts as " in statement
@@ -149,7 +152,7 @@ def test_the_text_alone_is_a_proxy_where_the_encoder_reads_texts(tmp_path: Path)
     """One description stands for three iterations; nothing is drawn for the further samples."""
     folder = _write(tmp_path / "text", "text")
     _gate(folder, BASELINE, snapshot_update=True)
-    case = _case(folder, **MORE)
+    case = _case(folder, NEAR, **MORE)
     assert case.method == "two-phase"
     (statement,) = [note for note in case.notes if "whole chains" in note]
     assert "the proxies of 192" in statement

@@ -29,6 +29,20 @@ def test_the_lower_bound_is_that_of_a_single_gate() -> None:
     assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * 0.01)
 
 
+def test_few_losses_beside_ties_are_no_proof_in_a_series() -> None:
+    """What a single gate may take for symmetric, a series may not: its bound is Hoeffding's."""
+    candidate, baseline = drifted([0.0] * 49 + [-0.2 - i / 100 for i in range(9)])
+    shares = SeriesShares(baseline=0.2, anchor=0.2)
+    single = judge(candidate, baseline, replace(ALONE, alpha=0.01))
+    serial = judge(candidate, baseline, replace(ALONE, series=shares))
+    assert single.verdict is Verdict.REGRESSED
+    assert serial.method == "exact"
+    assert serial.upper_alpha == pytest.approx(0.01)
+    assert serial.high is not None
+    assert single.high is not None
+    assert single.high < 0 < serial.high
+
+
 def test_a_drop_a_little_over_the_tolerance_is_no_regression() -> None:
     """By itself the gate fails what is larger than tolerated and not noise; a series proves it."""
     candidate, baseline = drifted(bell(N, -0.012, 0.02))

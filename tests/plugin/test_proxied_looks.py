@@ -30,7 +30,7 @@ looks = "sequential"
 proxy = "first"
 """
 
-_MORE = ("--cep-inconclusive=more", "--cep-attribute=0", "--describer=shapes:?miss=0.14")
+_MORE = ("--cep-inconclusive=more", "--cep-attribute=0", "--describer=shapes:?miss=0.08")
 
 
 @pytest.mark.slow

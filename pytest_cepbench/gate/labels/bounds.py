@@ -22,11 +22,14 @@ def bounds_by_labels(
     people: PeopleScores,
     clusters: Mapping[str, str],
     alpha: float,
+    *,
+    exchangeable: bool = True,
 ) -> Bounds:
     """Bounds of people's win rate less one half, each at level alpha, in (0, 0.5].
 
     scores: category -> sample -> the judge's score of the candidate, in [0, 1].
     clusters: sample -> the cluster that it shares with others.
+    exchangeable: as in `mean_bounds`.
     Raises ValueError as `LabelledScores`.
     """
     judge = {
@@ -41,6 +44,7 @@ def bounds_by_labels(
         LabelledScores(judge, labelled, clusters, people.probabilities),
         alpha,
         span=EVEN * people.stretch,
+        exchangeable=exchangeable,
     )
     return replace(
         bounds,

@@ -210,7 +210,7 @@ def _change(path: Sequence[EncoderScores], level: float) -> Bounds | None:
     if sum(map(len, changes.values())) < _FEWEST_SAMPLES:
         return None
     values = Differences.of(changes, path[-1].clusters)
-    return mean_bounds(values, level, blocks=path[-1].sets)
+    return mean_bounds(values, level, blocks=path[-1].sets, exchangeable=False)
 
 
 # -- the files -------------------------------------------------------------------------------------

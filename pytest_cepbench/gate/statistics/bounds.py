@@ -1,7 +1,7 @@
 """One-sided confidence bounds of a mean paired difference, by the method that suits the data.
 
 Student's t without skewness and the BCa bootstrap are made here; for bounds without a bell shape
-see `exact.py`.
+see `exact.py` and `sign_flips.py`.
 
 A lump is a set of differences most of which are alike, so that their mean has no bell shape.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from pytest_cepbench.gate.policy import BoundsName
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact, upper_symmetric
+from pytest_cepbench.gate.statistics.sign_flips import upper_flipped
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 _GRID = 9  # decimals within which differences of six-decimal scores count as equal
@@ -67,6 +68,8 @@ def mean_bounds(
     shares: bool = False,
     blocks: bool = False,
     span: float = 1.0,
+    exchangeable: bool = True,
+    early: bool = False,
 ) -> Bounds:
     """Bounds of the mean difference, each at level alpha, in (0, 0.5].
 
@@ -75,7 +78,7 @@ def mean_bounds(
     lumps, where at least half of the units have the same difference and at most 30 another
     (ceilings, all equal, one unit), since there is no bell shape to speak of, t where there is no
     lump, and goes from the one to the other as the lump dissolves, see `find_lump`. Upper bounds of
-    lumps rest on symmetry instead, see `upper_symmetric`. Whatever the method, units that show no
+    lumps rest on symmetry instead, see `exchangeable`. Whatever the method, units that show no
     spread within their categories have exact bounds, since an estimated spread of 0 would promise
     certainty.
     shares: whether the scores are shares of right answers, in [0, 1] (GenEval, MGG, failure rates).
@@ -84,6 +87,12 @@ def mean_bounds(
     blocks: whether values are differences of jackknife pseudo-values (FID, KID): always t, since
     nothing is known of the worst; without spread over at least two blocks, low and high are None.
     span: the most that a sample can lose or gain; where one has lost more, that is the most.
+    exchangeable: whether an upper bound below 0 is promised of models that could be exchanged, as
+    the regression gate does: upper bounds of lumps are then by flipping signs (`upper_flipped`).
+    They err where gains are rare and large. Where the promise is of any drop that is tolerated, as
+    in a series of gates, they are Hoeffding's, which are wider (`upper_symmetric`).
+    early: whether there are more samples to look at. Upper bounds of exchangeable models then take
+    small categories for one stratum, see `Differences.collapsed`.
     Raising all differences by the same amount never lowers a bound.
     Exact bounds of clusters or categories of different sizes let one more unit weigh as much as the
     heaviest that was seen: with one tiny category among large ones they are wide.
@@ -101,16 +110,30 @@ def mean_bounds(
     if d.center is not None:
         msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         raise ValueError(msg)
+    if method == "exact" or (shares and (method == "auto" or not _shows_spread(d))):
+        alike = "" if shares else find_lump(d, span).whole_statement
+        return _exact_bounds(d, alpha, span, alike)
+    bounds = _bounds_by_shape(d, alpha, method, span, exchangeable=exchangeable)
+    together = d.collapsed() if early and exchangeable else d
+    if together is d:
+        return bounds
+    upper = _bounds_by_shape(together, alpha, method, span, exchangeable=True)
+    name = bounds.method if bounds.method == upper.method else "t, exact"
+    return replace(bounds, high=upper.high, method=name)
+
+
+def _bounds_by_shape(
+    d: Differences, alpha: float, method: BoundsName, span: float, *, exchangeable: bool
+) -> Bounds:
+    """Bounds by t or BCa, exact ones where there is no spread, and by auto of a lump."""
     lump = find_lump(d, span)
-    spread = d.units > 1 and _spreads(d.residuals)
-    if method == "exact" or not spread or (method == "auto" and shares):
-        exact = _exact_bounds(
-            d, alpha, span, lump.statement if lump.share == 1 and not shares else ""
-        )
-        return exact if shares or method == "exact" else _symmetric_above(d, exact, span)
+    if not _shows_spread(d):
+        high = _upper_by_symmetry(d, alpha, span, exchangeable=exchangeable)
+        return _exact_bounds(d, alpha, span, lump.whole_statement, high)
     if method != "auto" or not lump.share:
         return _spread_bounds(d, alpha, "t" if method == "auto" else method, span)
-    exact = _symmetric_above(d, _exact_bounds(d, alpha, span, lump.statement), span)
+    high = _upper_by_symmetry(d, alpha, span, exchangeable=exchangeable)
+    exact = _exact_bounds(d, alpha, span, lump.statement, high)
     if lump.share == 1:
         return exact
     return _between(_spread_bounds(d, alpha, "t", span), exact, lump.share)
@@ -137,6 +160,10 @@ def _between(t: Bounds, exact: Bounds, share: float) -> Bounds:
     return replace(exact, low=low, high=high, method="t, exact")
 
 
+def _shows_spread(d: Differences) -> bool:
+    return d.units > 1 and _spreads(d.residuals)
+
+
 def _spreads(residuals: Array) -> bool:
     return float(np.abs(residuals).max()) > 10.0**-_GRID
 
@@ -151,13 +178,17 @@ def _block_bounds(d: Differences, alpha: float) -> Bounds:
     return Bounds(d.mean, None, None, alpha, "t", d.units, statement)
 
 
-def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
+def _exact_bounds(
+    d: Differences, alpha: float, span: float, statement: str, high: float | None = None
+) -> Bounds:
+    """Exact bounds; the upper one is `high` where that is given."""
     values = d.weighted()
     worst, best = _extremes(d, span)
     heaviest = float(d.weights().max())
     # Rounding can put a value a hair beyond what its differences allow.
     low = lower_exact(values, min(worst * heaviest, float(values.min())), alpha)
-    high = upper_exact(values, max(best * heaviest, float(values.max())), alpha)
+    if high is None:
+        high = upper_exact(values, max(best * heaviest, float(values.max())), alpha)
     return Bounds(
         d.mean,
         min(max(low, worst), d.mean),
@@ -169,16 +200,19 @@ def _exact_bounds(d: Differences, alpha: float, span: float, statement: str) -> 
     )
 
 
-def _symmetric_above(d: Differences, exact: Bounds, span: float) -> Bounds:
-    """Exact bounds with the upper one by symmetry: the span where there are too few units for one.
+def _upper_by_symmetry(d: Differences, alpha: float, span: float, *, exchangeable: bool) -> float:
+    """Upper bound of differences without a bell shape; the span where there are too few units.
 
-    One more unit that gained the whole span would hide every loss but the largest; without drift
-    gains that large are no likelier than such losses.
+    One more unit that gained the whole span, as `upper_exact` adds, would hide every loss but the
+    largest; without drift gains that large are no likelier than such losses.
     """
-    _, best = _extremes(d, span)
     weights = d.weights()
-    high = upper_symmetric(d.weighted() / weights, weights, d.mean, exact.alpha)
-    return replace(exact, high=best if high is None else min(best, high))
+    values = d.weighted() / weights
+    if exchangeable:
+        high = upper_flipped(values, weights, alpha)
+    else:
+        high = upper_symmetric(values, weights, d.mean, alpha)
+    return _extremes(d, span)[1] if high is None else high
 
 
 def _extremes(d: Differences, span: float) -> tuple[float, float]:
@@ -195,6 +229,11 @@ class Lump(NamedTuple):
 
     share: float
     statement: str
+
+    @property
+    def whole_statement(self) -> str:
+        """The statement of a full lump, else ""."""
+        return self.statement if self.share == 1 else ""
 
 
 def find_lump(d: Differences, span: float) -> Lump:

@@ -269,22 +269,28 @@ def _lam_of_samples(sample: TwoPhaseSample, lam: float | None) -> dict[str, floa
 
 
 def two_phase_bounds(
-    sample: TwoPhaseSample, alpha: float, *, span: float, lam: float | None = None
+    sample: TwoPhaseSample,
+    alpha: float,
+    *,
+    span: float,
+    lam: float | None = None,
+    exchangeable: bool = True,
 ) -> tuple[Bounds, TwoPhaseMean]:
     """Bounds of the population's mean difference, each at level alpha, in (0, 0.5].
 
     span: the most that a sample can lose or gain.
     lam: how far the proxy is followed, at least 0; tuned where None.
     Of fewer than 50 whole differences, and where fewer than 15 differ from the rest, the proxy has
-    no part: bounds are those of the whole differences alone (`mean_bounds`).
+    no part: bounds are those of the whole differences alone (`mean_bounds`), at an early look.
+    exchangeable: as in `mean_bounds`.
     """
     alone = two_phase_mean(sample, 0.0)
     count = sum(len(part) for part in sample.whole.values())
     if not sample.rest or count < LEAST_WHOLE or _unlike(sample) < _LEAST_UNLIKE:
-        return _bounds_alone(sample, alone, alpha, span), alone
+        return _bounds_alone(sample, alone, alpha, span, exchangeable=exchangeable), alone
     tuned = two_phase_mean(sample, lam)
     if not tuned.lam:
-        return _bounds_alone(sample, alone, alpha, span), alone
+        return _bounds_alone(sample, alone, alpha, span, exchangeable=exchangeable), alone
     below, above = (steps * tuned.error for steps in tuned.steps(alpha))
     mean = min(max(tuned.mean, -span), span)
     low, high = max(mean - below, -span), min(mean + above, span)
@@ -292,11 +298,20 @@ def two_phase_bounds(
     return Bounds(mean, low, high, alpha, TWO_PHASE, count, spread=spread), tuned
 
 
-def _bounds_alone(sample: TwoPhaseSample, alone: TwoPhaseMean, alpha: float, span: float) -> Bounds:
+def _bounds_alone(
+    sample: TwoPhaseSample,
+    alone: TwoPhaseMean,
+    alpha: float,
+    span: float,
+    *,
+    exchangeable: bool,
+) -> Bounds:
     if not sample.population:
-        return mean_bounds(Differences.of(sample.whole), alpha, span=span)
+        whole = Differences.of(sample.whole)
+        return mean_bounds(whole, alpha, span=span, exchangeable=exchangeable, early=True)
     heaviest = len(sample.shares) * max(sample.shares.values())
-    bounds = mean_bounds(alone.alone, alpha, span=span * max(heaviest, 1.0))
+    span_of_unit = span * max(heaviest, 1.0)
+    bounds = mean_bounds(alone.alone, alpha, span=span_of_unit, exchangeable=exchangeable)
     if not alone.between or bounds.low is None or bounds.high is None:
         return bounds
     stretch = alone.error / max(sqrt(sum(alone.variances)), 1e-12)

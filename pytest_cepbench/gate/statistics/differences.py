@@ -22,6 +22,10 @@ _LOUDER_BY, _LOUDEST = 6.0, 3.0
 more than 3 times. Few degrees ask for less: their own t is wide already."""
 
 
+_SHOWS_SPREAD = 4
+"""Clusters from which on a category's own spread is made use of at an early look."""
+
+
 @dataclass(frozen=True, eq=False)
 class Differences:
     """Differences candidate - baseline of the same samples and seeds, positive is better.
@@ -85,6 +89,27 @@ class Differences:
             np.array([labels[name] for _, name, _ in rows], dtype=np.int64),
             center,
         )
+
+    def collapsed(self) -> Differences:
+        """The same in one stratum, where categories are of equal size and have under 4 clusters.
+
+        Such categories leave a mean few degrees of freedom: eight of two clusters as few as three
+        or four. The mean is the same, since the categories weigh alike. The spread takes in what
+        lies between the categories, so that it is too large rather than too small; and Student's t
+        of independent normal values of one mean and any variances errs no more often than it says,
+        up to an error of 4 %. That takes symmetry: of skewed values that vary in some categories
+        more than in others it errs up to twice as often, so it is for upper bounds of exchangeable
+        models alone. Categories of other sizes, and those that show their own spread, stay.
+        Sources: Cochran, Sampling Techniques, 1977, section 5A.12 (collapsed strata); Bakirov and
+        Szekely, Existence and small-sample properties of t test, 2005 (unequal variances).
+        """
+        where = self._layout
+        sizes, shown = where.pairs_in, int(where.clusters_in.max())
+        if len(sizes) == 1 or sizes.min() != sizes.max() or shown >= _SHOWS_SPREAD:
+            return self
+        if self.center is not None:
+            return self
+        return Differences(self.values, np.zeros_like(self.categories), self.clusters)
 
     @property
     def n(self) -> int:

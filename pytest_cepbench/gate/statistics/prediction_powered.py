@@ -292,12 +292,18 @@ def _lam_of_units(scores: LabelledScores, lam: float | None) -> dict[str, float]
 
 
 def labelled_bounds(
-    scores: LabelledScores, alpha: float, *, span: float, lam: float | None = None
+    scores: LabelledScores,
+    alpha: float,
+    *,
+    span: float,
+    lam: float | None = None,
+    exchangeable: bool = True,
 ) -> tuple[Bounds, PredictionPoweredMean]:
     """Bounds of the mean of people's scores, each at level alpha, in (0, 0.5].
 
     span: the most that a score can lie from 0.
     lam: how far the judge is followed, in [0, 1]; tuned where None.
+    exchangeable: as in `mean_bounds`.
     Student's t of Satterthwaite's degrees over categories, labelled and unlabelled, corrected for
     skewness. Of fewer than 50 labelled units, and of labels of which fewer than 15 units differ
     from the rest, people count alone, and the bounds are those of any other scores (`mean_bounds`):
@@ -306,7 +312,7 @@ def labelled_bounds(
     """
     alone = prediction_powered_mean(scores, 0.0)
     if alone.labelled.units < LEAST_LABELLED or _unlike(alone.people) < _LEAST_UNLIKE:
-        bounds = mean_bounds(alone.people, alpha, span=span)
+        bounds = mean_bounds(alone.people, alpha, span=span, exchangeable=exchangeable)
         return replace(bounds, method=f"{PEOPLE_ONLY}, {bounds.method}"), alone
     tuned = prediction_powered_mean(scores, lam)
     below, above = (steps * tuned.error for steps in tuned.steps(alpha))

@@ -236,3 +236,37 @@ def test_what_cannot_be_compared_is_refused(
     """Nothing, unequal lengths, and what is no number."""
     with pytest.raises(ValueError, match=message):
         Differences(np.array(values), np.array(labels), np.array(labels), center)
+
+
+@given(differences())
+def test_in_one_stratum_the_mean_is_the_same(d: Differences) -> None:
+    """Categories of equal size and under 4 clusters are put together; all others stay."""
+    together = d.collapsed()
+    sizes = np.unique(d.categories, return_counts=True)[1]
+    if together is d:
+        clusters = [len(set(d.clusters[d.categories == c])) for c in np.unique(d.categories)]
+        assert len(sizes) == 1 or len(set(sizes)) > 1 or max(clusters) >= 4
+        return
+    assert len(set(sizes)) == 1
+    assert together.mean == pytest.approx(d.mean, abs=1e-12)
+    assert together.units == d.units
+    assert together.weighted() == pytest.approx(d.weighted(), abs=1e-12)
+
+
+def test_eight_categories_of_two_have_the_degrees_of_sixteen_samples() -> None:
+    """Which they have not by strata; of four each, of unequal sizes or with a center they stay."""
+    values = np.random.default_rng(0).normal(-0.1, 0.05, 32)
+
+    def of_each(per: int) -> Differences:
+        n = 8 * per
+        return Differences(values[:n], np.arange(n) % 8, np.arange(n))
+
+    assert of_each(2).degrees <= 4
+    assert of_each(2).collapsed().degrees == 15
+    assert of_each(3).collapsed().degrees == 23
+    four = of_each(4)
+    assert four.collapsed() is four
+    uneven = Differences(values[:17], np.arange(17) % 8, np.arange(17))
+    assert uneven.collapsed() is uneven
+    centred = Differences(values[:16], np.arange(16) % 8, np.arange(16), center=-0.1)
+    assert centred.collapsed() is centred
