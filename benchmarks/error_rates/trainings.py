@@ -290,7 +290,7 @@ class _Pair:
         nearest = self._mean + self._quantile(alpha) * self._error
         if self._mean >= -self._tolerance or nearest >= wanted:
             return False
-        high = mean_bounds(self._differences, alpha).high
+        high = mean_bounds(self._differences, alpha, exchangeable=not strict).high
         return high is not None and high < wanted
 
     def e_value(self) -> float:
