@@ -66,7 +66,7 @@ class Way:
 
 
 FORMER = Way("former bounds", former=True)
-"""Doublings with the bounds that 0.1 had before: what all other ways are compared with."""
+"""Doublings with the bounds of before: what all other ways are compared with."""
 
 WAYS = (
     FORMER,
