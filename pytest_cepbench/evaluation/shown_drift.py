@@ -9,6 +9,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from msgspec.structs import replace as replace_fields
+
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import Chain, ChainPlan
 from pytest_cepbench.errors import CepError
@@ -35,6 +37,7 @@ from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.measures.base import by_category, everyone, grower, plans_of
 from pytest_cepbench.suites.measures.language import language_shares
 from pytest_cepbench.suites.measures.set_diversity import DiversityMeasure
+from pytest_cepbench.suites.measures.text_quality import TextMeasure
 from pytest_cepbench.suites.stored_chains import StoredChains, stored_chains
 
 MOST_ATTRACTORS = 4
@@ -92,7 +95,11 @@ def shown_drift(run: ChainRun, evaluated: EvaluatedCase, store: Store) -> ShownD
         return run.chain_data.once(
             ("text drift", plan.start),
             digest_json(sorted(ids)),
-            lambda: text_drift(plan, list(run.chain_data.chains(plan.start, samples).values())),
+            lambda: text_drift(
+                plan,
+                list(run.chain_data.chains(plan.start, samples).values()),
+                languages=_asks_languages(run),
+            ),
         )
 
     return ShownDrift(
@@ -160,7 +167,7 @@ def _texts_of_reference(
             run.chain_data.once(
                 ("text drift", plan.start, step),
                 digest_json(sorted(ids)),
-                partial(_stored_texts, stored, plan, ids),
+                partial(_stored_texts, stored, plan, ids, languages=_asks_languages(run)),
             )
             for plan in plans
         ]
@@ -168,18 +175,34 @@ def _texts_of_reference(
         return []
 
 
-def _stored_texts(stored: StoredChains, plan: ChainPlan, ids: Collection[str]) -> TextDriftShown:
-    return text_drift(plan, list(stored.chains(plan.start, ids).values()))
+def _stored_texts(
+    stored: StoredChains, plan: ChainPlan, ids: Collection[str], *, languages: bool
+) -> TextDriftShown:
+    return text_drift(plan, list(stored.chains(plan.start, ids).values()), languages=languages)
 
 
-def text_drift(plan: ChainPlan, chains: Sequence[Chain]) -> TextDriftShown:
-    """What drifts in the texts of chains. plan: by which they were grown.
+def _asks_languages(run: ChainRun) -> bool:
+    """True where a metric of the suite asks for a language, so that telling them is wanted.
 
+    The identifier takes half a second and 100 MB, and a report is to be the same wherever the suite
+    runs.
+    """
+    return any(isinstance(m, TextMeasure) and m.tells_languages for m in run.measures.values())
+
+
+def text_drift(
+    plan: ChainPlan, chains: Sequence[Chain], *, languages: bool = False
+) -> TextDriftShown:
+    """What drifts in the texts of chains.
+
+    plan: by which they were grown. languages: whether to tell the language of each text.
     A text that was not recorded, or that a chain which stopped does not have, is left out.
     """
     generations = [g for g in range(plan.generations + 1) if plan.modality(g) == "text"]
     steps = [_first_step(plan, generations[0], chains)] if generations else []
     steps += [_step(plan, *pair, chains) for pair in pairwise(generations)]
+    if languages:
+        steps = [_with_languages(step, chains) for step in steps]
     if len(generations) < 2:
         return TextDriftShown(plan.start, steps)
     first, last = generations[0], generations[-1]
@@ -213,16 +236,25 @@ def _step(plan: ChainPlan, before: int, generation: int, chains: Sequence[Chain]
     )
 
 
+def _with_languages(step: TextStepShown, chains: Sequence[Chain]) -> TextStepShown:
+    """The step with the languages of the texts that it counts."""
+    if step.since is None:
+        own = (_text(chain, step.generation) for chain in chains)
+        texts = [text for text in own if text is not None]
+    else:
+        texts = [later for _, later in _pairs(chains, step.since, step.generation)]
+    shares = list(language_shares(texts).items())[:_LISTED]
+    return replace_fields(step, languages={name: round(share, 6) for name, share in shares})
+
+
 def _statistics(texts: Sequence[str]) -> dict[str, Any]:
     count = max(1, len(texts))
     scripts = list(script_shares("".join(texts)).items())[:_LISTED]
-    languages = list(language_shares(texts).items())
     return {
         "words": round(sum(len(words_of(text)) for text in texts) / count, 3),
         "repeated": round(sum(map(repeated_share, texts)) / count, 6),
         "scripts": {script: round(share, 6) for script, share in scripts},
         "refusals": sum(map(refuses, texts)),
-        "languages": {name: round(share, 6) for name, share in languages[:_LISTED]},
     }
 
 

@@ -149,6 +149,22 @@ def test_texts_without_spaces_and_empty_ones_are_counted() -> None:
     assert (nothing.flows, nothing.steps[1].words, nothing.steps[1].scripts) == ([], 0.0, {})
 
 
+@pytest.mark.slow
+def test_languages_are_told_where_a_metric_asks_for_one(tmp_path: Path) -> None:
+    """A report does not depend on what is installed beside: by script, nothing is identified."""
+    pytest.importorskip("py3langid")
+    for name, table, told in (("script", "", False), ("code", 'expected = "en"\n', True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        text = SUITE.replace('"both"', '"image"').replace(
+            "[metrics.diversity]\n", f"[metrics.language]\n{table}"
+        )
+        (folder / "suite.toml").write_text(text, encoding="utf-8")
+        result = gate(folder, "shapes:", update=True)
+        steps = [step for case in result.cases for drift in case.texts for step in drift.steps]
+        assert {bool(step.languages) for step in steps if step.texts} == {told}
+
+
 def test_chains_without_recorded_texts_have_no_steps_with_texts() -> None:
     """Other tools' layouts leave texts out."""
     drift = text_drift(IMAGE_FIRST, [chain(None, None, start="image")])

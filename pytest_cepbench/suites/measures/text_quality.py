@@ -31,7 +31,7 @@ from pytest_cepbench.suites.measures.base import (
     everyone,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.language import check_language, language_score
+from pytest_cepbench.suites.measures.language import check_language, is_code, language_score
 
 _REFUSED = "refused"
 
@@ -102,6 +102,11 @@ class TextMeasure:
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     span: float | None = 1.0
+
+    @property
+    def tells_languages(self) -> bool:
+        """True where texts are told by their language, not by their script."""
+        return self.kind == "language" and is_code(self.detail)
 
     @property
     def higher_is_better(self) -> bool:
