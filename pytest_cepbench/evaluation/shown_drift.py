@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any
-
-from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import Chain, ChainPlan
@@ -53,6 +51,9 @@ MOST_WORDS = 8
 """Words that a flow names."""
 
 _LISTED = 3  # scripts and languages
+
+Statistics = Callable[[Sequence[str]], dict[str, Any]]
+"""Texts -> fields of a `TextStepShown` about them."""
 
 _LONGEST_WORD = 40  # characters; a text without spaces or sense can be one "word"
 
@@ -199,10 +200,9 @@ def text_drift(
     A text that was not recorded, or that a chain which stopped does not have, is left out.
     """
     generations = [g for g in range(plan.generations + 1) if plan.modality(g) == "text"]
-    steps = [_first_step(plan, generations[0], chains)] if generations else []
-    steps += [_step(plan, *pair, chains) for pair in pairwise(generations)]
-    if languages:
-        steps = [_with_languages(step, chains) for step in steps]
+    describe = partial(_statistics, languages=languages)
+    steps = [_first_step(plan, generations[0], chains, describe)] if generations else []
+    steps += [_step(plan, *pair, chains, describe) for pair in pairwise(generations)]
     if len(generations) < 2:
         return TextDriftShown(plan.start, steps)
     first, last = generations[0], generations[-1]
@@ -210,13 +210,17 @@ def text_drift(
     return TextDriftShown(plan.start, steps, first, last, len(pairs), _flows(word_changes(pairs)))
 
 
-def _first_step(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> TextStepShown:
+def _first_step(
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], describe: Statistics
+) -> TextStepShown:
     texts = [text for chain in chains if (text := _text(chain, generation)) is not None]
     roles = grower(plan, generation) if generation else ""
-    return TextStepShown(generation, None, roles, len(texts), **_statistics(texts))
+    return TextStepShown(generation, None, roles, len(texts), **describe(texts))
 
 
-def _step(plan: ChainPlan, before: int, generation: int, chains: Sequence[Chain]) -> TextStepShown:
+def _step(
+    plan: ChainPlan, before: int, generation: int, chains: Sequence[Chain], describe: Statistics
+) -> TextStepShown:
     pairs = list(_pairs(chains, before, generation))
     changes = word_changes(pairs)
     return TextStepShown(
@@ -232,29 +236,20 @@ def _step(plan: ChainPlan, before: int, generation: int, chains: Sequence[Chain]
             kind: [words.kept, words.changed, words.lost, words.gained]
             for kind, words in changes.by_kind().items()
         },
-        **_statistics([later for _, later in pairs]),
+        **describe([later for _, later in pairs]),
     )
 
 
-def _with_languages(step: TextStepShown, chains: Sequence[Chain]) -> TextStepShown:
-    """The step with the languages of the texts that it counts."""
-    if step.since is None:
-        own = (_text(chain, step.generation) for chain in chains)
-        texts = [text for text in own if text is not None]
-    else:
-        texts = [later for _, later in _pairs(chains, step.since, step.generation)]
-    shares = list(language_shares(texts).items())[:_LISTED]
-    return replace_fields(step, languages={name: round(share, 6) for name, share in shares})
-
-
-def _statistics(texts: Sequence[str]) -> dict[str, Any]:
+def _statistics(texts: Sequence[str], *, languages: bool) -> dict[str, Any]:
     count = max(1, len(texts))
+    told = list(language_shares(texts).items())[:_LISTED] if languages else []
     scripts = list(script_shares("".join(texts)).items())[:_LISTED]
     return {
         "words": round(sum(len(words_of(text)) for text in texts) / count, 3),
         "repeated": round(sum(map(repeated_share, texts)) / count, 6),
         "scripts": {script: round(share, 6) for script, share in scripts},
         "refusals": sum(map(refuses, texts)),
+        "languages": {name: round(share, 6) for name, share in told},
     }
 
 
