@@ -279,10 +279,9 @@ def _compare(
                 f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
             )
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
-    bets = policy.bets and bool(measurement.answers)
     strict = _is_strict(measurement, policy)
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
-    if bets and partial and verdict is not Verdict.INCONCLUSIVE:
+    if partial and _is_betting(measurement, policy) and verdict is not Verdict.INCONCLUSIVE:
         judgement = _add(judgement, _OVERSTATED)
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         judgement = _with_needed(judgement, both, measurement, policy)
@@ -297,8 +296,13 @@ def _require_labels(measurement: Measurement, both: Pair) -> None:
 
 def _is_strict(measurement: Measurement, policy: Policy) -> bool:
     """Whether only a drop that is larger than the tolerance beyond doubt is a regression."""
-    bets = policy.bets and bool(measurement.answers)
-    return policy.series is not None or (bets and policy.looks == "betting-strict")
+    betting = _is_betting(measurement, policy)
+    return policy.series is not None or (betting and policy.looks == "betting-strict")
+
+
+def _is_betting(measurement: Measurement, policy: Policy) -> bool:
+    """Whether bets decide: on answers alone, whose scores are won or lost."""
+    return policy.bets and bool(measurement.answers)
 
 
 def _with_needed(
@@ -423,7 +427,7 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
             alpha,
             exchangeable=exchangeable,
         )
-    if policy.bets and measurement.answers:
+    if _is_betting(measurement, policy):
         return _bounds_by_betting(both, measurement, alpha)
     span = EVEN if measurement.answers else 1.0
     if both.phases is not None and policy.bounds == "auto" and not measurement.shares:
