@@ -177,7 +177,7 @@ class CaseRunner:
         if series is not None:
             series.settle(evaluated.judgement.verdict, evaluated)
             if accepting and case.joint:
-                keep_accepted_scores(evaluator, self.suite_file, evaluated, series.place)
+                keep_accepted_scores(evaluator, self.suite_file, evaluated, series)
         measurement = evaluated.measurement
         self.observe(measurement, path, evaluated.judgement, accepting)
         refused = self._refusal(measurement, policy) if accepting else ""

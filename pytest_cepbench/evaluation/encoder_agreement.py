@@ -14,7 +14,7 @@ from pytest_cepbench.evaluation.case_evaluation import (
     evaluate_case,
     read_references,
 )
-from pytest_cepbench.evaluation.case_series import enter_series
+from pytest_cepbench.evaluation.case_series import SeriesCase, enter_series
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.agreement import agreed_verdict, upper_share
@@ -155,23 +155,21 @@ def part_ways(
 
 
 def keep_accepted_scores(
-    evaluator: Evaluator, suite_file: Path, evaluated: EvaluatedCase, place: Place
+    evaluator: Evaluator, suite_file: Path, evaluated: EvaluatedCase, series: SeriesCase
 ) -> None:
     """Keep the scores of a checkpoint that is accepted, where an encoder of the case is the reward.
 
     A run that accepts has no case that several encoders decide, which would keep them.
     evaluated: of one of the encoders. Raises WriteError.
     """
-    case, file = evaluated.case, evaluator.series
-    suite = evaluator.suites.get(suite_file).suite
-    agreement, gate = suite.agreements.get(case.joint), suite.table.gate
-    if file is None or agreement is None or gate.reward not in agreement.members:
+    key, suite = evaluated.case.key, evaluator.suites.get(suite_file).suite
+    members, gate = suite.agreements[evaluated.case.joint].members, suite.table.gate
+    if gate.reward not in members:
         return
-    for encoder, metric in agreement.members.items():
-        if metric == case.key.metric:
-            vote = _unmeasured_vote(encoder, metric, gate.held_out, gate.reward)
-            joint = replace(case.key, metric=case.joint)
-            _keep_scores(file, joint, vote, evaluated, place)
+    encoder = next(name for name, metric in members.items() if metric == key.metric)
+    vote = _unmeasured_vote(encoder, key.metric, gate.held_out, gate.reward)
+    joint = replace(key, metric=evaluated.case.joint)
+    _keep_scores(series.file, joint, vote, evaluated, series.place)
 
 
 def _keep_scores(
