@@ -28,6 +28,15 @@ def end(server: Server) -> int:
     return server.port
 
 
+def left_alone(folder: Path, open_page: Any) -> tuple[Any, int]:
+    """A page of a new study of pairs whose server was killed, and the port that it had."""
+    make_study(folder, "pair")
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        page.wait_for_load_state("networkidle")
+        return page, end(server)
+
+
 def answer_alone(page: Any, key: str, kept: int) -> None:
     """Answer without a server, and wait until the page says how many answers it keeps."""
     see(page)
@@ -43,11 +52,7 @@ def kept(page: Any, kind: str) -> list[str]:
 def test_answers_outlast_a_change_of_the_consent(tmp_path: Path, open_page: Any) -> None:
     """The new text is shown without a reload; both answers are sent when it is agreed to."""
     folder = tmp_path / "study"
-    make_study(folder, "pair")
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
-        page.wait_for_load_state("networkidle")
-        port = end(server)
+    page, port = left_alone(folder, open_page)
     answer_alone(page, "1", 1)
     answer_alone(page, "4", 2)
     with (folder / "consent.md").open("a") as stream:
@@ -70,11 +75,7 @@ def test_answers_outlast_a_change_of_the_consent(tmp_path: Path, open_page: Any)
 def test_answers_outlast_an_address_that_is_not_known(tmp_path: Path, open_page: Any) -> None:
     """Such as of another study on this port: the page says so, and sends them when it is back."""
     folder = tmp_path / "study"
-    make_study(folder, "pair")
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
-        page.wait_for_load_state("networkidle")
-        port = end(server)
+    page, port = left_alone(folder, open_page)
     answer_alone(page, "1", 1)
     session = (folder / "session.json").read_bytes()
     (folder / "session.json").unlink()
@@ -120,11 +121,7 @@ def test_two_pages_of_one_person_keep_an_answer_each(tmp_path: Path, open_page: 
 def test_what_is_wrong_in_itself_is_dropped_and_told(tmp_path: Path, open_page: Any) -> None:
     """It would be refused for ever: the person is told, and the answer behind it is saved."""
     folder = tmp_path / "study"
-    make_study(folder, "pair")
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
-        page.wait_for_load_state("networkidle")
-        port = end(server)
+    page, port = left_alone(folder, open_page)
     answer_alone(page, "1", 1)
     (name,) = kept(page, "answer")
     wrong = json.loads(page.evaluate("(name) => localStorage.getItem(name)", name))
