@@ -22,56 +22,40 @@ class RankInterval:
     high: int
 
 
-@dataclass(frozen=True)
-class SimultaneousRanks:
-    """Ranks of M models, all of them right at once with the given confidence.
-
-    ranks: one for each model.
-    errors: (M, M) standard errors of the differences.
-    critical: half a simultaneous interval of a difference, in standard errors.
-    """
-
-    ranks: tuple[RankInterval, ...]
-    errors: FloatArray
-    critical: float
-
-
-def rank_intervals(
-    values: FloatArray,
-    covariance: FloatArray,
-    *,
-    confidence: float = 0.95,
-    degrees: int | None = None,
-    seed: int = 0,
-) -> SimultaneousRanks:
-    """Rank models by estimates of which only the covariance is known.
+def ranks_of(values: FloatArray, half: FloatArray) -> tuple[RankInterval, ...]:
+    """The ranks that each of M models may have.
 
     values: (M,) estimates, higher is better.
-    covariance: (M, M) of their errors.
-    degrees: of freedom of the covariance, for Student's t; None for a normal distribution.
-    seed: of the simulation.
-    A model ranks behind those that are surely better and before those that are surely worse, where
-    "surely" is a simultaneous interval of all differences (single-step max-t, the largest of their
-    errors being simulated). Source: Hothorn, Bretz and Westfall 2008; for ranks, Mogstad et al.
-    2024.
+    half: (M, M) half of the simultaneous interval of each difference, at least 0.
+    A model ranks behind those that are surely better and before those that are surely worse: whose
+    interval leaves out 0. Source: Mogstad et al., Inference for ranks, 2024.
     """
-    size = len(values)
+    difference = values[:, None] - values[None, :]
+    surely = np.abs(difference) > half
+    above = (surely & (difference < 0)).sum(axis=1).tolist()
+    below = (surely & (difference > 0)).sum(axis=1).tolist()
+    return tuple(RankInterval(1 + a, len(values) - b) for a, b in zip(above, below, strict=True))
+
+
+def max_t_intervals(
+    covariance: FloatArray, *, confidence: float = 0.95, seed: int = 0
+) -> FloatArray:
+    """Half of the simultaneous intervals of all differences of M normal estimates, (M, M).
+
+    covariance: (M, M) of their errors.
+    seed: of the simulation.
+    Single-step max-t, the largest of the errors being simulated. Source: Hothorn, Bretz and
+    Westfall, Simultaneous inference in general parametric models, 2008.
+    """
+    size = len(covariance)
     variance = np.diag(covariance)
     errors = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2 * covariance, _TINY))
-    rng = np.random.default_rng(seed)
-    draws = rng.multivariate_normal(
+    draws = np.random.default_rng(seed).multivariate_normal(
         np.zeros(size), covariance, _DRAWS, method="svd", check_valid="ignore"
     )
-    if degrees is not None:
-        draws /= np.sqrt(rng.chisquare(degrees, (_DRAWS, 1)) / degrees)
     left, right = np.triu_indices(size, 1)
     largest = np.abs((draws[:, left] - draws[:, right]) / errors[left, right]).max(
         axis=1, initial=0.0
     )
-    critical = float(np.quantile(largest, confidence))
-    difference = values[:, None] - values[None, :]
-    surely = np.abs(difference) > critical * errors
-    above = (surely & (difference < 0)).sum(axis=1).tolist()
-    below = (surely & (difference > 0)).sum(axis=1).tolist()
-    ranks = tuple(RankInterval(1 + a, size - b) for a, b in zip(above, below, strict=True))
-    return SimultaneousRanks(ranks, errors, critical)
+    half: FloatArray = float(np.quantile(largest, confidence)) * errors
+    return half

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,21 @@ def spread_of(scores: FloatArray) -> ModelVariability:
     std = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     low, high = min(values), max(values)
     return ModelVariability(len(values), mean, std, low, high, high - low)
+
+
+def wilson_interval(mean: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a share, two-sided.
+
+    mean: the share, in [0, 1].
+    trials: above 0; of dependent ones their effective number, which need not be whole.
+    confidence: in (0, 1).
+    Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    shrunk = (mean + z * z / (2 * trials)) / (1 + z * z / trials)
+    inside = mean * (1 - mean) / trials + z * z / (4 * trials * trials)
+    reach = z * sqrt(max(inside, 0.0)) / (1 + z * z / trials)
+    return max(0.0, shrunk - reach), min(1.0, shrunk + reach)
 
 
 BLOCKS = 10

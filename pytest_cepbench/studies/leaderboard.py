@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +15,14 @@ from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import contradiction, measurement_of
 from pytest_cepbench.gate.compare import blocks_apart, pair
 from pytest_cepbench.gate.measurement import SAMPLE, Scores
-from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
+from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.metrics.rank_intervals import RankInterval, ranks_of
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from pytest_cepbench.suites.cases import OVERALL
 
 FloatArray = npt.NDArray[np.float64]
+
+_EACH_SIDE = 0.025  # error of each end of a case's intervals, all of them together
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,10 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
     """Rank models in one case by paired differences over the samples that they all have.
 
     records: model -> what was measured.
-    The errors are those of the mean of the categories' means, clustered as the samples are.
+    The error of a difference is the gate's (`Differences`): that of the mean of the categories'
+    means, category by category and clustered as the samples are. Intervals are Student's at
+    Bonferroni's level: each pair has its own spread and degrees of freedom, of which a common
+    simulation would have to know too much.
     Raises SpecError where a record contradicts itself, or the records are not of the same thing.
     """
     names = list(records)
@@ -72,19 +81,11 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
         refuse_difference(names[0], first, name, records[name])
     sign = 1 if first.higher_is_better else -1
     values = np.array([sign * records[name].value for name in names])
-    influences = [_influences(record) for record in records.values()]
-    units = list(influences[0]) if all(influences) else []
-    categories = len(first.scores)
-    degrees = len(units) - categories
-    if degrees > 0:
-        matrix = np.array([[influence[unit] for unit in units] for influence in influences])
-        covariance = matrix @ matrix.T * len(units) / degrees
-        simultaneous = rank_intervals(values, covariance, degrees=degrees)
-        ranks = simultaneous.ranks
-        half = simultaneous.critical * simultaneous.errors
-    else:
-        ranks = (RankInterval(1, len(names)),) * len(names)
-        half = None
+    scores = [_unit_scores(record) for record in records.values()]
+    half, units = _half_intervals(scores, first.clusters)
+    ranks = (RankInterval(1, len(names)),) * len(names)
+    if half is not None:
+        ranks = ranks_of(values, half)
     order = sorted(range(len(names)), key=lambda i: -values[i])
     best = order[0]
     return CaseLeaderboard(
@@ -92,7 +93,7 @@ def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
         label=first.metric,
         higher_is_better=first.higher_is_better,
         blocks=bool(first.sizes) and not _of_samples(first.blocks),
-        units=len(units) if degrees > 0 else 0,
+        units=units,
         models=tuple(
             RankedModel(
                 model=names[i],
@@ -112,6 +113,29 @@ def _of_samples(blocks: Mapping[str, Mapping[str, float]]) -> bool:
     """Whether the parts of a score of a whole set are of single samples."""
     names = [name for part in blocks.values() for name in part]
     return bool(names) and all(name.startswith(SAMPLE) for name in names)
+
+
+def _half_intervals(
+    scores: Sequence[Scores], clusters: Mapping[str, str]
+) -> tuple[FloatArray | None, int]:
+    """Half of the simultaneous 95 % intervals of all differences, (M, M), and the units compared.
+
+    scores: of each model, in the same units; None and 0 where there are no two of them.
+    """
+    if not all(scores):
+        return None, 0
+    models = [Differences.of(own, clusters) for own in scores]
+    if models[0].units < 2:
+        return None, 0
+    half = np.zeros((len(models), len(models)))
+    pairs = list(combinations(range(len(models)), 2))
+    for i, j in pairs:
+        apart = Differences(
+            models[i].values - models[j].values, models[i].categories, models[i].clusters
+        )
+        t = t_upper_quantile(_EACH_SIDE / len(pairs), apart.plain_degrees)
+        half[i, j] = half[j, i] = t * apart.sd / sqrt(apart.units)
+    return half, models[0].units
 
 
 def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> float:
@@ -150,8 +174,9 @@ def _differing_fields(first: Baseline, record: Baseline) -> tuple[str, ...]:
     different = [f for f in ("clusters", "sizes") if getattr(first, f) != getattr(record, f)]
     if different:
         return tuple(different)
-    units, others = _influences(first).keys(), _influences(record).keys()
-    return ("blocks",) if units and others and units != others else ()
+    parts, others = _unit_scores(first), _unit_scores(record)
+    alike = all(parts[name].keys() == others[name].keys() for name in parts.keys() & others.keys())
+    return () if alike else ("blocks",)
 
 
 def _unit_scores(record: Baseline) -> Scores:
@@ -163,17 +188,12 @@ def _unit_scores(record: Baseline) -> Scores:
     return blocks_apart({category: record.blocks[category] for category in record.scores})
 
 
-def _influences(record: Baseline) -> dict[str, float]:
-    """How much each unit moves the value: independent, with mean 0; empty without units."""
-    influences: dict[str, float] = {}
-    parts = _unit_scores(record)
-    for part in parts.values():
-        mean = sum(part.values()) / len(part)
-        for name, score in part.items():
-            unit = record.clusters.get(name, name)
-            influence = (score - mean) / (len(part) * len(parts))
-            influences[unit] = influences.get(unit, 0.0) + influence
-    return influences
+def _fewest_degrees(models: Sequence[Differences]) -> int:
+    """Degrees of freedom of the difference of that pair of models which has the fewest."""
+    return min(
+        Differences(one.values - other.values, one.categories, one.clusters).plain_degrees
+        for one, other in combinations(models, 2)
+    )
 
 
 def rank_runs(

@@ -58,7 +58,7 @@ def test_a_card(verdicts: Home) -> None:
     sentence = "a judge that agrees with people at 0.80 sees 0.60 of a true drop"
     assert sentence in text
     assert "of a true win rate of 0.45 it would show 0.47" in text
-    assert "100.00 [96.3, 100.0] of 100 pairs; the first answer in 0, the second in 0" in text
+    assert "100.00 [89.8, 100.0] of 100 pairs; the first answer in 0, the second in 0" in text
     assert "asked again: the same of the four verdicts in 80.00" in text
     assert "models known while the judge was made: m00, m01" in text
     assert card["sentence"].startswith(sentence)

@@ -25,8 +25,8 @@ def reports(home: Home, measured: Measured) -> Home:
     """Reports of three models of the toy suite."""
     for name, model in (
         ("best", "shapes:"),
-        ("mid", "shapes:?miss=0.1"),
-        ("low", "shapes:?miss=0.3"),
+        ("mid", "shapes:?miss=0.4"),
+        ("low", "shapes:?miss=0.95"),
     ):
         write_report(home.path / f"{name}.json", map(result_of, measured(model)), "passed")
     return home
@@ -39,15 +39,16 @@ def test_page_and_files(reports: Home) -> None:
     document = json.loads((out / "leaderboard-toy.json").read_text("utf-8"))
 
     assert (ended.code, ended.err) == (0, "")
-    assert re.search(r"^best +1 ", ended.out, re.MULTILINE)
+    assert re.search(r"^best +1-2 ", ended.out, re.MULTILINE)
+    assert re.search(r"^low +2-3 ", ended.out, re.MULTILINE)
     assert "toy/overall/gc: GC@" in ended.out
     assert (
         (out / "leaderboard-toy.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
     )
-    assert "best: rank 1" in (out / "leaderboard-toy.svg").read_text("utf-8")
+    assert "best: rank 1-2" in (out / "leaderboard-toy.svg").read_text("utf-8")
     board = document["cases"][0]
     assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
-    assert board["models"][0]["rank_high"] == 1
+    assert board["models"][0]["rank_high"] == board["models"][2]["rank_low"] == 2
     assert board["models"][2]["difference"] < board["models"][1]["difference"] < 0
     assert document["command"] == "cepbench leaderboard toy low.json best.json third=mid.json"
 
@@ -73,7 +74,7 @@ def test_chosen_cases_and_folder(reports: Home) -> None:
 def test_distances_between_sets(home: Home, pool: str, line: str) -> None:
     """Units are called what they are; two samples of a category make no blocks."""
     text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
-    for name, model in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
+    for name, model in (("a", "shapes:?miss=0.4"), ("b", "shapes:?recolor=0.9")):
         results = map(result_of, measure_toy(home.path, model, text))
         write_report(home.path / f"{name}.json", results)
     ended = home.command("leaderboard", "toy", "a.json", "b.json", "--case=overall/fid")

@@ -256,7 +256,7 @@ def test_coverage_of_simultaneous_intervals() -> None:
     """Of 300 suites of three equal models with 20 samples, about 5 % tell two of them apart."""
     rng = np.random.default_rng(1)
     wrong = 0
-    for _ in range(300):
+    for _ in range(100):
         scores = rng.normal(0, 1, (3, 20)) + rng.normal(0, 2, 20)
         runs = {
             str(i): record({"all": {str(j): v for j, v in enumerate(row.tolist())}})
@@ -265,3 +265,27 @@ def test_coverage_of_simultaneous_intervals() -> None:
         wrong += any((m.rank_low, m.rank_high) != (1, 3) for m in rank_case(runs).models)
 
     assert 5 <= wrong <= 28
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(2, 200), (1,) * 10 + (50,), (1, 1, 60), (2,) * 8],
+    ids=["2-200", "ten-of-1", "1-1-60", "eight-of-2"],
+)
+def test_equal_models_are_told_apart_no_more_often_than_promised(sizes: tuple[int, ...]) -> None:
+    """In categories of any sizes: 5 % of runs, and three standard errors of 100 runs."""
+    rng = np.random.default_rng(3)
+
+    def drawn() -> Baseline:
+        return record(
+            {
+                f"c{k}": {f"{k}-{i}": float(v) for i, v in enumerate(rng.normal(0, 0.1, size))}
+                for k, size in enumerate(sizes)
+            }
+        )
+
+    apart = 0
+    for _ in range(100):
+        models = rank_case({"a": drawn(), "b": drawn(), "c": drawn()}).models
+        apart += any((m.rank_low, m.rank_high) != (1, 3) for m in models)
+    assert apart <= 100 * 0.05 + 3 * (100 * 0.05 * 0.95) ** 0.5

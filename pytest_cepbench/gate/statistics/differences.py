@@ -191,13 +191,21 @@ class Differences:
         than the rest, fewer: those of the jackknife variance if the means of clusters scatter alike
         whatever their size, which is the worst that they can do.
         """
+        return self._degrees(_LOUDEST)
+
+    @cached_property
+    def plain_degrees(self) -> int:
+        """The same without allowing for strata that vary more than they showed."""
+        return self._degrees(1.0)
+
+    def _degrees(self, loudest: float) -> int:
         weights = self.weights()
         if len(self._layout.clusters_in) == 1 and weights.min() == weights.max():
             return max(self.units - 1, 1)
         stratum = self.strata
         free, expected = _expected_spread(stratum, weights)
         variances = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
-        louder = 1 + np.minimum(free / _LOUDER_BY, _LOUDEST - 1)
+        louder = 1 + np.minimum(free / _LOUDER_BY, loudest - 1)
         whole = float(variances.sum()) + np.append((louder - 1) * variances, 0.0)
         parts = variances**2 / free
         noise = float(parts.sum()) + np.append((louder**2 - 1) * parts, 0.0)

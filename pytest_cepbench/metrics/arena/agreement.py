@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,7 @@ from pytest_cepbench.metrics.arena.battles import (
     IntArray,
     JudgedBattle,
 )
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile, wilson_interval
 
 Reading = Literal["fdt", "three_way", "decided"]
 """fdt: a tie is a verdict for the side that it leans to. three_way: both ties are one verdict.
@@ -33,7 +35,7 @@ _FEWEST_RATERS = 2
 
 @dataclass(frozen=True)
 class Share:
-    """right of total verdicts agree. low, high: Wilson's 95 % interval; 0 and 1 of none."""
+    """right of total verdicts agree. low, high: their 95 % interval, see `share`."""
 
     right: int
     total: int
@@ -96,20 +98,21 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
     """
     verdicts = VERDICTS[reading]
     pairs = [
-        (verdicts[battle.winner], verdicts[other], _is_unseen(battle, unseen))
+        (verdicts[battle.winner], verdicts[other], battle)
         for battle, other in shared
         if battle.winner in verdicts and other in verdicts
     ]
-    same = [mine == theirs for mine, theirs, _ in pairs]
+    known = [pair for pair in pairs if not _is_unseen(pair[2], unseen)]
+    new = [pair for pair in pairs if _is_unseen(pair[2], unseen)]
     labels = list(dict.fromkeys(verdicts.values()))
     table = np.zeros((len(labels), len(labels)))
     for mine, theirs, _ in pairs:
         table[labels.index(mine), labels.index(theirs)] += 1
     return Agreement(
         reading=reading,
-        overall=share(same),
-        seen=share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if not new]),
-        unseen=share([equal for equal, (_, _, new) in zip(same, pairs, strict=True) if new]),
+        overall=_share_of_equal(pairs),
+        seen=_share_of_equal(known),
+        unseen=_share_of_equal(new),
         kappa=cohen_kappa(table),
         chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
     )
@@ -182,18 +185,39 @@ def _squared_distances(totals: FloatArray, distance: Distance) -> FloatArray:
     return squared
 
 
+def _share_of_equal(pairs: Sequence[tuple[str, str, JudgedBattle]]) -> Share:
+    equal = [mine == theirs for mine, theirs, _ in pairs]
+    return share(equal, [battle.question for _, _, battle in pairs])
+
+
 def _is_unseen(battle: JudgedBattle, unseen: Collection[str]) -> bool:
     return battle.first in unseen or battle.second in unseen
 
 
-def share(right: Sequence[bool]) -> Share:
-    """How many are true, with Wilson's interval."""
-    from scipy.stats import binomtest
+def share(right: Sequence[bool], questions: Sequence[str]) -> Share:
+    """How many verdicts are right, with Wilson's interval for verdicts that share questions.
 
-    if not right:
-        return Share(0, 0, 0.0, 1.0)
-    interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
-    return Share(sum(right), len(right), float(interval.low), float(interval.high))
+    right, questions: (n,) of each verdict. Verdicts on one question tend to be right together, so
+    the interval is that of their effective number: n by the design effect, at least 1, times
+    (t(n - 1) / t(K - 1))^2 for K questions, the quantiles of Student's t. Where all are right, or
+    none, they count as one a question. Of one question nothing is known.
+    Source: Korn and Graubard, Confidence intervals for proportions with small expected number of
+    positive counts estimated from survey data, 1998; here with Wilson's interval.
+    """
+    n, answered = len(right), len(set(questions))
+    if answered < 2:
+        return Share(sum(right), n, 0.0, 1.0)
+    mean = sum(right) / n
+    trials = float(answered)
+    if 0 < mean < 1:
+        apart: Counter[str] = Counter()
+        for own, question in zip(right, questions, strict=True):
+            apart[question] += own - mean
+        clustered = sum(e * e for e in apart.values()) / n**2 * answered / (answered - 1)
+        effect = max(clustered / (mean * (1 - mean) / (n - 1)), 1.0)
+        few = t_upper_quantile(0.025, n - 1) / t_upper_quantile(0.025, answered - 1)
+        trials = n / effect * few**2
+    return Share(sum(right), n, *wilson_interval(mean, trials))
 
 
 def cohen_kappa(table: FloatArray) -> float | None:

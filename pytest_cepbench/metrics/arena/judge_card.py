@@ -240,7 +240,7 @@ def judge_card(
         score_correlation=_correlation(*scores),
         score_correlation_within=_correlation_within(theirs, scores),
         order=_order_effect(own),
-        people_order=_order_effect(theirs),
+        people_order=_order_effect(_on_same_battles(people, matched)),
         models=models,
         slope=_slope(models),
         both_orders=_both_orders(judge),
@@ -258,11 +258,16 @@ def match_battles(
     """Battles of people that the judge judged too, as the judge saw them, with its verdict.
 
     Its verdict in people's order is taken; where it has none, that in the other order, people's
-    verdict being turned round. A battle counts once.
+    verdict being turned round. A battle counts once: where people judged both orders, by their
+    first verdict.
     """
     verdicts = {(b.question, b.first, b.second): b.winner for b in judge}
     matched = []
+    counted = set()
     for battle in people:
+        if _pair(battle) in counted:
+            continue
+        counted.add(_pair(battle))
         for shown in (battle, mirror(battle)):
             winner = verdicts.get((shown.question, shown.first, shown.second))
             if winner is not None:
@@ -303,15 +308,16 @@ def shown_win_rate(true: float, first_right: Share, second_right: Share) -> tupl
 
 
 def _right(matched: Sequence[tuple[JudgedBattle, Winner]], side: tuple[Winner, ...]) -> Share:
-    return share([winner in side for battle, winner in matched if battle.winner in side])
+    own = [(battle, winner) for battle, winner in matched if battle.winner in side]
+    return share([winner in side for _, winner in own], [battle.question for battle, _ in own])
 
 
 def _on_same_battles(
-    judge: Sequence[JudgedBattle], matched: Sequence[tuple[JudgedBattle, Winner]]
+    verdicts: Sequence[JudgedBattle], matched: Sequence[tuple[JudgedBattle, Winner]]
 ) -> Sequence[JudgedBattle]:
-    """The judge's verdicts on the matched battles, in both orders where there are both."""
+    """Those on the matched battles, in both orders where there are both."""
     wanted = {_pair(battle) for battle, _ in matched}
-    return [battle for battle in judge if _pair(battle) in wanted]
+    return [battle for battle in verdicts if _pair(battle) in wanted]
 
 
 def _mean_scores(judge: Sequence[JudgedBattle], battles: Sequence[JudgedBattle]) -> list[float]:
@@ -390,7 +396,7 @@ def _correlation_within(battles: Sequence[JudgedBattle], scores: FloatArray) -> 
 def _both_orders(judge: Sequence[JudgedBattle]) -> BothOrders | None:
     leaning = {(b.question, b.first, b.second): b.winner in ("A", "Tie(A)") for b in judge}
     pairs = [
-        (to_first, leaning[question, second, first])
+        (question, to_first, leaning[question, second, first])
         for (question, first, second), to_first in leaning.items()
         if first < second and (question, second, first) in leaning
     ]
@@ -398,22 +404,23 @@ def _both_orders(judge: Sequence[JudgedBattle]) -> BothOrders | None:
         return None
     return BothOrders(
         pairs=len(pairs),
-        consistent=share([here != there for here, there in pairs]),
-        first=sum(here and there for here, there in pairs),
-        second=sum(not here and not there for here, there in pairs),
+        consistent=share([one != other for _, one, other in pairs], [q for q, _, _ in pairs]),
+        first=sum(one and other for _, one, other in pairs),
+        second=sum(not one and not other for _, one, other in pairs),
     )
 
 
 def _stability(runs: Sequence[Sequence[JudgedBattle]]) -> Stability | None:
     verdicts = [{(b.question, b.first, b.second): b.winner for b in run} for run in runs]
     pairs = [
-        (earlier[key], later[key])
+        (key[0], earlier[key], later[key])
         for earlier, later in combinations(verdicts, 2)
         for key in earlier.keys() & later.keys()
     ]
     if not pairs:
         return None
+    questions = [question for question, _, _ in pairs]
     return Stability(
-        labels=share([first == second for first, second in pairs]),
-        forced=share([("A" in first) == ("A" in second) for first, second in pairs]),
+        labels=share([first == second for _, first, second in pairs], questions),
+        forced=share([("A" in first) == ("A" in second) for _, first, second in pairs], questions),
     )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.metrics.arena.battles import BattleTable, FloatArray, IntArray
-from pytest_cepbench.metrics.rank_intervals import RankInterval, rank_intervals
+from pytest_cepbench.metrics.rank_intervals import RankInterval, max_t_intervals, ranks_of
 
 PairModel = Literal["ordered", "davidson", "rao-kupper"]
 """ordered: the ordered logit of all four verdicts. davidson, rao-kupper: ties of both kinds are one
@@ -82,7 +82,7 @@ class Ratings:
 
     def rank_intervals(self, confidence: float = 0.95) -> tuple[RankInterval, ...]:
         """Ranks of all models, all of them right at once with the given confidence."""
-        return rank_intervals(self.ratings, self.covariance, confidence=confidence).ranks
+        return ranks_of(self.ratings, max_t_intervals(self.covariance, confidence=confidence))
 
 
 @dataclass(frozen=True)

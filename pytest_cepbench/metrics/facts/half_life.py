@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.metrics.facts.answers import mean_answered
+from pytest_cepbench.metrics.uncertainty import wilson_interval
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -76,7 +75,7 @@ def half_life(shares: FloatArray, generations: Sequence[int], confidence: float 
         raise ValueError(msg)
     times = [steps[place] for place in checked]
     means = [float(curve[place]) for place in checked]
-    bands = [_wilson(float(curve[p]), int(units[p]), confidence) for p in checked]
+    bands = [wilson_interval(float(curve[p]), int(units[p]), confidence) for p in checked]
     return HalfLife(
         units=int((~np.isnan(table)).any(axis=1).sum()),
         last=times[-1],
@@ -95,12 +94,3 @@ def _crossing(times: Sequence[int], curve: Sequence[float]) -> float | None:
             return before + (time - before) * (height - 0.5) / (height - value)
         before, height = time, value
     return None
-
-
-def _wilson(mean: float, trials: int, confidence: float) -> tuple[float, float]:
-    """Wilson's score interval of a share."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    shrunk = (mean + z * z / (2 * trials)) / (1 + z * z / trials)
-    inside = mean * (1 - mean) / trials + z * z / (4 * trials * trials)
-    reach = z * sqrt(max(inside, 0.0)) / (1 + z * z / trials)
-    return max(0.0, shrunk - reach), min(1.0, shrunk + reach)

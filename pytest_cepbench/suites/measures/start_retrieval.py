@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.retrieval import Gallery
@@ -115,17 +116,17 @@ class RetrievalMeasure:
         starts = self._starts(chain_data)
         hits = self._hits(starts.gallery, list(traces.values()))
         rows = dict(zip(traces, hits, strict=True))
-        last = hits[:, -1]
+        last = {sample.id: float(rows[sample.id][-1]) for sample in samples}
         return Measured(
             scores={
-                name: {sample.id: float(rows[sample.id][-1]) for sample in part}
+                name: {sample.id: last[sample.id] for sample in part}
                 for name, part in parts.items()
             },
             samples=samples,
             outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
             curve=tuple(hits.mean(axis=0).tolist()),
             shares=True,
-            notes=tuple(_notes(starts, last)),
+            notes=tuple(_notes(starts, samples, last)),
             floor=starts.gallery.chance,
             identity={"gallery": starts.identity},
         )
@@ -188,11 +189,16 @@ class RetrievalMeasure:
         )
 
 
-def _notes(starts: _Starts, scores: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[str]:
+def _notes(
+    starts: _Starts, samples: Sequence[Sample], scores: Mapping[str, float]
+) -> Iterator[str]:
+    """Of the scores of samples by id. The chains of one unit count as one in the bounds."""
     count = len(starts.gallery.vectors)
-    low, high = lower_exact(scores, 0.0, _EACH_SIDE), upper_exact(scores, 1.0, _EACH_SIDE)
+    units = Differences.of({"": scores}, {sample.id: sample.unit for sample in samples})
+    low = lower_exact(units.weighted(), 0.0, _EACH_SIDE)
+    high = min(upper_exact(units.weighted(), float(units.weights().max()), _EACH_SIDE), 1.0)
     yield (
-        f"{scores.mean():.3f} of {len(scores)} chains end nearest to their own start (exact 95 % "
+        f"{units.mean:.3f} of {len(scores)} chains end nearest to their own start (exact 95 % "
         f"bounds {low:.3f} to {high:.3f}); chance gives 1 of {count}, {starts.gallery.chance:.4f}"
     )
     if starts.samples > count:

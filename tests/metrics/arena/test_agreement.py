@@ -19,7 +19,7 @@ from pytest_cepbench.metrics.arena import (
     krippendorff_alpha,
     shared_battles,
 )
-from pytest_cepbench.metrics.arena.agreement import Distance, Reading, Share
+from pytest_cepbench.metrics.arena.agreement import Distance, Reading, Share, share
 from tests.metrics.arena.panels import panels
 
 FIRST = [
@@ -94,6 +94,29 @@ def test_wilson_interval() -> None:
     share = agreement(shared, "fdt").overall
 
     assert (share.low, share.high) == pytest.approx((middle - half, middle + half))
+
+
+def test_verdicts_on_one_question_are_no_independent_ones() -> None:
+    """Intervals hold the true share in 95 % of draws where ten battles share each question.
+
+    Taken for independent, they would hold it in 53 % of them.
+    """
+    rng = np.random.default_rng(0)
+    questions = [f"q{i // 10}" for i in range(300)]
+    held = 0
+    for _ in range(400):
+        chances = np.repeat(rng.beta(1.4, 0.6, 30), 10)  # of a right verdict, by question; mean 0.7
+        own = share((rng.random(300) < chances).tolist(), questions)
+        held += own.low <= 0.7 <= own.high
+    assert held >= 400 * 0.95 - 3 * (400 * 0.05 * 0.95) ** 0.5
+
+
+def test_verdicts_that_are_all_right_count_once_a_question() -> None:
+    """Of four questions asked ten times each no more is known than of four; of one, nothing."""
+    four = share([True] * 40, [f"q{i % 4}" for i in range(40)])
+    once = share([True] * 4, ["q0", "q1", "q2", "q3"])
+    assert (four.low, four.high) == (once.low, once.high)
+    assert share([True] * 9, ["q"] * 9) == Share(9, 9, 0.0, 1.0)
 
 
 def test_kappa() -> None:

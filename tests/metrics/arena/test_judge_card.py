@@ -42,7 +42,7 @@ def test_a_judge_that_copies_people_has_no_errors(battles: list[JudgedBattle]) -
     """Full agreement, no bias, the whole of a drop; correlations of 1 where they exist."""
     card = judge_card(battles, battles)
 
-    assert card.battles == len(battles)
+    assert card.battles == len({(b.question, frozenset((b.first, b.second))) for b in battles})
     assert [agreed.overall.value for agreed in card.agreements][:2] == [1, 1]
     assert card.accuracy == card.visible_drop == card.sample_factor == 1
     assert card.bias_rms == 0
@@ -82,6 +82,7 @@ def test_people_may_have_seen_the_other_order(battles: list[JudgedBattle]) -> No
 
     assert match_battles(swap(once), once) == [(battle, battle.winner) for battle in once]
     assert len(match_battles(once, [*once, *swap(once)])) == len(once)
+    assert match_battles([*once, *swap(once)], [*once, *swap(once)]) == match_battles(once, once)
     assert [mirror(mirror(battle)) for battle in battles] == battles
 
 

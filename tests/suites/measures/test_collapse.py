@@ -92,6 +92,16 @@ def same() -> Dataset:
     return _copies(1)
 
 
+def once() -> Dataset:
+    """Eight scenes."""
+    return load_shapes(samples_per_category=1, seed=3)
+
+
+def four_times() -> Dataset:
+    """The same, each with four seeds."""
+    return once().repeated(4)
+
+
 def single() -> Dataset:
     """One sample."""
     chosen = load_shapes(samples_per_category=1, seed=3).samples[0]
@@ -158,6 +168,22 @@ def test_a_collapse_lowers_retrieval_and_diversity(tmp_path: Path, store: Store)
         assert verdict.verdict is Verdict.REGRESSED
     assert whole.measure("overall-retrieval").value == pytest.approx(1 / 40, abs=0.03)
     assert whole.measure("overall-diversity").value == pytest.approx(1.0)
+
+
+def test_seeds_of_one_sample_do_not_narrow_the_bounds_of_retrieval(
+    tmp_path: Path, store: Store
+) -> None:
+    """Chains that always agree with those of their sample's other seeds add no evidence."""
+    bounds = []
+    for loader in ("once", "four_times"):
+        text = SUITE.format(describer="shapes:", encoder="shapes:", samples=2).replace(
+            'loader = "shapes"\noptions = { samples_per_category = 2, seed = 0 }',
+            f'loader = "python:tests.suites.measures.test_collapse:{loader}"',
+        )
+        measured = stage(tmp_path / loader, text, store).measure("overall-retrieval")
+        assert measured.value == 1.0
+        bounds.append(measured.notes[0].partition("(")[2].partition(")")[0])
+    assert bounds == ["exact 95 % bounds 0.631 to 1.000"] * 2
 
 
 @pytest.mark.slow
