@@ -160,23 +160,25 @@ def judge_all(judge: Judge, battles: Iterable[tuple[drawn.Battle, str, str, str]
 
 def agreement_figures(judged: Sequence[Judged]) -> dict[str, Any]:
     """Agreement with the truth in three readings, and the order effect, over both orders."""
-    forced, three, decided, odds = [], [], [], []
-    for own in judged:
+    forced, three, decided, odds, questions, between = [], [], [], [], [], []
+    for number, own in enumerate(judged):
         for mirrored, probabilities in enumerate(own.given):
             place = WINNERS.index(probabilities.winner)
             place = 3 - place if mirrored else place
             truth = own.battle.place
+            questions.append(str(number))
             forced.append((place < 2) == (truth < 2))
             three.append(_outcome(place) == _outcome(truth))
             if _outcome(place) != "tie" != _outcome(truth):
                 decided.append((place < 2) == (truth < 2))
+                between.append(str(number))
         odds.append(sum(own.log_odds) / 2)
     order = _card(judged).order
     return {
         "battles": len(judged),
-        "forced": _share(share(forced)),
-        "three_way": _share(share(three)),
-        "without_ties": _share(share(decided)),
+        "forced": _share(share(forced, questions)),
+        "three_way": _share(share(three, questions)),
+        "without_ties": _share(share(decided, between)),
         # The card's own: of the verdicts, by the ordered logit of all of them.
         "order_logit": order.logit if order else float("nan"),
         "order_error": order.error if order else float("nan"),
@@ -195,7 +197,9 @@ def psychometric(judged: Sequence[Judged]) -> list[dict[str, Any]]:
             for one in own
             for mirrored, odds in enumerate(one.log_odds)
         ]
-        rows.append({"from": low, "to": high, "battles": len(own)} | _share(share(right)))
+        questions = [str(number) for number in range(len(own)) for _ in range(2)]
+        agreed = _share(share(right, questions))
+        rows.append({"from": low, "to": high, "battles": len(own)} | agreed)
     return rows
 
 

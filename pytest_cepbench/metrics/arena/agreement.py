@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -210,10 +209,9 @@ def share(right: Sequence[bool], questions: Sequence[str]) -> Share:
     mean = sum(right) / n
     trials = float(answered)
     if 0 < mean < 1:
-        apart: Counter[str] = Counter()
-        for own, question in zip(right, questions, strict=True):
-            apart[question] += own - mean
-        clustered = sum(e * e for e in apart.values()) / n**2 * answered / (answered - 1)
+        _, asked = np.unique(questions, return_inverse=True)
+        apart = np.bincount(asked, np.asarray(right) - mean)
+        clustered = float(apart @ apart) / n**2 * answered / (answered - 1)
         effect = max(clustered / (mean * (1 - mean) / (n - 1)), 1.0)
         few = t_upper_quantile(0.025, n - 1) / t_upper_quantile(0.025, answered - 1)
         trials = n / effect * few**2
