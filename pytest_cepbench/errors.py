@@ -47,6 +47,13 @@ class ImageError(CepError):
     """Bytes that are not an image this project accepts."""
 
 
+class UnreadError(CepError):
+    """A file could not be read for want of memory, file handles or rights, or for a faulty disk.
+
+    Nothing is known of what it holds: nothing is deleted or counted as damaged because of it.
+    """
+
+
 class DatasetError(CepError):
     """A data set is empty, or holds something that cannot be used."""
 
