@@ -65,7 +65,13 @@ _STORE_ACTIONS = (
                 metavar="20G",
                 help="the least recently used results, until no more than this is left",
             ),
-            _needed("keep all that the models"),
+            OptionGroup(
+                None,
+                [
+                    _needed("keep all that the models of the project's baselines, and"),
+                    flag("--without-baselines", "delete also what the project's baselines need"),
+                ],
+            ),
             DELETE,
             *STORE,
         ],
