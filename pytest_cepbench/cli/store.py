@@ -139,19 +139,21 @@ def _gc(arguments: Namespace) -> int:
     if criteria == GcCriteria() and not arguments.baselines:
         msg = "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         raise SpecError(msg)
-    tables = _tables_below(arguments.baselines) | _project_tables(arguments)
+    named, project = _tables_below(arguments.baselines), _project_tables(arguments)
     with _reader(folder) as reader:
-        accepted = _accepted_keys(tables, reader)
-        if tables and not arguments.without_baselines:
+        accepted = _accepted_keys([*named.values(), *project.values()], reader)
+        if (named or project) and not arguments.without_baselines:
+            models = models_in(reader.read)
             criteria = replace(
                 criteria,
-                needed=_needed_models(tables, models_in(reader.read)),
+                # Fixed roles can answer again; a checkpoint that was accepted may be gone.
+                needed=_needed_models(named, models) | _needed_models(project, models, ("model",)),
                 accepted=frozenset().union(*accepted.values()),
             )
         collection = choose(folder, reader.read, criteria, days=reader.has("used"))
         going = {entry.key for entry in collection.entries}
         lost = {case: len(keys & going) for case, keys in accepted.items() if keys & going}
-        known = bool(tables) or arguments.without_baselines
+        known = bool(named or project) or arguments.without_baselines
         answers = 0 if known else len(answers_under(reader.read, going))
     page = gc_page(folder, collection, criteria, lost)
     if answers:
@@ -322,16 +324,24 @@ def _tables_in(folder: Path) -> _Tables:
     return tables
 
 
-def _needed_models(tables: _Tables, known: Iterable[str]) -> frozenset[str]:
-    """Known models that a baseline or an anchor names."""
-    words = [f" {text} " for table in tables.values() for text in dict.fromkeys(_texts_of(table))]
+def _needed_models(
+    tables: _Tables, known: Iterable[str], parts: Sequence[str] = ("model", "identity")
+) -> frozenset[str]:
+    """Known models that a baseline or an anchor names.
+
+    parts: where it does: under `model` the accepted one, under `identity` the fixed roles.
+    """
+    texts = (text for table in tables.values() for text in _texts_of(table, parts))
+    words = [f" {text} " for text in dict.fromkeys(texts)]
     return frozenset(model for model in known if any(f" {model} " in text for text in words))
 
 
-def _accepted_keys(tables: _Tables, reader: ReadonlyStore) -> dict[str, set[str]]:
+def _accepted_keys(
+    tables: Iterable[Mapping[str, object]], reader: ReadonlyStore
+) -> dict[str, set[str]]:
     """By case, the keys of the accepted answers that a store has."""
     digests_of: dict[str, set[str]] = {}
-    for table in tables.values():
+    for table in tables:
         answers = table.get("answers")
         if isinstance(answers, dict):
             digests_of.setdefault(str(table.get("case")), set()).update(map(str, answers.values()))
@@ -342,8 +352,8 @@ def _accepted_keys(tables: _Tables, reader: ReadonlyStore) -> dict[str, set[str]
     }
 
 
-def _texts_of(table: dict[str, object]) -> Iterator[str]:
-    for name in ("model", "identity"):
+def _texts_of(table: dict[str, object], parts: Sequence[str]) -> Iterator[str]:
+    for name in parts:
         part = table.get(name)
         for field, text in part.items() if isinstance(part, dict) else ():
             if field == "step":

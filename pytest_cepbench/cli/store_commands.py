@@ -68,8 +68,11 @@ _STORE_ACTIONS = (
             OptionGroup(
                 None,
                 [
-                    _needed("keep all that the models of the project's baselines, and"),
-                    flag("--without-baselines", "delete also what the project's baselines need"),
+                    _needed("keep all that the models"),
+                    flag(
+                        "--without-baselines",
+                        "delete also what is kept for the project's baselines",
+                    ),
                 ],
             ),
             DELETE,

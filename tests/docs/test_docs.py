@@ -153,7 +153,8 @@ _FOREIGN_OPTIONS = {
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples",
     "--store", "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run",
     "--delete", "--suite", "--baselines",
-    "--alpha", "--tolerance", "--repair", "--unused-for", "--without-baselines", "--max-size", "--used-within", "--force",
+    "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
+    "--without-baselines",
     "--remeasure", "--to", "--name", "--step", "--dataset",
     "--html", "--last", "--history", "--browser", "--suite-file",
     "--pyargs",  # of pytest
