@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterable, Sequence
 
+from pytest_cepbench.escapes import mask_secrets
+
 
 class CepError(Exception):
     """Base of all errors that are explained to the user in one message."""
@@ -263,6 +265,11 @@ def few_of(names: Collection[str]) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """What an error of a library says, in one line of limited length."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """What an error of a library says, in one line of limited length, without keys."""
+    text = " ".join(mask_secrets(str(error)).split()) or type(error).__name__
     return text if len(text) <= 400 else f"{text[:400]} ..."
+
+
+def named_error(error: BaseException) -> str:
+    """The class of an error of foreign code and what it says, without keys."""
+    return f"{type(error).__name__}: {mask_secrets(str(error))}"
