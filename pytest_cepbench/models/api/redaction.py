@@ -116,7 +116,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _LOOKS_LIKE_KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk|gsk|xai|nvapi)-[A-Za-z0-9_*.-]{6,}|hf_[A-Za-z0-9*.]{16,})"
 )
-_FREE_TEXTS = ("base_url", "weights", "revision", "system_prompt", "negative_prompt")
+_FREE_TEXTS = ("base_url", "weights", "system_prompt", "negative_prompt")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
