@@ -96,7 +96,13 @@ def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
     assert (accepted.path / "b.zip").read_bytes() == first
 
 
-@pytest.mark.parametrize("damage", ["no zip", "no answers", "no image", "another image", "no JSON"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "no zip", "no answers", "no image", "another image", "no JSON", "nested", "no deflate",
+        "encrypted", "method", "version", "offset", "cut off",
+    ],
+)  # fmt: skip
 def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
     """One line that names the file, whatever is wrong in it."""
     accepted.command("answers", "export", ".")
@@ -112,11 +118,12 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
         entries[images[0]] = entries[images[1]]
     elif damage == "no JSON":
         entries["answers.jsonl"] = b"[[\n"
+    elif damage == "nested":
+        entries["answers.jsonl"] = b"[" * 100_000 + b"\n"
     with zipfile.ZipFile(bundle, "w") as changed:
         for name, data in entries.items():
             changed.writestr(name, data)
-    if damage == "no zip":
-        bundle.write_bytes(b"PK no zip")
+    spoil(bundle, damage)
     ended = accepted.command("answers", "import", BUNDLE, "--store=fresh")
 
     assert (ended.code, ended.out) == (1, "")
@@ -210,6 +217,31 @@ def test_an_unreadable_baseline_keeps_everything(accepted: Home) -> None:
 
     assert ended.code == 2
     assert "broken.toml' cannot be read as a baseline" in ended.err
+
+
+def spoil(bundle: Path, damage: str) -> None:
+    """Change a bundle's bytes: the first entry's data, or what its directory says of it."""
+    data = bytearray(bundle.read_bytes())
+    directory = data.index(b"PK\1\2")
+    at = {"version": (6, b"\xff"), "encrypted": (8, b"\1"), "method": (10, b"\x63")}
+    if damage == "no zip":
+        data[:] = b"PK no zip"
+    elif damage == "cut off":
+        del data[len(data) // 2 :]
+    elif damage == "no deflate":
+        with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as changed:
+            changed.writestr("answers.jsonl", "[]" * 1000)
+        data = bytearray(bundle.read_bytes())
+        start = data.index(b"answers.jsonl") + len("answers.jsonl")
+        data[start] |= 6  # a kind of block that there is not
+    elif damage == "offset":
+        data[data.index(b"PK\5\6") + 16 : data.index(b"PK\5\6") + 20] = b"\xff\xff\xff\x7f"
+    elif damage in at:
+        place, value = at[damage]
+        data[directory + place : directory + place + 1] = value
+        if damage == "encrypted":
+            data[data.index(b"PK\3\4") + 6] |= 1
+    bundle.write_bytes(data)
 
 
 def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.api.endpoint import ServerParams
 
 _LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -239,7 +240,7 @@ def _limits(text: str) -> str:
 
 def _object(name: str, text: str) -> str:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
