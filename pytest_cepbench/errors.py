@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterable, Sequence
 
+from pytest_cepbench.escapes import mask_secrets
+
 
 class CepError(Exception):
     """Base of all errors that are explained to the user in one message."""
@@ -45,6 +47,13 @@ class DeviceMemoryError(ModelError):
 
 class ImageError(CepError):
     """Bytes that are not an image this project accepts."""
+
+
+class UnreadError(CepError):
+    """A file could not be read for want of memory, file handles or rights, or for a faulty disk.
+
+    Nothing is known of what it holds: nothing is deleted or counted as damaged because of it.
+    """
 
 
 class DatasetError(CepError):
@@ -256,6 +265,11 @@ def few_of(names: Collection[str]) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """What an error of a library says, in one line of limited length."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """What an error of a library says, in one line of limited length, without keys."""
+    text = " ".join(mask_secrets(str(error)).split()) or type(error).__name__
     return text if len(text) <= 400 else f"{text[:400]} ..."
+
+
+def named_error(error: BaseException) -> str:
+    """The class of an error of foreign code and what it says, without keys."""
+    return f"{type(error).__name__}: {mask_secrets(str(error))}"

@@ -1,4 +1,5 @@
-r"""Safe display of text from models, data sets, files and servers: nothing in it stays hidden.
+r"""Safe display of text from models, data sets, files and servers: nothing in it stays hidden, and
+what the environment holds of keys is not shown.
 
 A terminal obeys control characters, and everything that lays out text obeys those that turn its
 direction; others have no width, so that two names look alike. Reports and messages show such a
@@ -8,10 +9,11 @@ character as its escape: `\x1b`, `\u202e`. Standard library only.
 from __future__ import annotations
 
 import json
+import os
 import re
 import unicodedata
-from collections.abc import Callable
-from urllib.parse import urljoin, urlsplit
+from collections.abc import Callable, Mapping
+from urllib.parse import quote, quote_plus, urljoin, urlsplit
 
 _NOT_ASCII = re.compile(r"[^ -~]")
 
@@ -50,6 +52,48 @@ def one_line(text: str, most: int = 200) -> str:
     """
     line = " ".join(visible(text, _BETWEEN_WORDS).split())
     return line if len(line) <= most else line[: most - 3] + "..."
+
+
+HIDDEN = "[key]"
+"""Shown in the place of a key."""
+
+SECRET_FROM = 8
+"""Least letters of a secret: servers without keys are given "EMPTY" or "none", which are words."""
+
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:keys?|auth|pass|pat|sig)(?:$|_)|_pwd$|(?:api|access|secret|private)_?key"
+    r"|token(?!s|iz)|secret|passw|passphrase|credential|signature|authorization",
+    re.IGNORECASE,
+)
+
+_PLACE_NAME = re.compile(r"_(?:file|path|dir|sock)$", re.IGNORECASE)  # says where a key lies
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a variable, an option or a parameter of this name is a key."""
+    name = name.lstrip("-").replace("-", "_")
+    return bool(_SECRET_NAME.search(name)) and not _PLACE_NAME.search(name)
+
+
+def environment_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Name -> value of the variables that hold keys of at least `SECRET_FROM` letters."""
+    values = {name: value.strip() for name, value in environment.items() if is_secret_name(name)}
+    return {name: value for name, value in values.items() if len(value) >= SECRET_FROM}
+
+
+def mask_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The text of a foreign program without the keys that the environment holds.
+
+    They are found as they are, by any of their longer lines, and as parts of a URL.
+    """
+    forms: set[str] = set()
+    for value in environment_secrets(environment).values():
+        lines = [line.strip() for line in value.splitlines()]
+        for part in (value, *(line for line in lines if len(line) >= 2 * SECRET_FROM)):
+            forms.update((part, quote(part, safe=""), quote_plus(part)))
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    return text
 
 
 def width_of(text: str) -> int:

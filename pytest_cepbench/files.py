@@ -54,6 +54,16 @@ def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> 
         raise
 
 
+def tells_of_file(error: OSError) -> bool:
+    """Whether an error of reading says what is there: no file, or none that is fit.
+
+    Any other one (no handle or memory is left, no right to read, a faulty disk) tells nothing of
+    the file, which may be whole.
+    """
+    absent = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+    return isinstance(error, UnfitFileError) or error.errno in absent
+
+
 def names_beside(path: Path, *, folders: bool = False) -> list[str]:
     """Names in the folder where a path was looked for; none where that cannot be read.
 
@@ -68,8 +78,12 @@ def names_beside(path: Path, *, folders: bool = False) -> list[str]:
 def read_regular(path: Path, most: int, *, links: bool = True) -> bytes:
     """The bytes of a regular file. Parameters and errors as of `open_regular`."""
     with open_regular(path, most, links=links) as stream:
-        # The size at opening proves nothing: a file may grow, and /proc reports a size of 0.
-        data = stream.read(most + 1)
+        # As much as the file has, since Python sets aside whatever is asked for; but the size at
+        # opening proves nothing: a file may grow, and /proc reports a size of 0.
+        size = os.fstat(stream.fileno()).st_size
+        data = stream.read(size + 1)
+        if len(data) > size:
+            data += stream.read(most + 1 - len(data))
     if len(data) > most:
         raise UnfitFileError(_too_large(f"more than {most:,}", most))
     return data

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_cepbench.escapes import escape_json, escape_toml, one_line, redirect_target, visible
+from pytest_cepbench.errors import error_line, named_error
+from pytest_cepbench.escapes import (
+    escape_json,
+    escape_toml,
+    is_secret_name,
+    mask_secrets,
+    one_line,
+    redirect_target,
+    visible,
+)
 
 HIDDEN = [
     "\x00", "\x07", "\x08", "\x1b", "\x1c", "\x7f", "\x85", "\x9b", "\xad", "\u034f", "\u061c",
@@ -109,3 +118,45 @@ def test_a_line_has_200_characters_at_the_most() -> None:
     """By default; a longer text ends with dots."""
     assert one_line("x" * 200) == "x" * 200
     assert one_line("x" * 201) == "x" * 197 + "..."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_PAT",
+        "POSTGRES_PASSWORD", "DB_PASSWD", "DB_PWD", "SMTP_PASS", "GPG_KEY", "MY_CREDENTIALS",
+        "REGISTRY_AUTH", "Authorization", "--api-key", "X-Amz-Signature", "sig", "apikey",
+    ],
+)  # fmt: skip
+def test_names_of_keys(name: str) -> None:
+    """Variables, options and parameters whose values are not shown."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH", "PWD", "OLDPWD", "TOKENIZERS_PARALLELISM", "max_new_tokens", "GIT_AUTHOR_NAME",
+        "KEYBOARD", "SSH_AUTH_SOCK", "AWS_SHARED_CREDENTIALS_FILE", "HF_TOKEN_PATH", "PASSENGERS",
+        "PYTHONPATH", "CUDA_PATH", "-k", "--keyword", "design", "LD_LIBRARY_PATH",
+    ],
+)  # fmt: skip
+def test_names_of_other_things(name: str) -> None:
+    """Whose values may stand in any text."""
+    assert not is_secret_name(name)
+
+
+def test_keys_of_the_environment_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are, in a URL, and a line of a longer one; a short one is a word."""
+    environment = {
+        "A_KEY": "one/two+three four\n",
+        "PRIVATE_KEY": "-----BEGIN-----\nMIIEvQIBADANBgkqhkiG\n-----END-----",
+        "B_TOKEN": "EMPTY",
+        "C_NAME": "not a secret",
+    }
+    text = "one/two+three four, one%2Ftwo%2Bthree%20four, MIIEvQIBADANBgkqhkiG, EMPTY, not a secret"
+    assert mask_secrets(text, environment) == "[key], [key], [key], EMPTY, not a secret"
+    monkeypatch.setenv("A_KEY", "one/two+three four")
+    error = ValueError("denied:\none/two+three four")
+    assert error_line(error) == "denied: [key]"
+    assert named_error(error) == "ValueError: denied:\n[key]"

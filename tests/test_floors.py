@@ -109,7 +109,7 @@ def test_integrations_import_no_floor_but_their_own() -> None:
         for name in imports(tree)
         if name.startswith("pytest_cepbench.")
     }
-    assert imported == {"errors", "files", "integrations"}
+    assert imported == {"errors", "escapes", "files", "integrations"}
 
 
 def test_only_the_plugin_needs_pytest() -> None:

@@ -6,13 +6,13 @@ answer in one sequence and for answers that are read from files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from pytest_cepbench.artifacts.digest import canonical_json, digest_text
+from pytest_cepbench.files import parse_json
 
 MOST_STEPS = 10
 """Most steps of an answer; the released test set of OpenING was filtered to as many."""
@@ -66,7 +66,7 @@ class Answer:
     @classmethod
     def from_json(cls, text: str) -> Answer:
         """The answer that `to_json` wrote. Raises ValueError for anything else."""
-        match json.loads(text):
+        match parse_json(text):
             case [*steps]:
                 return cls(tuple(map(_stored_step, steps)))
             case other:

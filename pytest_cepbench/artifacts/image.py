@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -17,11 +19,25 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps, UnidentifiedImageError
+
+# Decoders are imported here: Pillow imports them at the first image, and where no file handle is
+# left then, it takes whole images for files of a format that it does not know.
+from PIL import (  # noqa: F401
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageOps,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    UnidentifiedImageError,
+    WebPImagePlugin,
+)
 from PIL import __version__ as _pillow
 
-from pytest_cepbench.errors import ImageError
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.errors import ImageError, UnreadError
+from pytest_cepbench.files import open_regular, tells_of_file
 
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
@@ -36,6 +52,8 @@ DECODER = f"1 pillow/{_pillow}"
 """Version of the rules above and of the decoders, on which remembered digests of pixels depend."""
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
+
+_DECODING_BYTES = 24  # for a pixel; libwebp 1.6 and Pillow 13 take 21 together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,19 +108,34 @@ class ImageArtifact:
 def decode_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
     """The image in these bytes.
 
-    Raises ImageError for what is no image, is cut off, is animated, or has more than max_pixels.
+    Raises ImageError for what is no image, is cut off, is animated, or has more than max_pixels;
+    UnreadError where the memory does not suffice.
     """
     return _decode(io.BytesIO(data), max_pixels)
 
 
 def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
-    """The image in a file; the rules and errors of `decode_image`, and ImageError if unreadable."""
+    """The image in a file; the rules and errors of `decode_image`, and those of `reading_image`."""
+    with reading_image(path), open_regular(path, MOST_BYTES) as stream:
+        return _decode(stream, max_pixels)
+
+
+@contextmanager
+def reading_image(where: object) -> Iterator[None]:
+    """Turn errors of reading into ImageError, where there is no file that could hold an image, and
+    UnreadError, which names the place, where the system could not read it.
+    """
     try:
-        with open_regular(path, MOST_BYTES) as stream:
-            return _decode(stream, max_pixels)
+        yield
     except OSError as error:
-        msg = f"cannot be read: {error.strerror or error}"
-        raise ImageError(msg) from error
+        if tells_of_file(error):
+            msg = f"cannot be read: {error.strerror or error}"
+            raise ImageError(msg) from error
+        msg = f"{where} could not be read: {error.strerror or error}"
+        raise UnreadError(msg) from error
+    except (UnreadError, MemoryError) as error:
+        msg = f"{where} could not be read: {str(error) or 'no memory is left'}"
+        raise UnreadError(msg) from error
 
 
 def encode_image(image: ImageArtifact) -> bytes:
@@ -133,10 +166,35 @@ def _decode(stream: BinaryIO, max_pixels: int) -> ImageArtifact:
         msg = f"not an image of a known format ({', '.join(FORMATS)})"
         raise ImageError(msg) from error
     except Exception as error:
+        if getattr(error, "errno", None) is not None:  # of the stream: decoders have no number
+            raise
+        if isinstance(error, MemoryError | ImportError) or _lacks_memory(stream, error, max_pixels):
+            msg = "no memory is left to decode it"
+            raise UnreadError(msg) from error
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and others on
         # damaged files: each means that these bytes are no usable image.
         msg = f"damaged: {error}"
         raise ImageError(msg) from error
+
+
+def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:
+    """Whether the image could not be decoded for want of memory.
+
+    libwebp reports that as it reports damage, so what it needs is asked for again, all at once.
+    """
+    stream.seek(0)
+    head = stream.read(25)
+    if head[8:12] != b"WEBP":
+        return "out of memory" in str(error)  # the words of Pillow's own decoders
+    pixels = max_pixels
+    if head[12:16] == b"VP8L":  # lossless, as the store writes them: two sides of 14 bits
+        bits = int.from_bytes(head[21:25], "little")
+        pixels = min(pixels, ((bits & 0x3FFF) + 1) * ((bits >> 14 & 0x3FFF) + 1))
+    try:
+        np.empty(_DECODING_BYTES * pixels, np.uint8)
+    except MemoryError:
+        return True
+    return False
 
 
 def _check_header(image: Image.Image, max_pixels: int) -> None:

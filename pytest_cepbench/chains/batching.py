@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from pytest_cepbench.artifacts import Failure, canonical_json, digest_json
-from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError
+from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError, named_error
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.models.torch_runtime import (
@@ -206,7 +206,7 @@ class BatchCaller:
 
 def in_words(error: Exception) -> str:
     """An exception of a model as text, short enough to be stored."""
-    return f"{type(error).__name__}: {error}"[:300]
+    return named_error(error)[:300]
 
 
 # -- throughput of earlier runs ------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pytest_cepbench.artifacts import Detections, Failure, canonical_json
 from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.files import parse_json
 from pytest_cepbench.metrics.similarity import cosine_to_start
 from pytest_cepbench.models.protocols import VqaQuestion
 from pytest_cepbench.store import Store, Vector
@@ -184,7 +185,7 @@ def _stored_answers(result: object, expected: int) -> tuple[float, ...] | Failur
     if isinstance(result, Failure):
         return result
     try:
-        numbers = tuple(float(number) for number in json.loads(str(result)))
+        numbers = tuple(float(number) for number in parse_json(str(result)))
     except (TypeError, ValueError) as error:  # a shared store may hold anything under a key
         return Failure("bad-answer", str(error))
     if len(numbers) != expected or not all(0.0 <= number <= 1.0 for number in numbers):

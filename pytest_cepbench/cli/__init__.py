@@ -12,6 +12,7 @@ from importlib import import_module
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
+from pytest_cepbench.errors import UnreadError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pytest_cepbench.cli.output import INTERRUPTED, complain
 
         return complain("interrupted", INTERRUPTED)
+    except UnreadError as error:  # wherever an image is read
+        from pytest_cepbench.cli.output import NOT_DONE, complain
+
+        return complain(str(error), NOT_DONE)
 
 
 def _is_whole(arguments: Namespace) -> bool:

@@ -34,6 +34,9 @@ from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accep
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.report.totals import two_identities
+from pytest_cepbench.store.answers import keys_of_answers
+from pytest_cepbench.store.database import INDEX
+from pytest_cepbench.store.readonly import ReadonlyStore
 
 _NAMED = 5
 
@@ -68,7 +71,7 @@ def run(arguments: Namespace) -> int:
         show([page], "nothing written: --dry-run")
         return 0
     show([page])
-    return _write(changes, root)
+    return _write(changes, arguments)
 
 
 _BEST_OF_SEVERAL = (
@@ -92,7 +95,7 @@ def _accept_again(
         show(page, "nothing written: --dry-run")
         return 0
     show(page)
-    code = _write(changes, root) if changes else 0
+    code = _write(changes, arguments) if changes else 0
     return code or remeasured.write_suite()
 
 
@@ -317,16 +320,44 @@ def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
         yield f"replaced, since it cannot be used: {error}"
 
 
-def _write(changes: Sequence[Change], root: Path) -> int:
-    """Write the files, all or none."""
+def _write(changes: Sequence[Change], arguments: Namespace) -> int:
+    """Write the files, all or none, and say where the answers lie that they name."""
+    root: Path = arguments.baselines
     try:
         written = apply(changes, root)
     except WriteError as error:
         return complain(f"nothing is accepted: {error}; run the same command again then", NOT_DONE)
     except KeyboardInterrupt:
         return complain("nothing is accepted: interrupted", INTERRUPTED)
-    show([], f"{counted(len(written), 'baseline')} written below {root}: commit them")
+    accepted: dict[str, set[str]] = {}
+    for change in changes:
+        accepted.setdefault(change.key.suite, set()).update(change.after.answers.values())
+    places = [
+        _answers_place(suite, digests - {""}, arguments)
+        for suite, digests in accepted.items()
+        if digests - {""}
+    ]
+    show([], f"{counted(len(written), 'baseline')} written below {root}: commit them", *places)
     return 0
+
+
+def _answers_place(suite: str, digests: set[str], arguments: Namespace) -> str:
+    """Where the accepted answers of a suite lie, of which a baseline has the digests alone."""
+    folder: Path = arguments.store
+    here = 0
+    if (folder / INDEX).is_file():
+        with ReadonlyStore(folder, f"the store {str(folder)!r}") as reader:
+            here = len(keys_of_answers(reader.read, digests))
+    if here < len(digests):
+        return (
+            f"{len(digests) - here} of {len(digests)} accepted answers of {suite} are not in the "
+            f"store {folder}: name the store of the run with --store DIR in cepbench answers "
+            "export SUITE, which keeps them beside the baselines"
+        )
+    return (
+        f"the {counted(here, 'accepted answer')} of {suite} lie in the store {folder} alone: "
+        f"cepbench answers export SUITE --store {folder} keeps them beside the baselines"
+    )
 
 
 def _listed(keys: Sequence[CaseKey | str]) -> str:

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, tells_of_file
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import ANCHORS, REMEDY, SUFFIX, read_baseline
 from pytest_cepbench.suites.measures.battle_measures import VERDICT_FAILURES
+
+_CONFIGURATIONS = (
+    "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini",
+    "setup.cfg",
+)  # fmt: skip
+
+_SETTING = re.compile(
+    r"""cepbench_baselines["']?\s*=[ \t\["']*([^"'\]\n#]+)|--cep-baselines[=\s"',]+([^\s"',\]]+)"""
+)
+"""The key or the option, in INI, TOML and a command line alike."""
+
+
+def project_baselines(*starts: Path) -> list[Path]:
+    """Folders that runs of pytest in these folders, or around them, would have for baselines.
+
+    Where `CEPBENCH_BASELINES`, `PYTEST_ADDOPTS` and the configurations of pytest say, and the
+    folders `baselines`. Raises OSError where that cannot be read.
+    """
+    variable = os.environ.get("CEPBENCH_BASELINES", "")
+    named = [*([variable] if variable else []), *_named(os.environ.get("PYTEST_ADDOPTS", ""))]
+    folders = [Path.cwd() / name for name in named]
+    for home in dict.fromkeys(f for start in starts for f in (start, *start.parents)):
+        folders.append(home / "baselines")
+        for name in _CONFIGURATIONS:
+            try:
+                text = read_regular(home / name, MOST_TEXT).decode("utf-8", "replace")
+            except OSError as error:
+                if not tells_of_file(error):
+                    raise
+            else:
+                folders += [home / folder for folder in _named(text)]
+    return list(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
+
+
+def _named(text: str) -> list[str]:
+    return [(match[1] or match[2]).strip() for match in _SETTING.finditer(text)]
 
 
 def case_of_file(path: Path, suite: str) -> CaseKey | str:

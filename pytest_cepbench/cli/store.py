@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from pytest_cepbench.cli.baseline_files import project_baselines
 from pytest_cepbench.cli.output import (
     INTERRUPTED,
     MISTAKE,
@@ -35,6 +38,7 @@ from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
 from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
 from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.store.answers import answers_under, keys_of_answers
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.export import Wanted, export_store
 from pytest_cepbench.store.garbage_collection import GcCriteria, choose, collect
@@ -135,12 +139,33 @@ def _gc(arguments: Namespace) -> int:
     if criteria == GcCriteria() and not arguments.baselines:
         msg = "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         raise SpecError(msg)
+    named, project = _tables_below(arguments.baselines), _project_tables(arguments)
     with _reader(folder) as reader:
-        if arguments.baselines:
-            needed = needed_models(arguments.baselines, models_in(reader.read))
-            criteria = GcCriteria(criteria.unused_for, criteria.max_size, needed)
+        accepted = _accepted_keys([*named.values(), *project.values()], reader)
+        if (named or project) and not arguments.without_baselines:
+            models = models_in(reader.read)
+            criteria = replace(
+                criteria,
+                # Fixed roles can answer again; a checkpoint that was accepted may be gone.
+                needed=_needed_models(named, models) | _needed_models(project, models, ("model",)),
+                accepted=frozenset().union(*accepted.values()),
+            )
         collection = choose(folder, reader.read, criteria, days=reader.has("used"))
-    page = gc_page(folder, collection, criteria)
+        going = {entry.key for entry in collection.entries}
+        lost = {case: len(keys & going) for case, keys in accepted.items() if keys & going}
+        known = bool(named or project) or arguments.without_baselines
+        answers = 0 if known else len(answers_under(reader.read, going))
+    page = gc_page(folder, collection, criteria, lost)
+    if answers:
+        unknown = (
+            f"{counted(answers, 'answer')} would go, and no baselines were found that say which "
+            "are accepted, and so never made again: give their folder with --baselines DIR, or say "
+            "--without-baselines"
+        )
+        if arguments.delete:
+            raise SpecError(unknown)
+        show([page], unknown)
+        return 0
     if not (collection.entries or collection.unused):
         show([page])
         return 0
@@ -182,7 +207,8 @@ def _export(arguments: Namespace) -> int:
 def _wanted(arguments: Namespace, reader: ReadonlyStore) -> Wanted:
     """Selects the results to export."""
     if arguments.baselines:
-        needed = needed_models(arguments.baselines, models_in(reader.read))
+        tables = _tables_below(arguments.baselines)
+        needed = _needed_models(tables, models_in(reader.read))
         return lambda model, _: model in needed
     if arguments.used_within is not None:
         first = today() - read_days(arguments.used_within, "--used-within")
@@ -242,32 +268,92 @@ def _pull(arguments: Namespace) -> int:
     return NOT_DONE if summary.refused else 0
 
 
-def needed_models(folders: Sequence[Path], known: Iterable[str]) -> frozenset[str]:
-    """Known models that a baseline or an anchor below these folders names.
+_Tables = dict[Path, dict[str, object]]
+"""Baselines and anchors by their files."""
+
+
+def _tables_below(folders: Sequence[Path]) -> _Tables:
+    """All baselines and anchors below these folders.
 
     Raises SpecError for a folder without baselines and for a baseline that cannot be read: what it
     needs would seem not to be needed.
     """
-    words = [f" {text} " for folder in folders for text in _texts_below(folder)]
+    tables: _Tables = {}
+    for folder in folders:
+        own = _tables_in(folder)
+        if not own:
+            msg = (
+                f"--baselines {str(folder)!r}: no baselines there; give the folder that holds them"
+            )
+            raise SpecError(msg)
+        tables |= own
+    return tables
+
+
+def _project_tables(arguments: Namespace) -> _Tables:
+    """All baselines of the project that the store, or this folder, belongs to.
+
+    Raises SpecError where one cannot be read, unless nothing is to be kept for them.
+    """
+    tables: _Tables = {}
+    try:
+        for folder in project_baselines(Path.cwd(), arguments.store.resolve()):
+            tables |= _tables_in(folder)
+    except (OSError, SpecError) as error:
+        if not arguments.without_baselines:
+            msg = f"the project's baselines: {error}; --without-baselines does without them"
+            raise SpecError(msg) from error
+    return tables
+
+
+def _tables_in(folder: Path) -> _Tables:
+    def stop(error: OSError) -> None:
+        raise error
+
+    tables: _Tables = {}
+    place = folder
+    try:
+        for parent, _, names in os.walk(folder, onerror=stop) if folder.is_dir() else ():
+            for name in sorted(names):
+                place = Path(parent, name)
+                if place.suffix == SUFFIX:
+                    tables[place.resolve()] = parse_toml(read_regular(place, MOST_TEXT))
+    except (OSError, ValueError) as error:
+        msg = f"{str(place)!r} cannot be read as a baseline: {error}"
+        raise SpecError(msg) from error
+    return tables
+
+
+def _needed_models(
+    tables: _Tables, known: Iterable[str], parts: Sequence[str] = ("model", "identity")
+) -> frozenset[str]:
+    """Known models that a baseline or an anchor names.
+
+    parts: where it does: under `model` the accepted one, under `identity` the fixed roles.
+    """
+    texts = (text for table in tables.values() for text in _texts_of(table, parts))
+    words = [f" {text} " for text in dict.fromkeys(texts)]
     return frozenset(model for model in known if any(f" {model} " in text for text in words))
 
 
-def _texts_below(folder: Path) -> Iterator[str]:
-    paths = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
-    if not paths:
-        msg = f"--baselines {str(folder)!r}: no baselines there; give the folder that holds them"
-        raise SpecError(msg)
-    for path in paths:
-        try:
-            table = parse_toml(read_regular(path, MOST_TEXT))
-        except (OSError, ValueError) as error:
-            msg = f"--baselines: {str(path)!r} cannot be read as a baseline: {error}"
-            raise SpecError(msg) from error
-        yield from dict.fromkeys(_texts_of(table))
+def _accepted_keys(
+    tables: Iterable[Mapping[str, object]], reader: ReadonlyStore
+) -> dict[str, set[str]]:
+    """By case, the keys of the accepted answers that a store has."""
+    digests_of: dict[str, set[str]] = {}
+    for table in tables:
+        answers = table.get("answers")
+        if isinstance(answers, dict):
+            digests_of.setdefault(str(table.get("case")), set()).update(map(str, answers.values()))
+    keys_of = keys_of_answers(reader.read, set().union(*digests_of.values()))
+    return {
+        case: set().union(*(keys_of.get(digest, ()) for digest in digests))
+        for case, digests in digests_of.items()
+    }
 
 
-def _texts_of(table: dict[str, object]) -> Iterator[str]:
-    for name in ("model", "identity"):
+def _texts_of(table: dict[str, object], parts: Sequence[str]) -> Iterator[str]:
+    for name in parts:
         part = table.get(name)
         for field, text in part.items() if isinstance(part, dict) else ():
             if field == "step":

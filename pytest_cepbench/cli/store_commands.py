@@ -65,7 +65,16 @@ _STORE_ACTIONS = (
                 metavar="20G",
                 help="the least recently used results, until no more than this is left",
             ),
-            _needed("keep all that the models"),
+            OptionGroup(
+                None,
+                [
+                    _needed("keep all that the models"),
+                    flag(
+                        "--without-baselines",
+                        "delete also what is kept for the project's baselines",
+                    ),
+                ],
+            ),
             DELETE,
             *STORE,
         ],

@@ -73,11 +73,22 @@ def verify_page(folder: Path, report: VerifyReport) -> Section:
     return Section(f"store {folder}", tuple(lines))
 
 
-def gc_page(folder: Path, collection: Collection, criteria: GcCriteria) -> Section:
-    """Page of the results that go, by the model that made them, and of those that stay."""
+def gc_page(
+    folder: Path,
+    collection: Collection,
+    criteria: GcCriteria,
+    lost: Mapping[str, int],
+) -> Section:
+    """Page of the results that go, by kind and by the model that made them, and of those that stay.
+
+    lost: results of accepted answers that go, by case.
+    """
     blocks: list[str | Table] = []
     if collection.entries:
-        blocks.append(_shares("model", count(collection.entries, {})[1], "in the index"))
+        kinds, models = count(collection.entries, {})
+        blocks += [_shares("kind", kinds, "in the index"), _shares("model", models, "in the index")]
+    for case, number in lost.items():
+        blocks.append(f"accepted answers of {case} go, which no run makes again: {number} results")
     goes = f"goes: {counted(len(collection.entries), 'result')}"
     if collection.unused:
         goes += f", {counted(len(collection.unused), 'image')} that no result refers to"
@@ -89,6 +100,8 @@ def gc_page(folder: Path, collection: Collection, criteria: GcCriteria) -> Secti
         "with images"
     )
     blocks.append(stays)
+    if criteria.accepted:
+        blocks.append(f"the baselines keep {counted(len(criteria.accepted), 'result')} of answers")
     if collection.unnamed:
         blocks.append(
             f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: "

@@ -146,7 +146,7 @@ def _read(path: Path) -> bytes:
 def _decode(data: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{where}: {one_line(str(error))}"
         raise DatasetError(msg) from error
 

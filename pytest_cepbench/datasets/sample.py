@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, digest_text, read_image
+from pytest_cepbench.artifacts.image import reading_image
 from pytest_cepbench.datasets.sources.cell_image import CellImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.files import open_regular
@@ -23,7 +24,7 @@ class FileImage:
     path: Path
 
     def load(self) -> ImageArtifact:
-        """The image. Raises ImageError when the file holds none."""
+        """The image. Raises ImageError when the file holds none, UnreadError if it is not read."""
         return read_image(self.path)
 
 
@@ -58,16 +59,20 @@ class EmbeddedImage:
         return f"{self.offset}+{self.length}"
 
     def load(self) -> ImageArtifact:
-        """The image. Raises ImageError naming file, row and field when there is none."""
+        """The image. Raises ImageError naming file, row and field when there is none, UnreadError
+        when it could not be read.
+        """
+        place = f"{self.path}, {self.where}"
         try:
-            with open_regular(self.path) as stream:
-                stream.seek(self.offset)
-                text = stream.read(self.length)
-            body = text.partition(b",")[2] if text.startswith(b"data:") else text
-            # Quoted fields may hold base64 in lines.
-            return decode_image(b64decode(b"".join(body.split()), validate=True))
-        except (ValueError, OSError, ImageError) as error:  # binascii's error is a ValueError
-            msg = f"{self.path}, {self.where}: {error}"
+            with reading_image(place):
+                with open_regular(self.path) as stream:
+                    stream.seek(self.offset)
+                    text = stream.read(self.length)
+                body = text.partition(b",")[2] if text.startswith(b"data:") else text
+                # Quoted fields may hold base64 in lines.
+                return decode_image(b64decode(b"".join(body.split()), validate=True))
+        except (ValueError, ImageError) as error:  # binascii's error is a ValueError
+            msg = f"{place}: {error}"
             raise ImageError(msg) from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace as replace_field
 from math import ceil
@@ -15,6 +14,7 @@ from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
 from pytest_cepbench.evaluation.shown_drift import ShownDrift, shown_drift
 from pytest_cepbench.evaluation.shown_facts import shown_facts
 from pytest_cepbench.evaluation.shown_samples import shown_answers
+from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, record_of
 from pytest_cepbench.gate.measurement import rounded
@@ -156,7 +156,7 @@ def _baseline_model(baseline: Baseline) -> BaselineModel:
 def _fingerprints(step: str) -> Iterator[str]:
     """Fingerprints of the roles in a baseline's record of their steps; none in one by hand."""
     try:
-        steps = json.loads(step)
+        steps = parse_json(step)
     except ValueError:
         return
     for record in steps if isinstance(steps, list) else [steps]:

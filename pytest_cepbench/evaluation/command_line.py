@@ -6,12 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from pytest_cepbench.models.api.redaction import HIDDEN, Secret, without_secrets
-
-_KEY_NAME = re.compile(
-    r"(?i)(?:api|access)[_-]?key|token(?!s|iz)|secret|passw(?:or)?d|credential|signature|\bsig$"
-)
-"""Names of options, variables and parameters whose values are keys."""
+from pytest_cepbench.escapes import HIDDEN, environment_secrets, is_secret_name
+from pytest_cepbench.models.api.redaction import Secret, without_secrets
 
 _QUERY = re.compile(r"(?<=[?&])(?P<name>[^=&\s]+)=(?P<value>[^&\s]*)")
 
@@ -26,19 +22,19 @@ def redacted_command(arguments: Sequence[str], environment: Mapping[str, str]) -
     arguments: program first; may be empty.
     environment: variables, of which some hold keys.
     """
-    secrets = [Secret(value) for name, value in environment.items() if _KEY_NAME.search(name)]
+    secrets = [Secret(value) for value in environment_secrets(environment).values()]
     shown: list[str] = []
     value_is_key = False
     for argument in arguments:
         name, equals, _ = argument.partition("=")
         if value_is_key and not argument.startswith("-"):
             shown.append(HIDDEN)
-        elif argument.startswith("-") and equals and _KEY_NAME.search(name):
+        elif argument.startswith("-") and equals and is_secret_name(name):
             shown.append(f"{name}={HIDDEN}")
         else:
             shown.append(_cleared(argument, secrets))
         is_option = argument.startswith("-") and not equals
-        value_is_key = is_option and bool(_KEY_NAME.search(name))
+        value_is_key = is_option and is_secret_name(name)
     return shlex.join(shown)
 
 
@@ -46,6 +42,6 @@ def _cleared(argument: str, secrets: Sequence[Secret]) -> str:
     """One argument without what is a key in it."""
 
     def hidden(match: re.Match[str]) -> str:
-        return f"{match['name']}={HIDDEN}" if _KEY_NAME.search(match["name"]) else match[0]
+        return f"{match['name']}={HIDDEN}" if is_secret_name(match["name"]) else match[0]
 
     return without_secrets(_QUERY.sub(hidden, argument), secrets)

@@ -15,7 +15,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.model_handle import DeviceSwap
 from pytest_cepbench.chains.progress import Progress
-from pytest_cepbench.errors import CepError, StoreError
+from pytest_cepbench.errors import CepError, StoreError, UnreadError
 from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
 from pytest_cepbench.evaluation.run_context import RunContext, StopFlag, identities_of
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
@@ -416,14 +416,14 @@ class Evaluator:
         """An image for a report, by its digest; None where it is gone."""
         try:
             return self.store.get_image(digest)
-        except StoreError:  # the store was removed, or its disk is full: the page does without
+        except (StoreError, UnreadError):  # removed, or its disk is full: the page does without
             return None
 
     def stored_file(self, digest: str) -> Path | None:
         """The file of an image for a report, by its digest; None where there is none."""
         try:
             path = self.store.image_path(digest)
-        except StoreError:
+        except (StoreError, UnreadError):
             return None
         return path if path.is_file() else None
 

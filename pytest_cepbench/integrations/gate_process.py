@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_cepbench.errors import TrainingGateError
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.integrations.parent_death import PARENT
 
 _LAUNCHERS = re.compile(
@@ -85,10 +86,11 @@ def inherited_environment() -> dict[str, str]:
 
 
 def read_output(log: Path) -> str:
-    """The end of a log."""
+    """The end of a log, without keys."""
     try:
         with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - _OUTPUT))
-            return stream.read().decode("utf-8", "replace")
+            # From before what is shown: half a key at its start would not be found.
+            stream.seek(max(0, log.stat().st_size - 2 * _OUTPUT))
+            return mask_secrets(stream.read().decode("utf-8", "replace"))[-_OUTPUT:]
     except OSError:
         return ""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pytest_cepbench.errors import CepError, ModelError
+from pytest_cepbench.errors import CepError, ModelError, named_error
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 BACKEND = "inductor"
@@ -91,7 +91,7 @@ def warming_up(what: str) -> Iterator[None]:
         # Compilers and the libraries that they call raise anything.
         if is_out_of_memory(error):
             raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        reason = " ".join(named_error(error).split())[:_LONGEST_REASON]
         msg = (
             f"compile=true: {what} could not be compiled ({reason}). Leave compile out, or install "
             "what torch.compile needs here: a C++ compiler on a CPU, Triton on an accelerator"

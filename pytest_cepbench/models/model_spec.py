@@ -12,9 +12,10 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
+from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, environment_secrets
 from pytest_cepbench.models.registry import SCHEMES
 
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
@@ -46,7 +47,8 @@ class ModelSpec:
 def parse_spec(text: str) -> ModelSpec:
     """Take a spec apart.
 
-    Raises SpecError when it is empty or a parameter is malformed or repeated.
+    Raises SpecError when it is empty, a parameter is malformed or repeated, or holds the value of
+    an environment variable that is named like a key, or that `key_env` names.
     """
     if not text.strip():
         msg = (
@@ -65,6 +67,7 @@ def parse_spec(text: str) -> ModelSpec:
         raise SpecError(msg)
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
+    _refuse_keys(body, query)
     try:
         return ModelSpec(text, scheme, rest, _parse_query(text, query))
     except SpecError:
@@ -75,6 +78,27 @@ def parse_spec(text: str) -> ModelSpec:
             "once (they are not shown here, for one may be a key)"
         )
         raise SpecError(msg) from None
+
+
+def _refuse_keys(body: str, query: str) -> None:
+    """Raise SpecError where a parameter holds a key, without repeating it: specs are printed,
+    stored and reported.
+    """
+    secrets = environment_secrets()
+    for name, variable in parse_qsl(query):
+        value = os.environ.get(variable, "").strip() if name == "key_env" else ""
+        if len(value) >= SECRET_FROM:
+            secrets[variable] = value
+    readings = (query, unquote(query), unquote_plus(query))
+    for variable, secret in secrets.items():
+        if any(secret in text for text in readings) or secret == body.partition(":")[2]:
+            msg = (
+                f"model spec {body.replace(secret, HIDDEN)!r}: it holds the value of the "
+                f"environment variable {variable}, which is taken for a key, and specs are "
+                "printed, stored and reported. Keys come from the environment: set OPENAI_API_KEY, "
+                "or name another variable with key_env=NAME"
+            )
+            raise SpecError(msg)
 
 
 def _parse_query(text: str, query: str) -> dict[str, str]:

@@ -44,6 +44,7 @@ from pytest_cepbench.errors import (
     RoleError,
     SpecError,
     did_you_mean,
+    named_error,
     public_names,
     unknown_name,
 )
@@ -195,7 +196,7 @@ def make_model(spec: ModelSpec) -> Model:
             made = made(**spec.params)
         except Exception as error:
             # A factory is the user's code and can raise anything; its words are the explanation.
-            msg = f"model spec {spec.text!r}: the factory raised {type(error).__name__}: {error}"
+            msg = f"model spec {spec.text!r}: the factory raised {named_error(error)}"
             raise SpecError(msg) from error
     elif spec.params:
         msg = f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
@@ -236,7 +237,7 @@ def _import(spec: ModelSpec) -> Any:
         # Importing runs the user's module, which can raise anything.
         msg = (
             f"model spec {spec.text!r}: importing {module_name!r} from {here} or the installed "
-            f"packages raised {type(error).__name__}: {error}"
+            f"packages raised {named_error(error)}"
         )
         if isinstance(error, ModuleNotFoundError) and error.name == module_name:
             package, _, name = module_name.rpartition(".")
@@ -296,10 +297,7 @@ def _stated(spec: ModelSpec, model: object, name: str, default: object) -> Any:
         return getattr(model, name, default)
     except Exception as error:
         # A property is the user's code and can raise anything; its words are the explanation.
-        msg = (
-            f"model spec {spec.text!r}: {type(model).__name__}.{name} raised "
-            f"{type(error).__name__}: {error}"
-        )
+        msg = f"model spec {spec.text!r}: {type(model).__name__}.{name} raised {named_error(error)}"
         raise SpecError(msg) from error
 
 

@@ -238,7 +238,9 @@ class _Operator:
         return _json(msgspec.to_builtins(asdict(content["summary"])))
 
     async def _content(self, request: Request) -> dict[str, Any]:
-        if not secrets.compare_digest(request.path_params["token"], self.live.session.operator):
+        # As bytes: of texts, which an address may have any of, only ASCII could be compared.
+        token, own_token = request.path_params["token"], self.live.session.operator
+        if not secrets.compare_digest(token.encode("utf-8", "surrogatepass"), own_token.encode()):
             raise HTTPException(404, "this address is none")
         live = self.live
         wanted = live.assignment.wanted.values()
@@ -278,7 +280,7 @@ async def _body(request: Request) -> bytes:
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    if site != "same-origin" and (origin is None or urlsplit(origin).netloc != request.url.netloc):
+    if site != "same-origin" and (origin is None or _place(origin) != request.url.netloc):
         raise HTTPException(403, "a request from another page is refused")
     if "x-cepbench" not in request.headers:
         raise HTTPException(403, "a request without the page's header is refused")
@@ -288,6 +290,14 @@ async def _body(request: Request) -> bytes:
         if len(data) > MOST_BODY:
             raise HTTPException(413, f"a request has at most {MOST_BODY:,} bytes")
     return data
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin; empty where it is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _key(data: bytes) -> str:

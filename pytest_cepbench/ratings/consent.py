@@ -142,7 +142,7 @@ class Consents:
         for line in _text(path).splitlines():
             try:
                 record = msgspec.json.decode(line, type=Consent)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 continue  # cut off in a crash: the person is asked again
             if record.text == self._digest:
                 self._agreed.add(record.annotator)

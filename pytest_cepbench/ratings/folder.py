@@ -216,7 +216,7 @@ def _valid_votes(path: Path, ratings: Ratings, remarks: Remarks) -> Iterator[Vot
             continue
         try:
             vote = msgspec.json.decode(line, type=Vote)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             remarks.unreadable += 1
             continue
         item = ratings.items.get(vote.item)
@@ -313,7 +313,7 @@ def _decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
 def _decoded(data: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{where}: {one_line(str(error))}"
         raise DatasetError(msg) from error
 

@@ -9,6 +9,7 @@ anywhere can add to a store, and change nothing in it.
 
 from __future__ import annotations
 
+import errno
 import zipfile
 from collections.abc import Collection, Iterable
 from io import BytesIO
@@ -16,8 +17,8 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.artifacts.answer import Answer
-from pytest_cepbench.errors import ImageError, StoreError
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.errors import StoreError, UnreadError
+from pytest_cepbench.files import open_regular, tells_of_file
 from pytest_cepbench.store.answers import put_answers
 from pytest_cepbench.store.images import MOST_BYTES, verify_image
 from pytest_cepbench.store.store import Store
@@ -65,7 +66,8 @@ def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = Non
     """Take over answers of a bundle; returns how many.
 
     wanted: digests of the answers to take; all where None. Raises StoreError for a file that is no
-    bundle, and where an image does not match its digest or is missing.
+    bundle, and where an image does not match its digest or is missing; UnreadError where it could
+    not be read.
     """
     try:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as bundle:
@@ -75,11 +77,23 @@ def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = Non
             for digest in sorted({d for answer in answers for d in answer.images}):
                 if store.get_image(digest) is None:
                     store.put_image(_image(bundle, digest))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, ImageError) as error:
-        msg = f"{str(path)!r} is no bundle of answers, or a damaged one: {error}"
-        raise StoreError(msg) from error
+    except (StoreError, UnreadError):
+        raise
+    except OSError as error:
+        if tells_of_file(error) or error.errno in (None, errno.EINVAL):  # a seek to before the file
+            raise _damaged(path, error) from error
+        msg = f"{str(path)!r} could not be read: {error.strerror}"
+        raise UnreadError(msg) from error
+    except Exception as error:
+        # Of damaged data zipfile raises errors of zlib and struct, RuntimeError where an entry
+        # seems to be encrypted, NotImplementedError of methods and versions, and others.
+        raise _damaged(path, error) from error
     put_answers(store, answers)
     return len(answers)
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{str(path)!r} is no bundle of answers, or a damaged one: {error}")
 
 
 def _answers(bundle: zipfile.ZipFile) -> list[Answer]:

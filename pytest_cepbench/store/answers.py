@@ -8,11 +8,14 @@ chains.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.artifacts.answer import Answer
-from pytest_cepbench.store.rows import ImageRef, StoredResult
+from pytest_cepbench.store.rows import ImageRef, Read, StoredResult, batches, results_under
 from pytest_cepbench.store.store import Store
+
+_PART = 500  # texts in memory
 
 
 def answer_results(answer: Answer, provenance: Mapping[str, str]) -> list[StoredResult]:
@@ -63,6 +66,35 @@ def get_answers(store: Store, digests: Iterable[str]) -> dict[str, Answer]:
         if key not in present or not store.image_path(image).exists()
     }
     return {d: answer for d, answer in answers.items() if not lost.intersection(answer.images)}
+
+
+def keys_of_answers(read: Read, digests: Iterable[str]) -> dict[str, set[str]]:
+    """By digest, the keys under which a store keeps the answer and each of its images.
+
+    Without the answers that it does not have.
+    """
+    by_key = {_answer_key(digest): digest for digest in digests}
+    texts, _ = results_under(read, by_key)
+    keys: dict[str, set[str]] = {}
+    for key, text in texts.items():
+        answer = _parse(str(text), by_key[key])
+        if answer is not None:
+            keys[by_key[key]] = {key, *map(_image_key, answer.images)}
+    return keys
+
+
+def answers_under(read: Read, keys: Iterable[str]) -> list[str]:
+    """Digests of the answers that a store keeps under some of these keys."""
+    digests = []
+    for part in batches(keys, _PART):
+        texts, _ = results_under(read, part)
+        for key, text in texts.items():
+            # The JSON of an answer is a list; most texts are descriptions.
+            if isinstance(text, str) and text.startswith("["):
+                with suppress(ValueError):
+                    digest = Answer.from_json(text).digest
+                    digests += [digest] if _answer_key(digest) == key else []
+    return digests
 
 
 def _parse(text: str, digest: str) -> Answer | None:

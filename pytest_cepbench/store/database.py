@@ -52,6 +52,9 @@ _SCHEMA = (
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
+_UNREAD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM)
+"""The file could not be read, which tells nothing of its pages."""
+
 _WINDOW = 500
 _EMPTY_WINDOWS = 20  # a damaged table has no known end; this many empty reads count as one
 
@@ -145,7 +148,7 @@ def store_errors(path: Path) -> Iterator[None]:
     """Turn errors of the file system and of SQLite into StoreError and its kinds."""
     try:
         yield
-    except (OSError, UnicodeDecodeError, sqlite3.DatabaseError) as error:
+    except (OSError, UnicodeDecodeError, sqlite3.DatabaseError, MemoryError) as error:
         explained = _explained(path, error)
         if explained is None:
             raise
@@ -155,8 +158,7 @@ def store_errors(path: Path) -> Iterator[None]:
 def _explained(path: Path, error: Exception) -> StoreError | None:
     """The error in our words; None for a mistake in a query, which is a bug of this package."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    # SQLite quotes its schema in messages; where the schema is damaged, that may be no text.
-    if isinstance(error, UnicodeDecodeError) or code in _DAMAGED:
+    if is_damage(error):
         msg = (
             f"the index of the store {path.parent} is damaged: {error} "
             "(another folder: --cep-store)"
@@ -169,10 +171,19 @@ def _explained(path: Path, error: Exception) -> StoreError | None:
             "(--cep-store)"
         )
         return StoreFullError(msg)
+    if isinstance(error, MemoryError):  # as Python's sqlite3 says it too, without a word
+        return StoreError(f"the store {path.parent} cannot be used: no memory is left")
     if not isinstance(error, OSError | sqlite3.OperationalError):
         return None
     msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
     return StoreError(msg)
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite's error says that the file is damaged."""
+    # SQLite quotes its schema in messages; where the schema is damaged, that may be no text.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, UnicodeDecodeError) or code in _DAMAGED
 
 
 def _no_space(path: Path) -> bool:
@@ -240,18 +251,33 @@ def rebuild(path: Path, broken: int | None) -> tuple[int, Path]:
     One process rebuilds; the others wait, find another file, and have to open it again.
 
     broken: inode of the damaged file.
-    Returns (rows saved, path of the damaged file now).
+    Returns (rows saved, path of the damaged file now). Raises StoreError where the file could not
+    be read or the new one not be written; the damaged file lies in its place then, as before.
     """
     with store_errors(path), replacement_lock(path):
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
         if inode(path) != broken:
             return 0, path
-        for suffix in ("", "-wal", "-shm"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-        with closing(open_database(path)) as sound:
-            return _copy_rows(aside, sound), aside
+        _move(path, aside)
+        try:
+            with closing(open_database(path)) as sound:
+                return _copy_rows(aside, sound), aside
+        except BaseException:
+            for part in _parts(path):
+                part.unlink(missing_ok=True)
+            _move(aside, path)
+            raise
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files of a database, whether or not they exist."""
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+
+def _move(path: Path, target: Path) -> None:
+    for part, new in zip(_parts(path), _parts(target), strict=True):
+        with suppress(FileNotFoundError):
+            part.rename(new)
 
 
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
@@ -273,7 +299,8 @@ def _readable_rows(source: sqlite3.Connection) -> Iterator[Row]:
         high = low + _WINDOW
         try:
             rows = source.execute(query, (low, high)).fetchall()
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            _raise_unread(error)
             rows = list(_single_rows(source, query, low, high))
         yield from rows
         empty = 0 if rows else empty + 1
@@ -284,8 +311,14 @@ def _single_rows(source: sqlite3.Connection, query: str, low: int, high: int) ->
     for rowid in range(low, high):
         try:
             yield from source.execute(query, (rowid, rowid + 1)).fetchall()
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
-            continue
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            _raise_unread(error)
+
+
+def _raise_unread(error: Exception) -> None:
+    """Raise an error by which a row was not read: it is stepped over only where it is damaged."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREAD:
+        raise error
 
 
 class Index:

@@ -27,11 +27,14 @@ class GcCriteria:
     max_size: bytes to be left; results are deleted in the order of their last use.
     needed: models whose results always stay; without another rule, the results of all other models
         are deleted. None where baselines do not matter.
+    accepted: keys of results that always stay, whatever model their provenance names: answers that
+        were accepted, which no run makes again.
     """
 
     unused_for: int | None = None
     max_size: int | None = None
     needed: frozenset[str] | None = None
+    accepted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -
             freed += 0 if references[entry.image] else sizes.get(entry.image, 0)
     unnamed = None
     if criteria.needed is not None:
-        unnamed = sum(entry.model is None for entry in stored)
+        unnamed = sum(e.model is None and e.key not in criteria.accepted for e in stored)
     return Collection(
         entries=tuple(chosen),
         unused=unused,
@@ -124,7 +127,7 @@ def collect(store: Store, collection: Collection) -> GcSummary:
 def _by_last_use(stored: Sequence[Entry], criteria: GcCriteria) -> list[Entry]:
     """Results that no baseline needs, in the order of their last use."""
     needed = criteria.needed or frozenset()
-    free = [entry for entry in stored if entry.model not in needed]
+    free = [e for e in stored if e.model not in needed and e.key not in criteria.accepted]
     return sorted(free, key=lambda entry: (entry.day, entry.created))
 
 

@@ -12,9 +12,9 @@ from threading import Lock
 from uuid import uuid4
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
-from pytest_cepbench.artifacts.image import MAX_PIXELS
+from pytest_cepbench.artifacts.image import MAX_PIXELS, reading_image
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.files import read_regular
+from pytest_cepbench.files import read_regular, tells_of_file
 
 SUFFIX = ".webp"
 
@@ -42,26 +42,57 @@ def digest_of(path: Path) -> str | None:
 
 
 def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every file and link below the folder of images, with its status."""
-    for folder, _, names in os.walk(root / FOLDER):
-        for name in names:
-            path = Path(folder, name)
-            with suppress(FileNotFoundError):  # another process removed it
-                yield path, path.lstat()
+    """Every file and link below the folder of images, with its status.
+
+    Raises UnreadError where a folder cannot be listed: its images would count as lost.
+    """
+
+    def stop(error: OSError) -> None:
+        if not tells_of_file(error):
+            raise error
+
+    with reading_image(root / FOLDER):
+        for folder, _, names in os.walk(root / FOLDER, onerror=stop):
+            for name in names:
+                path = Path(folder, name)
+                with suppress(FileNotFoundError):  # another process removed it
+                    yield path, path.lstat()
+
+
+def has_image(root: Path, digest: str) -> bool:
+    """Whether the file of the image is there. Raises UnreadError where that cannot be known.
+
+    `Path.exists` says no to some errors of the file system, and to all of them from Python 3.14 on.
+    """
+    path = image_path(root, digest)
+    with reading_image(path):
+        try:
+            path.stat()
+        except OSError as error:
+            if tells_of_file(error):
+                return False
+            raise
+    return True
 
 
 def load_image(root: Path, digest: str) -> ImageArtifact | None:
-    """The image, or None when it is absent. Raises ImageError when its pixels do not match."""
-    try:
-        return verify_image(read_regular(image_path(root, digest), MOST_BYTES), digest)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ImageError(str(error)) from error
+    """The image, or None when it is absent.
+
+    Raises ImageError when its pixels do not match, UnreadError when it could not be read.
+    """
+    path = image_path(root, digest)
+    with reading_image(path):
+        try:
+            return verify_image(read_regular(path, MOST_BYTES), digest)
+        except FileNotFoundError:
+            return None
 
 
 def verify_image(data: bytes, digest: str) -> ImageArtifact:
-    """The image in these bytes. Raises ImageError when it is damaged or has another digest."""
+    """The image in these bytes.
+
+    Raises ImageError when it is damaged or has another digest, UnreadError without memory.
+    """
     image = decode_image(data)
     if image.digest != digest:
         msg = "its pixels do not match its name"

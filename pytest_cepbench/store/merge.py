@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol, Self
 from uuid import uuid4
 
+from pytest_cepbench.artifacts.image import reading_image
 from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.files import open_regular, read_regular
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
@@ -24,6 +25,7 @@ from pytest_cepbench.store.images import (
     FOLDER,
     MOST_BYTES,
     digest_of,
+    has_image,
     image_path,
     verify_image,
     write_image,
@@ -62,14 +64,18 @@ class Source(Protocol):
     refused: list[str]
 
     def image(self, digest: str) -> bytes | None:
-        """The file of an image, unchecked; None where it is absent, too large, or not a file."""
+        """The file of an image, unchecked; None where it is absent, too large, or not a file.
+
+        Raises UnreadError where it could not be read.
+        """
         ...
 
 
 def merge(store: Store, source: Source) -> MergeSummary:
     """Import what is sound.
 
-    Raises StoreError where either store cannot be used; what was imported before stays.
+    Raises StoreError where either store cannot be used, UnreadError where an image could not be
+    read; what was imported before stays.
     """
     summary = MergeSummary()
     day, tables = last_used(days=source.reader.has("used"))
@@ -80,7 +86,7 @@ def merge(store: Store, source: Source) -> MergeSummary:
             known = store.has(str(row[0]) for row in page)
             fresh = [(row, check_row(row[:6])) for row in page if row[0] not in known]
             wanted = {image for _, (_, image) in fresh if image is not None}
-            absent = {image for image in wanted if not image_path(store.root, image).exists()}
+            absent = {image for image in wanted if not has_image(store.root, image)}
             images = dict(
                 zip(absent, threads.map(partial(_import_image, store, source), absent), strict=True)
             )
@@ -121,8 +127,9 @@ class FolderSource:
         """The file of an image; see `Source`."""
         path = image_path(self.reader.folder, digest)
         try:
-            return read_regular(path, MOST_BYTES, links=False)  # a link may lead anywhere
-        except OSError:
+            with reading_image(path):
+                return read_regular(path, MOST_BYTES, links=False)  # a link may lead anywhere
+        except ImageError:
             return None
 
 
@@ -162,7 +169,8 @@ class TarSource:
         if digest not in self._images:
             return None
         offset, size = self._images[digest]
-        return os.pread(self._stream.fileno(), size, offset)
+        with reading_image(self.reader.named):
+            return os.pread(self._stream.fileno(), size, offset)
 
     def _scan(self, archive: tarfile.TarFile, path: Path) -> None:
         """Find the images and unpack the index; no name in the archive becomes one on the disk."""

@@ -13,10 +13,17 @@ from threading import Lock
 from typing import Any, Self
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.errors import ImageError, StoreError, StoreVersionError
-from pytest_cepbench.files import open_regular
-from pytest_cepbench.store.database import BUSY_SECONDS, FORMAT, INDEX, create_tables, decode_text
-from pytest_cepbench.store.images import image_path, load_image
+from pytest_cepbench.errors import DamagedIndexError, ImageError, StoreError, StoreVersionError
+from pytest_cepbench.files import open_regular, tells_of_file
+from pytest_cepbench.store.database import (
+    BUSY_SECONDS,
+    FORMAT,
+    INDEX,
+    create_tables,
+    decode_text,
+    is_damage,
+)
+from pytest_cepbench.store.images import has_image, image_path, load_image
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Result, Row, results_under, rows_with
 
 _MAGIC = b"SQLite format 3\0"
@@ -74,13 +81,13 @@ class ReadonlyStore:
             self._connection.close()
 
     def read(self, query: str, values: Sequence[object] = ()) -> list[Row]:
-        """The rows of a query. Raises StoreError where the file is damaged or gone."""
+        """The rows of a query. Raises StoreError where it is damaged, gone, or cannot be read."""
         try:
             with self._lock:
                 return self._connection.execute(query, values).fetchall()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            msg = f"{self.named} cannot be read: {error}"
-            raise StoreError(msg) from error
+        except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+            msg = f"{self.named} cannot be read: {str(error) or 'no memory is left'}"
+            raise (DamagedIndexError if is_damage(error) else StoreError)(msg) from error
 
     def has(self, table: str) -> bool:
         """True where the store has this table, exactly as this version makes it."""
@@ -185,7 +192,7 @@ class Overlay:
         self._refused.update(keys)
 
     def get_image(self, digest: str) -> ImageArtifact | None:
-        """The image, from the first store that has it undamaged."""
+        """The image, from the first store that has it undamaged. Raises UnreadError."""
         for folder in self._folders:
             if (folder, digest) in self._bad:
                 continue
@@ -200,8 +207,8 @@ class Overlay:
 
     def image_path(self, digest: str) -> Path | None:
         """Path of the image in the first store that has it."""
-        paths = (image_path(folder, digest) for folder in self._folders)
-        return next((path for path in paths if path.exists()), None)
+        folders = (folder for folder in self._folders if has_image(folder, digest))
+        return next((image_path(folder, digest) for folder in folders), None)
 
     def _note_once(self, folder: Path, name: str, line: str) -> None:
         if (folder, name) not in self._bad:
@@ -222,7 +229,8 @@ def _is_exported(path: Path, named: str) -> bool:
         with open_regular(path) as stream:
             header = stream.read(_HEADER)
     except OSError as error:
-        msg = f"{_foreign(named)} ({INDEX}: {error.strerror})"
+        what = _foreign(named) if tells_of_file(error) else f"{named} cannot be read"
+        msg = f"{what} ({INDEX}: {error.strerror})"
         raise StoreError(msg) from error
     if len(header) < _HEADER or not header.startswith(_MAGIC):
         raise StoreError(_foreign(named))

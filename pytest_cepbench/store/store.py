@@ -14,7 +14,14 @@ from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.files import write_small
 from pytest_cepbench.store.database import INDEX, Index, store_errors
-from pytest_cepbench.store.images import FOLDER, ImageCache, image_path, load_image, write_image
+from pytest_cepbench.store.images import (
+    FOLDER,
+    ImageCache,
+    has_image,
+    image_path,
+    load_image,
+    write_image,
+)
 from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
@@ -201,7 +208,10 @@ class Store:
         return image.digest
 
     def get_image(self, digest: str) -> ImageArtifact | None:
-        """The image, or None when it is absent or its pixels do not match the digest."""
+        """The image, or None when it is absent or its pixels do not match the digest.
+
+        Raises UnreadError, and deletes nothing, where it could not be read.
+        """
         try:
             image = load_image(self.root, digest)
         except ImageError as error:
@@ -228,7 +238,7 @@ class Store:
         An image of a remote store, known from its result, is fetched first.
         """
         own = image_path(self.root, digest)
-        if own.exists():
+        if has_image(self.root, digest):
             return own
         shared = self._overlay.image_path(digest)
         if shared is None and self.notes([remote_image_note(digest)]):

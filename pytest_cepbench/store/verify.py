@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.errors import ImageError, StoreError
-from pytest_cepbench.store.images import digest_of, image_path, list_files, load_image
+from pytest_cepbench.errors import DamagedIndexError, ImageError
+from pytest_cepbench.store.images import digest_of, has_image, image_path, list_files, load_image
 from pytest_cepbench.store.rows import ImageRef, Read, batches, pages, seal_stamp, unseal
 from pytest_cepbench.store.store import Store
 from pytest_cepbench.store.tables import remote_images
@@ -51,10 +51,14 @@ class VerifyReport:
 
 
 def inspect(root: Path, read: Read) -> VerifyReport:
-    """Read all of the store in a folder: every row, every pixel. Changes nothing."""
+    """Read all of the store in a folder: every row, every pixel. Changes nothing.
+
+    Raises StoreError where the index cannot be read, UnreadError where an image cannot: neither
+    says that it is damaged.
+    """
     try:
         complaints = [str(line) for (line,) in read("PRAGMA integrity_check(20)", ())]
-    except StoreError as error:
+    except DamagedIndexError as error:
         complaints = [str(error)]
     index = [] if complaints == ["ok"] else complaints
     present: set[str] = set()
@@ -80,7 +84,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
             if row.damaged or (row.image is not None and row.image not in reachable):
                 rows.append(row)
         files = [path for _, path in _damaged_files(read)]
-    except StoreError as error:
+    except DamagedIndexError as error:
         index.append(str(error))
     return VerifyReport(
         results=results,
@@ -107,7 +111,7 @@ def repair(store: Store, report: VerifyReport) -> None:
     remote = remote_images(read) - damaged
 
     def is_lost(image: str | None) -> bool:
-        here = image is None or image_path(store.root, image).exists()
+        here = image is None or has_image(store.root, image)
         return not here and image not in remote
 
     dropped = [(row.rowid,) for row in _rows(read) if row.damaged or is_lost(row.image)]

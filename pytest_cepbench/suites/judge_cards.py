@@ -15,7 +15,6 @@ import msgspec
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.errors import UnfitFileError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import read_text
 from pytest_cepbench.models.protocols import BoundRole
@@ -144,7 +143,7 @@ def read_card(path: Path) -> KeptCard | None:
     """The card in a file; None where the file is none of a judge that was asked."""
     try:
         return msgspec.json.decode(read_text(path), type=_Document).card
-    except (OSError, UnfitFileError, UnicodeDecodeError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.files import parse_toml
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.baseline import read_baseline
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.answers import get_answers
 from tests.cli.conftest import Home
+from tests.cli.reports import result_of, write_report
 from tests.datasets.opening.files import put_questions, question
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
@@ -93,7 +96,13 @@ def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
     assert (accepted.path / "b.zip").read_bytes() == first
 
 
-@pytest.mark.parametrize("damage", ["no zip", "no answers", "no image", "another image", "no JSON"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "no zip", "no answers", "no image", "another image", "no JSON", "nested", "no deflate",
+        "encrypted", "method", "version", "offset", "cut off",
+    ],
+)  # fmt: skip
 def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
     """One line that names the file, whatever is wrong in it."""
     accepted.command("answers", "export", ".")
@@ -109,16 +118,130 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
         entries[images[0]] = entries[images[1]]
     elif damage == "no JSON":
         entries["answers.jsonl"] = b"[[\n"
+    elif damage == "nested":
+        entries["answers.jsonl"] = b"[" * 100_000 + b"\n"
     with zipfile.ZipFile(bundle, "w") as changed:
         for name, data in entries.items():
             changed.writestr(name, data)
-    if damage == "no zip":
-        bundle.write_bytes(b"PK no zip")
+    spoil(bundle, damage)
     ended = accepted.command("answers", "import", BUNDLE, "--store=fresh")
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith(f"cepbench: '{BUNDLE}' is no bundle of answers, or a damaged one: ")
     assert ended.err.count("\n") == 1
+
+
+def test_accepting_says_where_the_answers_lie(home: Home) -> None:
+    """A baseline has their digests alone: the store, and the command that keeps them beside it."""
+    write_suite(home.path, ANSWERS)
+    with Store(home.path / ".cepbench/store") as store:
+        suite = prepare(home.path, store)
+        results = [result_of(suite.measure()), result_of(suite.measure("overall-truth"))]
+    write_report(home.path / "report.json", results)
+    accept = ("accept", "report.json", "--reason=good", "--accept-insensitive")
+    ended = home.command(*accept)
+    elsewhere = home.command(*accept, "--store=nowhere", "--baselines=others")
+
+    assert (ended.code, elsewhere.code) == (0, 0)
+    assert (
+        "the 20 accepted answers of arena lie in the store .cepbench/store alone: cepbench answers "
+        "export SUITE --store .cepbench/store keeps them beside the baselines"
+    ) in ended.out
+    assert "20 of 20 accepted answers of arena are not in the store nowhere" in elsewhere.out
+    assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("where", ["here", "ini", "toml", "variable", "above", "option"])
+def test_accepted_answers_stay(accepted: Home, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is deleted, also those that came from a file: the project's baselines are found."""
+    accepted.command("answers", "export", ".")
+    accepted.command("answers", "import", BUNDLE, "--store=.cepbench/copy")
+    store, argv = accepted.path / ".cepbench/copy", []
+    if where != "above":
+        (accepted.path / "baselines").rename("accepted ones" if where == "ini" else "accepted")
+    match where:
+        case "here":
+            Path("accepted").rename("baselines")
+        case "ini":
+            Path("tox.ini").write_text("[pytest]\ncepbench_baselines = accepted ones\n")
+        case "toml":
+            text = '[tool.pytest]\naddopts = ["--cep-baselines", "accepted"]'
+            Path("pyproject.toml").write_text(text)
+        case "variable":
+            monkeypatch.setenv("CEPBENCH_BASELINES", "accepted")
+        case "option":
+            argv = ["--baselines=accepted"]
+        case _:
+            Path("elsewhere").mkdir()
+            monkeypatch.chdir("elsewhere")
+    for rule in ("--max-size=0", "--unused-for=1d"):
+        ended = accepted.command("store", "gc", f"--store={store}", rule, "--delete", *argv)
+        assert (ended.code, ended.err) == (0, "")
+
+    with Store(store) as opened:
+        kept = get_answers(opened, _digests(accepted.path))
+    assert len(kept) == 20
+
+
+def _digests(root: Path) -> set[str]:
+    tables = [parse_toml(path.read_text()) for path in root.rglob("overall-win-rate*.toml")]
+    return {digest for table in tables for digest in table["answers"].values()}
+
+
+def test_answers_of_unknown_baselines_stay(accepted: Home) -> None:
+    """Where no baseline says which were accepted; the message names the ways to go on."""
+    digests = _digests(accepted.path)
+    Path("baselines").rename("hidden")
+    gc = ("store", "gc", "--max-size=0")
+    listed, refused = accepted.command(*gc), accepted.command(*gc, "--delete")
+    with Store(Path(".cepbench/store")) as store:
+        assert len(get_answers(store, digests)) == 20
+    Path("hidden").rename("baselines")
+    without = accepted.command(*gc, "--without-baselines", "--delete")
+    with Store(Path(".cepbench/store")) as store:
+        assert get_answers(store, digests) == {}
+
+    words = "no baselines were found that say which are accepted"
+    assert (listed.code, refused.code, without.code) == (0, 2, 0)
+    assert words in " ".join(listed.out.split())
+    assert words in refused.err
+    assert "--baselines DIR, or say --without-baselines" in refused.err
+    assert "accepted answers of arena/overall/win_rate go" in without.out
+    assert without.out.index("accepted answers of") < without.out.index("deleted: about")
+
+
+def test_an_unreadable_baseline_keeps_everything(accepted: Home) -> None:
+    """What it needs would seem not to be needed."""
+    (accepted.path / "baselines/arena/broken.toml").write_text("<<<")
+    ended = accepted.command("store", "gc", "--max-size=0", "--delete")
+
+    assert ended.code == 2
+    assert "broken.toml' cannot be read as a baseline" in ended.err
+
+
+def spoil(bundle: Path, damage: str) -> None:
+    """Change a bundle's bytes: the first entry's data, or what its directory says of it."""
+    data = bytearray(bundle.read_bytes())
+    directory = data.index(b"PK\1\2")
+    at = {"version": (6, b"\xff"), "encrypted": (8, b"\1"), "method": (10, b"\x63")}
+    if damage == "no zip":
+        data[:] = b"PK no zip"
+    elif damage == "cut off":
+        del data[len(data) // 2 :]
+    elif damage == "no deflate":
+        with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as changed:
+            changed.writestr("answers.jsonl", "[]" * 1000)
+        data = bytearray(bundle.read_bytes())
+        start = data.index(b"answers.jsonl") + len("answers.jsonl")
+        data[start] |= 6  # a kind of block that there is not
+    elif damage == "offset":
+        data[data.index(b"PK\5\6") + 16 : data.index(b"PK\5\6") + 20] = b"\xff\xff\xff\x7f"
+    elif damage in at:
+        place, value = at[damage]
+        data[directory + place : directory + place + 1] = value
+        if damage == "encrypted":
+            data[data.index(b"PK\3\4") + 6] |= 1
+    bundle.write_bytes(data)
 
 
 def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:

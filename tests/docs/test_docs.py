@@ -154,6 +154,7 @@ _FOREIGN_OPTIONS = {
     "--store", "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run",
     "--delete", "--suite", "--baselines",
     "--alpha", "--tolerance", "--repair", "--unused-for", "--max-size", "--used-within", "--force",
+    "--without-baselines",
     "--remeasure", "--to", "--name", "--step", "--dataset",
     "--html", "--last", "--history", "--browser", "--suite-file",
     "--pyargs",  # of pytest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -117,3 +118,34 @@ def test_wrong_parameters_are_refused_by_name(query: str, match: str) -> None:
     with pytest.raises(SpecError, match=match) as caught:
         parse_params(parse_spec(f"m?{query}"), Knobs, "a test")
     assert f"m?{query}" in str(caught.value)
+
+
+@pytest.mark.parametrize("body", ["openai:m", "serve:folder", "python:a:b", "shapes:", "folder"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "revision={}", "a=1&name=v-{}-1", "system_prompt={}", "key_env=PLAIN&revision=plainly {}",
+        "{}=1", "same=1&same={}", "{}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("encode", [str, quote])
+def test_a_key_of_the_environment_is_no_parameter(
+    body: str, query: str, encode: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any scheme, as it is, within a value, and encoded; the message does not repeat it."""
+    key = "9f8e/7d6c+5b4a"
+    monkeypatch.setenv("PLAIN" if "PLAIN" in query else "MODEL_TOKEN", key)
+    for text in (f"{body}?{query.format(encode(key))}", f"{body}?x=1&{query.format(encode(key))}"):
+        with pytest.raises(SpecError) as raised:
+            parse_spec(text)
+        message = str(raised.value)
+        assert "MODEL_TOKEN" in message or "PLAIN" in message
+        assert key not in message
+        assert quote(key) not in message
+
+
+def test_a_short_value_of_a_key_is_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers without keys are given one such as EMPTY; another variable may hold anything."""
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    monkeypatch.setenv("STEP_NAME", "step-8000")
+    assert parse_spec("openai:m?revision=EMPTY-step-8000").params["revision"] == "EMPTY-step-8000"

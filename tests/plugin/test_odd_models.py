@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import PHOTOS, Project
+from tests.plugin.project import PHOTOS, Project, contents
 from tests.plugin.user_models import POISON
 
 COLORS = {"a.png": (200, 10, 10), "b.png": (10, 10, 200), "c.png": POISON}
@@ -118,3 +118,13 @@ def test_an_exception_is_tried_again_by_the_next_run(photos: Project) -> None:
     photos.run(model)
     assert photos.report()["cases"][0]["failures"] == {}
     assert photos.effort() == (2, 2)  # the text and the drawing that were missing
+
+
+def test_what_a_model_raises_shows_no_key(photos: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries repeat keys: neither the terminal, nor a report, nor the history has one."""
+    monkeypatch.setenv("MODEL_HUB_TOKEN", "9f8e7d6c5b4a")
+    result = photos.run("--model=python:user_models:describer?behaviour=leak", "-v")
+    written = b"".join(contents(photos.path / ".cepbench").values()).decode("utf-8", "replace")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "denied: [key]" in written
+    assert "9f8e7d6c5b4a" not in written + result.stdout.str() + result.stderr.str()

@@ -166,3 +166,32 @@ def test_the_suite_says_which_role_has_no_model(project: Project) -> None:
         ["*suite 'photos' needs an encoder: give one with --encoder=FOLDER_OR_HUB_ID *"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.parametrize("where", ["option", "variable", "suite"])
+def test_a_key_in_a_spec_stops_the_run_and_is_shown_nowhere(
+    project: Project, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A revision stands in reports, history and baselines; keys come from the environment."""
+    key = "9f8e7d6c5b4a"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    spec = f"openai:m?base_url=http://127.0.0.1:9/v1&revision={key}"
+    args = [f"--describer={spec}"] if where == "option" else []
+    text = PHOTOS
+    if where == "variable":
+        monkeypatch.setenv("CEPBENCH_DESCRIBER", spec)
+    elif where == "suite":
+        text = text.replace("python:user_models:describer", spec)
+        assert spec in text
+    project.suite(text)
+    project.photos({"a.png": (1, 2, 3)})
+    result = project.run("--generator=python:user_models:generator", *args)
+
+    assert result.ret != pytest.ExitCode.OK
+    shown = result.stdout.str() + result.stderr.str()
+    assert "the environment variable OPENAI_API_KEY" in shown
+    kept = [
+        path for path in project.path.rglob("*") if path.is_file() and path.name != "suite.toml"
+    ]
+    assert key not in shown
+    assert not [path for path in kept if key.encode() in path.read_bytes()]

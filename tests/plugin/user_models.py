@@ -5,6 +5,7 @@ Each factory takes how the model is to behave; "honest" models play the game wit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,8 @@ class Describer(Colors):
 
     def _tell(self, image: Image.Image) -> str:
         color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
+        if self.behaviour == "leak":
+            raise RuntimeError("denied: " + os.environ["MODEL_HUB_TOKEN"])
         if self.behaviour == "raise" or (self.behaviour == "raise-on-poison" and color == POISON):
             msg = "cannot bear this picture"
             raise ArithmeticError(msg)

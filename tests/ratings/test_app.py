@@ -107,6 +107,17 @@ def test_without_a_token_there_is_nothing(untouched: Site, path: str) -> None:
     assert request(untouched.base, path).status == 404
 
 
+@pytest.mark.parametrize("role", ["a", "o"])
+@pytest.mark.parametrize(
+    "token", ["%ff%fe", "%00", "%C3%A9", "%ed%a0%80", "%", "%zz", "a" * 60_000, "%0d%0aX:%20y"]
+)
+def test_an_address_of_any_bytes_is_none(untouched: Site, role: str, token: str) -> None:
+    """A token is compared as bytes, whatever it holds; nothing is an error of the server."""
+    for page in ("", "part", "image/%ff", "progress.json"):
+        assert 400 <= request(untouched.base, f"{role}/{token}/{page}").status < 500
+    assert 400 <= request(untouched.base, f"{role}/{token}/vote", b"{").status < 500
+
+
 def test_a_token_opens_its_own_pages_alone(untouched: Site) -> None:
     """An annotator is no operator, an operator no annotator, and images have opaque names."""
     token = untouched.a1.split("/")[-2]
@@ -128,6 +139,8 @@ def test_a_token_opens_its_own_pages_alone(untouched: Site) -> None:
         (PAGE | {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"}, 403),
         (PAGE | {"Origin": "http://evil.example"}, 403),
         (PAGE | {"Origin": "null"}, 403),
+        (PAGE | {"Origin": "http://[::1"}, 403),
+        (PAGE | {"Origin": "\xff"}, 403),
         (PAGE, 403),
         ({"Content-Type": "text/plain", "Sec-Fetch-Site": "same-origin"}, 403),
         (PAGE | {"Sec-Fetch-Site": "same-origin", "Host": "evil.example"}, 400),

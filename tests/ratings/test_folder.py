@@ -80,6 +80,7 @@ def test_items_that_were_changed_are_refused(ratings: Ratings) -> None:
         ("study.json", '{"v":1,"kind":"pairs","annotators":["a1"]}', "Invalid enum value"),
         ("study.json", '{"v":9,"kind":"pair","annotators":["a1"]}', "version 9 of its form"),
         ("study.json", "{", "study.json: "),
+        ("study.json", '{"x":' + "[" * 100_000, "study.json: "),
         ("sources.jsonl", '{"item":"1"}\n{', "sources.jsonl, line 2: "),
     ],
 )
@@ -109,11 +110,14 @@ def test_votes_that_do_not_count_are_told(ratings: Ratings) -> None:
     invalid = msgspec.structs.replace(good, winner="second")
     newer = msgspec.structs.replace(good, v=2)
     path = write(ratings, good, unknown, invalid, newer)
-    path.write_bytes(path.read_bytes() + b'["no record"]\n\xff\n\n' + record_line(good)[:40])
+    nested = record_line(good).rstrip()[:-1] + b',"x":' + b"[" * 100_000 + b"\n"
+    path.write_bytes(
+        path.read_bytes() + b'["no record"]\n\xff\n\n' + nested + record_line(good)[:40]
+    )
     votes = read_votes(ratings)
     assert votes.records == {"a1": (good,)}
     assert votes.remarks.lines == [
-        "3 records of votes that cannot be read are left out, such as one cut off in a crash",
+        "4 records of votes that cannot be read are left out, such as one cut off in a crash",
         "1 records of votes for items that the study does not have are left out",
         f"2 records of votes that answer no question are left out ({CONTRADICTION})",
     ]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,9 +19,10 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store import Result, Store, StoredResult
+from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import inode, rebuild
 from tests.artifacts.files import noise
+from tests.store.filling import fill
 from tests.store.strategies import same
 
 RESULTS: dict[str, Result] = {
@@ -286,3 +290,57 @@ def test_a_damaged_digest_of_a_file_is_computed_again(root: Path, index: Path, d
                 store.file_digest(path, "bytes", lambda _, a=answer: a)  # type: ignore[misc]
                 == "right"
             )
+
+
+def starve(folder: Path, lack: str) -> list[str]:
+    """What a process says that reads two stores without handles, or without memory."""
+    command = [sys.executable, "-m", "tests.store.starved", str(folder), lack]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_without_file_handles_nothing_is_damaged(tmp_path: Path) -> None:
+    """An image that could not be opened is an error that says so, and is there afterwards."""
+    fill(tmp_path / "own", range(2))
+    fill(tmp_path / "other", range(2, 4))
+    no_handle = "UnreadError, Too many open files"
+    assert starve(tmp_path, "handles") == [
+        f"own: {no_handle}",
+        f"shared: {no_handle}",
+        f"verify: {no_handle}",
+        f"import: {no_handle}",
+        f"recorded: {no_handle}",
+        "afterwards: read read read read read",
+        "damage: [] True",
+    ]
+
+
+def test_without_file_handles_no_index_is_repaired(root: Path, index: Path) -> None:
+    """A damaged index whose rows cannot be read either stays where it is, with all of them."""
+    with index.open("r+b") as stream:
+        stream.seek(index.read_bytes().index(b"text number 0") // PAGE * PAGE)
+        stream.write(b"\xff" * PAGE)
+    whole = root.with_name("copy")
+    shutil.copytree(root, whole)
+    with Store(whole) as store:
+        saved = len(store.get(RESULTS))
+    *refused, last = starve(root, "index")
+    assert len(refused) > 3
+    assert {line.split()[1] for line in refused} == {"StoreError"}
+    assert last == f"saved: {saved}"
+
+
+def test_without_memory_nothing_is_damaged(tmp_path: Path) -> None:
+    """However much too little there is: libwebp reports a lack of memory as it reports damage."""
+    large = ImageArtifact(noise(1000, 1000))
+    with Store(tmp_path / "own") as store:
+        store.put([StoredResult(FIRST, ImageRef(store.put_image(large)))])
+    fill(tmp_path / "other", range(1))
+    no_memory = "UnreadError or read"
+    assert starve(tmp_path, "memory") == [
+        f"own: {no_memory}",
+        f"shared: {no_memory}",
+        f"recorded: {no_memory}",
+        "afterwards: read read read read read",
+        "damage: [] True",
+    ]

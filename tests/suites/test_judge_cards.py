@@ -90,7 +90,9 @@ def test_the_card_of_another_judge_is_not_used(tmp_path: Path) -> None:
     assert "the card 0.json is of another judge (1 more are), and is not used" in line
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"card": {"judge": "x"}}', "\udcff"])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"card": {"judge": "x"}}', "\udcff", '{"x":' + "[" * 9**5]
+)
 def test_a_card_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     """A damaged card, and one of a file's verdicts, which names no judge: neither is used."""
     path = keep(tmp_path, judge("shapes:"))

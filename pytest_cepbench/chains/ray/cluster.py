@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.errors import MissingDependencyError, SpecError
+from pytest_cepbench.errors import MissingDependencyError, SpecError, error_line
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.models.system_limits import usable_cores
 
 _ADDRESS_OPTION = "--cep-ray-address"
@@ -220,7 +221,7 @@ def _speaks_grpc(connection: socket.socket) -> bool:
 
 def explain_connection_error(address: str | None, error: Exception) -> str:
     """Say in one line what Ray raised while it connected, and what to do."""
-    text = " ".join(str(error).split())
+    text = " ".join(mask_secrets(str(error)).split())
     option = f"{_ADDRESS_OPTION} {address!r}" if address else "--cep-engine=ray"
     if "Version mismatch" in text:
         mine = f"ray {sys.modules['ray'].__version__} and Python {sys.version.split()[0]}"
@@ -276,7 +277,7 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
             try:
                 version, python = ray.get(reply, timeout=_VERSION_SECONDS)
             except ray.exceptions.RayError as error:
-                msg = f"node {node.name} starts no process: {' '.join(str(error).split())[:200]}"
+                msg = f"node {node.name} starts no process: {error_line(error)}"
                 raise SpecError(msg) from error
             check_versions(node.name, version, python)
 

@@ -11,6 +11,7 @@ from threading import Lock
 from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.ray.messages import ActorRequest
 from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.escapes import mask_secrets
 
 
 @dataclass
@@ -131,5 +132,5 @@ def loss_reason(error: BaseException | None, *, by_node: bool) -> str:
 
 def format_actor_error(error: BaseException) -> str:
     """What Ray says of an exception in an actor: the last line of its traceback."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in mask_secrets(str(error)).splitlines() if line.strip()]
     return " ".join(lines[-1].split())[:300] if lines else type(error).__name__

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_cepbench import errors
 from pytest_cepbench.errors import CepError
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.models.protocols import BoundRole, RoleName
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
@@ -101,12 +102,13 @@ class ActorFault:
 
 
 def fault_of(error: Exception) -> ActorFault:
-    """Turn an exception into a message for the driver."""
+    """Turn an exception into a message for the driver, without the keys of this process."""
+    text = mask_secrets(str(error))
     if isinstance(error, CepError):
         kind = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
         memory = isinstance(error, errors.DeviceMemoryError)
-        return ActorFault(kind, str(error), ours=True, memory=memory)
-    return ActorFault(type(error).__name__, str(error), ours=False, memory=is_out_of_memory(error))
+        return ActorFault(kind, text, ours=True, memory=memory)
+    return ActorFault(type(error).__name__, text, ours=False, memory=is_out_of_memory(error))
 
 
 def exception_of(fault: ActorFault) -> Exception:

@@ -46,6 +46,7 @@ from pytest_cepbench.errors import (
     MeasurementError,
     ModelError,
     StoppedError,
+    error_line,
 )
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
@@ -298,7 +299,7 @@ class PoolManager:
         try:
             reply = bind_on_node(setup, node.id)
         except ray.exceptions.RayError as error:
-            text = " ".join(str(error).split())[:300]
+            text = error_line(error)
             msg = f"{setup.role} {setup.spec} could not be bound on node {node.name}: {text}"
             raise ModelError(msg) from error
         if isinstance(reply, ActorFault):

@@ -195,7 +195,8 @@ def _refuse_bomb(path: Path, stream: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(stream) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
-    except (OSError, zipfile.BadZipFile) as error:
+    except Exception as error:
+        # Of a damaged archive zipfile raises errors of struct, of codecs and others beside its own.
         raise _damaged(path, error) from error
     if size > MAX_BYTES:
         msg = f"workbook {str(path)!r} unpacks to {size:,} bytes; the limit is {MAX_BYTES:,}"

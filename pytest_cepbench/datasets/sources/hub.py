@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.sources.location import HUB, HubLocation
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import write_small
 
 _DATASET = "dataset"
@@ -267,5 +268,5 @@ def _explained(repo: str, revision: str | None, path: str | None) -> Iterator[No
 
 
 def _line(error: Any) -> str:
-    lines = str(error).strip().splitlines()
+    lines = mask_secrets(str(error)).strip().splitlines()
     return lines[0][:200] if lines else type(error).__name__

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_cepbench.datasets.sources.data_file import DataFile
 from pytest_cepbench.datasets.sources.hub import HubFile
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, UnreadError
+from pytest_cepbench.files import tells_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +83,8 @@ def open_shard(file: DataFile) -> Shard:
 
 @contextmanager
 def reading(name: str, kind: str) -> Iterator[None]:
-    """Raise DatasetError in one line for what pyarrow raises of a damaged file.
+    """Raise DatasetError in one line for what pyarrow raises of a damaged file, and UnreadError
+    where the system could not read it.
 
     name: of the file. kind: what it should be.
     """
@@ -90,8 +92,12 @@ def reading(name: str, kind: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        failed = isinstance(error, OSError) and error.errno is not None and not tells_of_file(error)
+        if failed or isinstance(error, MemoryError):
+            msg = f"{name} could not be read: {why[:200]}"
+            raise UnreadError(msg) from error
         msg = f"{name} is no whole {kind} file, or is damaged: {why[:200]}"
         raise DatasetError(msg) from error
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.escapes import one_line
+from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, mask_secrets, one_line
 from pytest_cepbench.models.model_spec import ModelSpec
 
 _SPLIT_FROM = 16
@@ -109,18 +109,14 @@ def _widened(text: str, low: int, high: int, *, before: bool, behind: bool) -> t
     return low, high
 
 
-HIDDEN = "[key]"
-
 _LONGEST = 300  # letters of a server's words
-_SECRET_FROM = 8
-"""Least letters of a secret: servers without keys are given "EMPTY" or "none", which are words."""
 
 _KEY_NAMES = ("api_key", "apikey", "key", "token", "secret", "password", "authorization", "bearer")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _LOOKS_LIKE_KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk|gsk|xai|nvapi)-[A-Za-z0-9_*.-]{6,}|hf_[A-Za-z0-9*.]{16,})"
 )
-_FREE_TEXTS = ("base_url", "weights", "revision", "system_prompt", "negative_prompt")
+_FREE_TEXTS = ("base_url", "weights", "system_prompt", "negative_prompt")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
@@ -147,7 +143,7 @@ class Secret:
     def remove_from(self, text: str) -> str:
         """The text without the key. A short one is no secret, and would be found in any text."""
         # Most texts hold no key: where everything was is worked out only for those that do.
-        if len(self._value) < _SECRET_FROM or not self._is_in(text):
+        if len(self._value) < SECRET_FROM or not self._is_in(text):
             return text
         pieces, at = [], 0
         for low, high in sorted(self._spans(text)):
@@ -274,8 +270,9 @@ def public_url(url: str) -> str:
 def without_secrets(text: str, secrets: Iterable[Secret] = ()) -> str:
     """A server's words on one line, shortened, without keys and anything that looks like one.
 
-    Servers repeat the key they refuse, whole or in part.
+    Servers repeat the key they refuse, whole or in part; other programs what the environment holds.
     """
+    text = mask_secrets(text)
     for secret in secrets:
         text = secret.remove_from(text)
     text = _LOOKS_LIKE_KEY.sub(HIDDEN, text)

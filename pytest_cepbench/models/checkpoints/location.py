@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models.torch_runtime import require
 
@@ -76,7 +77,7 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
         offline = (
             " HF_HUB_OFFLINE is set, so the hub was not asked." if constants.HF_HUB_OFFLINE else ""
         )
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        lines = [line.strip() for line in mask_secrets(str(error)).splitlines() if line.strip()]
         reason = lines[0] if lines else type(error).__name__
         msg = (
             f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.errors import ModelError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
@@ -141,7 +141,7 @@ class TransformersDescriber:
     def _no_template(self, error: Exception) -> str:
         return (
             f"{self._checkpoint.path}: {self._checkpoint.what} has no chat template, so "
-            f"it was given the image alone, and failed: {type(error).__name__}: {error}. If it "
+            f"it was given the image alone, and failed: {named_error(error)}. If it "
             "needs a "
             "text, add prompt_template to its spec, with {prompt} where the suite's prompt goes "
             "and the model's own image token where it wants one"

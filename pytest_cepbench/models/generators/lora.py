@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, few_of
+from pytest_cepbench.errors import CheckpointError, error_line, few_of
 from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
 
 State = Mapping[str, Any]
@@ -69,7 +69,7 @@ def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
     try:
         pipeline.load_lora_weights(str(path), adapter_name=name)
     except (RuntimeError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = error_line(error)
         msg = f"{path}: diffusers does not take these LoRA weights ({reason})"
         raise CheckpointError(msg) from error
     for component, state in states.items():
@@ -90,7 +90,7 @@ def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[floa
     try:
         converted = pipeline.lora_state_dict(str(path), **sizes)
     except (RuntimeError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = error_line(error)
         msg = f"{path}: diffusers cannot read these LoRA weights ({reason})"
         raise CheckpointError(msg) from error
     tensors, alphas = converted if isinstance(converted, tuple) else (converted, None)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, RoleError, few_of
+from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
@@ -161,7 +161,7 @@ def _fitting(file: Path, folder: Path) -> Iterator[None]:
     except (LookupError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         if is_out_of_memory(error):
             raise
-        reason = " ".join(str(error).split())[:300]
+        reason = error_line(error)
         if "meta tensor" in reason:  # what is left without values where the file has none
             reason = "tensors that it asks for are missing"
         msg = (

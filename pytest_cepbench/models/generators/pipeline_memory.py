@@ -14,6 +14,7 @@ from pytest_cepbench.errors import (
     DeviceMemoryError,
     MissingDependencyError,
     SpecError,
+    error_line,
     unknown_name,
 )
 from pytest_cepbench.models.compilation import compile_module
@@ -215,7 +216,7 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
     except (ImportError, RuntimeError) as error:
         msg = (
             f"model spec {plan.spec.text!r}: attention_backend={name} cannot be used here: "
-            f"{' '.join(str(error).split())[:300]}"
+            f"{error_line(error)}"
         )
         raise MissingDependencyError(msg) from error
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, ModelError
+from pytest_cepbench.errors import CheckpointError, ModelError, named_error
 from pytest_cepbench.models.describers.text_model import chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
@@ -210,7 +210,7 @@ class JudgeConversations:
         what = "images" if asks else "several images"
         return (
             f"{self._plan.checkpoint.path}: {self._plan.checkpoint.what} cannot be the {role}: "
-            f"shown {shown} it failed: {type(error).__name__}: {error}. Give a chat model that "
+            f"shown {shown} it failed: {named_error(error)}. Give a chat model that "
             f"reads {what}"
         )
 

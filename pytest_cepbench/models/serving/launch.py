@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import MissingDependencyError, ModelError, SpecError, WriteError
-from pytest_cepbench.escapes import one_line
+from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.probe import free_port, get, is_free, listed_models, listens
@@ -43,6 +43,18 @@ except metadata.PackageNotFoundError:
     sys.exit(0 if util.find_spec(sys.argv[1]) else {_NOT_INSTALLED})
 """
 
+
+_PASSED_ON = re.compile(
+    r"(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|TEMP|TMP|LANG|VIRTUAL_ENV|MAX_JOBS|CC|CXX"
+    r"|CUDAHOSTCXX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD"
+    r"|(?:LC|XDG|CONDA|PYTHON|MALLOC"
+    r"|CUDA|NVIDIA|NV|ROCR|ROCM|HIP|HSA|AMD|GPU|MIOPEN|ZE|SYCL|XPU|ONEAPI|ONEDNN|DNNL|CCL|ASCEND"
+    r"|HABANA|PT_HPU|TPU|PJRT|XLA|NEURON"
+    r"|HF|TRANSFORMERS|TOKENIZERS|SAFETENSORS|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|FLASHINFER"
+    r"|VLLM|SGLANG|SGL|RAY|NCCL|RCCL|GLOO|UCX|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR)_?[A-Z0-9_]*)"
+)
+"""Variables of the environment that a server gets: the system's, those of devices, libraries and
+engines. Tokens are not among them: it serves a folder, and asks no hub."""
 
 _SUPERVISORS: list[subprocess.Popen[bytes]] = []
 """Kept, since Python complains of processes that are forgotten while they run."""
@@ -136,12 +148,22 @@ class ServerLauncher:
         return False
 
     def _environment(self, plan: ServerPlan) -> dict[str, str]:
-        """The environment of a server: that of this process, without what is for it alone."""
+        """The environment of a server: what it needs of that of this process, and no key.
+
+        Raises SpecError for a variable that the spec names and that is not set.
+        """
         environment = {
             name: value
             for name, value in os.environ.items()
-            if name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
+            if _PASSED_ON.fullmatch(name)
+            and not is_secret_name(name)
+            and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
         }
+        for name in plan.variables:
+            if name not in os.environ:
+                msg = f"{plan.label}: env= names {name}, which is not set in the environment"
+                raise SpecError(msg)
+            environment[name] = os.environ[name]
         # All that it reads is fingerprinted, so that it needs nothing from a network.
         environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
         unleased = environment if self.unleased is None else self.unleased
@@ -244,4 +266,4 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Pat
             f"{plan.label}: {interpreter} has no {engine.title}: {interpreter} -m {engine.install}"
         )
         raise MissingDependencyError(msg)
-    return one_line(done.stdout) if done.returncode == 0 else ""
+    return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.api.endpoint import ServerParams
 
 _LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 _LIMIT = re.compile(r"[a-z_]+=[0-9]+")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
 
@@ -31,6 +34,8 @@ class ServeParams:
     devices: what the server's CUDA_VISIBLE_DEVICES holds; None gives it the devices of the process
         that starts it, or all of the run's where it needs more.
     start_timeout: seconds that the server has until it answers.
+    env: names of variables that the engine gets of the environment, joined by commas, in addition
+        to those of the system, of devices and of engines.
     engine_args: further flags of the engine, as in a shell.
     revision: commit, tag or branch of a hub id.
     allow_pickle: whether pickled weights may be read where there are no others.
@@ -44,6 +49,7 @@ class ServeParams:
     port: str = "auto"
     devices: str | None = None
     start_timeout: float = 900.0
+    env: str = ""
     engine_args: str = ""
     revision: str | None = None
     allow_pickle: bool = False
@@ -67,6 +73,10 @@ class ServeParams:
         if self.devices is not None and not all(map(_DEVICE.fullmatch, self.devices.split(","))):
             msg = f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"
             raise ValueError(msg)
+        if not all(map(_VARIABLE.fullmatch, self.variables)):
+            # What is given may be a value, which is not repeated.
+            msg = "env must be names of variables of the environment, joined by commas"
+            raise ValueError(msg)
         try:
             _ = self.further_arguments
         except ValueError as error:
@@ -80,6 +90,11 @@ class ServeParams:
         shared = {name: value for name, value in vars(self).items() if name in names}
         # What is served is known for certain, whatever the client is told.
         return ServerParams(**(shared | {"revision": "started by the run"}), key_env=None)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """`env`, taken apart."""
+        return tuple(filter(None, self.env.split(",")))
 
     @property
     def further_arguments(self) -> list[str]:
@@ -225,7 +240,7 @@ def _limits(text: str) -> str:
 
 def _object(name: str, text: str) -> str:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):

@@ -145,6 +145,7 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             *engine.arguments(params, adapter_ranks(params.adapters)),
             *further,
         ),
+        variables=serve.variables,
         devices=serve.devices,
         device_count=params.device_count,
         port=serve.port,

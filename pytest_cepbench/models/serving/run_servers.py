@@ -119,6 +119,8 @@ class RunServers:
         # Also those that only other processes have used, which may have left just now.
         for path in self._folder.glob("*") if self._is_controller else ():
             wait_for_end(path)
+        for folder in folders.values() if self._is_controller else ():
+            folder.mask_log()
 
     @contextmanager
     def _shown(self) -> Iterator[None]:

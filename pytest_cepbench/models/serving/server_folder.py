@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import ModelError, WriteError
-from pytest_cepbench.escapes import one_line
+from pytest_cepbench.escapes import HIDDEN, mask_secrets, one_line
 from pytest_cepbench.models.serving.supervisor import (
     ALIVE,
     COMMAND,
@@ -132,7 +132,7 @@ class ServerFolder:
         return f"The end of its log, {path}: {shown}"
 
     def log_lines(self) -> list[str]:
-        """The lines at the end of the server's log, without its key; none where it has no log."""
+        """The lines at the end of the server's log, without keys; none where it has no log."""
         command = self.read(COMMAND) or {}
         try:
             with Path(command["log"]).open("rb") as stream:
@@ -140,9 +140,18 @@ class ServerFolder:
                 text = stream.read().decode("utf-8", "replace")
         except (OSError, KeyError):
             return []
+        text = mask_secrets(text)
         if command["key"]:
-            text = text.replace(command["key"], "[key]")
+            text = text.replace(command["key"], HIDDEN)
         return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def mask_log(self) -> None:
+        """Take keys of the environment out of the log of a server that has ended."""
+        with suppress(OSError, KeyError):  # it has none, or not any more
+            path = Path((self.read(COMMAND) or {})["log"])
+            text = path.read_text("utf-8", "surrogateescape")
+            if (masked := mask_secrets(text)) != text:
+                path.write_text(masked, "utf-8", "surrogateescape")
 
 
 def lock_shared(path: Path, name: str) -> int:

@@ -20,6 +20,7 @@ class ServerPlan:
     folder: of the checkpoint.
     served_name: by which requests ask for it.
     arguments: flags of the engine.
+    variables: names of further variables of the environment that it gets.
     devices: as the spec names them; None leaves them to the run.
     device_count: that it needs.
     port: a number, or auto.
@@ -33,6 +34,7 @@ class ServerPlan:
     folder: Path
     served_name: str
     arguments: tuple[str, ...]
+    variables: tuple[str, ...]
     devices: str | None
     device_count: int
     port: str
@@ -43,7 +45,7 @@ class ServerPlan:
     def digest(self) -> str:
         """Tells servers of a run apart; specs that differ in their requests alone share one."""
         parts = (
-            self.program.argv, self.folder, self.arguments, self.devices, self.port,
+            self.program.argv, self.folder, self.arguments, self.variables, self.devices, self.port,
             self.files.fingerprint, os.uname().nodename,
         )  # fmt: skip
         return digest_json([str(part) for part in parts])[:16]

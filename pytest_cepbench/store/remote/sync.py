@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
-from pytest_cepbench.store.images import SUFFIX, image_path, write_image
+from pytest_cepbench.store.images import SUFFIX, has_image, write_image
 from pytest_cepbench.store.merge import MergeSummary
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
@@ -73,7 +73,7 @@ def pull(store: Store, objects: ObjectStore) -> MergeSummary:
 
         def fetch(digest: str) -> bool:
             """Download an image; False where it is not available."""
-            if image_path(store.root, digest).exists():
+            if has_image(store.root, digest):
                 return True
             shared = reader.image(digest)
             if shared is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Condition, Thread
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.files import read_regular
+from pytest_cepbench.files import read_regular, tells_of_file
 from pytest_cepbench.store.images import MOST_BYTES, image_path
 from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
@@ -78,8 +78,12 @@ def _upload_images(
         for digest in part:
             try:
                 files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
-            except OSError:
-                failed[digest] = StoreFailure("absent", "the image is not in the local store")
+            except OSError as error:
+                if tells_of_file(error):
+                    failed[digest] = StoreFailure("absent", "the image is not in the local store")
+                else:  # tried again
+                    why = f"an image could not be read: {error.strerror}"
+                    failed[digest] = StoreFailure("unknown", why)
         unwritten = objects.write(files, replace)
         failed |= {
             digest: unwritten[image_name(digest)]

@@ -176,6 +176,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if wanted.get("fail"):
         say(f"loading\n{wanted['fail']} key={os.environ.get('VLLM_API_KEY')}")
+        say(" ".join(os.environ.get(name, "unset") for name in wanted.get("show", ())))
         sys.exit(3)
     loras = lora_names(module, parsed.loras)
     Handler.key = os.environ.get("VLLM_API_KEY") or getattr(parsed, "api_key", None)

@@ -182,6 +182,43 @@ def test_a_start_that_fails_shows_the_end_of_its_log(
     assert len(stand_in.starts) == 1
 
 
+SECRETS = {
+    "OPENAI_API_KEY": "a1b2c3d4e5f6",
+    "HF_TOKEN": "hf-9182736455",
+    "AWS_SECRET_ACCESS_KEY": "wJalr/XUtn+FEMI",
+    "DB_PWD": "correct horse battery",
+}
+
+
+def test_an_engine_gets_no_key_and_shows_none(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets what it needs and what the spec names; a key that is named stands in no log."""
+    for name, value in {**SECRETS, "VLLM_CACHE_ROOT": "/caches", "OTHER_SETTING": "on"}.items():
+        monkeypatch.setenv(name, value)
+    stand_in.behave(fail="no such kernel", show=[*SECRETS, "OTHER_SETTING", "VLLM_CACHE_ROOT"])
+    servers = RunServers(tmp_path / "run", tmp_path / "logs")
+    reasons = []
+    for query in ("", "env=OTHER_SETTING,HF_TOKEN,AWS_SECRET_ACCESS_KEY,DB_PWD"):
+        bound = bind(parse_spec(stand_in.spec(query)), "describer", context_with(servers))
+        with pytest.raises(ModelError) as raised:
+            bound.load()
+        reasons.append(str(raised.value))
+    servers.close()
+
+    assert reasons[0].endswith(" | unset unset unset unset unset /caches")
+    assert reasons[1].endswith(" | unset [key] [key] [key] on /caches")
+    logs = "".join(path.read_text() for path in (tmp_path / "logs").glob("*.log"))
+    assert "no such kernel" in logs
+    assert not [value for value in SECRETS.values() if value in logs or value in str(reasons)]
+
+
+def test_a_variable_that_is_not_set_is_one_line(stand_in: StandIn, bind_served: Bind) -> None:
+    """It was named because the engine needs it."""
+    with pytest.raises(SpecError, match="env= names NOT_THERE, which is not set"):
+        bind_served(stand_in.spec("env=NOT_THERE")).load()
+
+
 def test_a_server_that_gives_no_answer_in_time_is_ended(
     stand_in: StandIn, bind_served: Bind
 ) -> None:

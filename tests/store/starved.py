@@ -1,0 +1,122 @@
+"""A process without file handles or memory: `python -m tests.store.starved FOLDER LACK`.
+
+LACK is `handles` or `memory`, and FOLDER has two stores, `own` and `other`; or it is `index`, and
+FOLDER is a store whose index is damaged. Says one line per fact for the test to compare.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pytest_cepbench.datasets.recorded_answers import RecordedStep
+from pytest_cepbench.datasets.sample import FileImage
+from pytest_cepbench.errors import CepError
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.images import digest_of, list_files
+from pytest_cepbench.store.merge import FolderSource, merge
+from pytest_cepbench.store.verify import inspect
+
+
+def say(*words: object) -> None:
+    """One line for the test."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+
+
+@contextmanager
+def without_handles(left: int = 0) -> Iterator[None]:
+    """No more than so many files can be opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+    taken = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        for handle in taken[:left]:
+            os.close(handle)
+        del taken[:left]
+        yield
+    finally:
+        for handle in taken:
+            os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def with_memory(mebibytes: int) -> Iterator[None]:
+    """Only so much more memory can be had."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + mebibytes * 2**20, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def outcome(action: Callable[[], object]) -> str:
+    """The error of an action; "read" or "lost" where there is none."""
+    try:
+        return "lost" if action() is None else "read"
+    except CepError as error:
+        return f"{type(error).__name__}, {str(error).rpartition(': ')[2]}"
+
+
+def repair_index(folder: Path) -> None:
+    """Open a store whose index is damaged with too few handles, and again with enough."""
+
+    def rows() -> int:
+        with Store(folder) as store:
+            return len(store.index.read("SELECT * FROM results"))
+
+    for left in range(16):
+        with without_handles(left):
+            opened = outcome(rows)
+        if opened == "read":
+            break
+        say(left, opened.partition(",")[0])
+    say("saved:", rows())
+
+
+def main(folder: Path, lack: str) -> None:
+    """Read images while the system cannot, and again afterwards."""
+    path, _ = next(list_files(folder / "own"))
+    digest = digest_of(path)
+    assert digest is not None
+    with Store(folder / "own") as own, Store(folder / "empty", [folder / "own"]) as over:
+        source = FolderSource(folder / "other")
+        recorded = RecordedStep("", FileImage(path))
+        reads: dict[str, Callable[[], object]] = {
+            "own": lambda: own.get_image(digest),
+            "shared": lambda: over.get_image(digest),
+            "verify": lambda: inspect(own.root, own.index.read),
+            "import": lambda: merge(own, source),
+            "recorded": recorded.load_image,
+        }
+        if lack == "handles":
+            with without_handles():
+                # The first images of this process: Pillow has not read a file yet.
+                outcomes = {name: outcome(read) for name, read in reads.items()}
+            for name, words in outcomes.items():
+                say(f"{name}:", words)
+        else:
+            for name in ("own", "shared", "recorded"):
+                seen = set()
+                for mebibytes in range(0, 64, 4):
+                    with with_memory(mebibytes):
+                        seen.add(outcome(reads[name]).partition(",")[0])
+                say(f"{name}:", " or ".join(sorted(seen)))
+        say("afterwards:", *(outcome(read) for read in reads.values()))
+        say("damage:", own.damage + over.damage, inspect(own.root, own.index.read).sound)
+        source.reader.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "index":
+        repair_index(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), sys.argv[2])
