@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.artifacts.outcome import FailureKind
+from pytest_cepbench.artifacts.reasoning import read_answer
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.pipeline import read_all
@@ -290,6 +291,7 @@ def _link(
         return Failure("missing", f"{replay.path} holds no {modality} of it")
     if isinstance(artifact, str):
         text = admit_text(artifact)
+        text = text if isinstance(text, Failure) else read_answer(text)
         return text if isinstance(text, Failure) else Link("text", digest_text(text), text=text)
     return _image_link(artifact, store)
 

@@ -37,10 +37,12 @@ from pytest_cepbench.chains.validation import (
     admit_text,
     admit_vectors,
     admit_winner,
+    answer_in,
 )
 from pytest_cepbench.errors import DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
+    CUT,
     AnswerScorer,
     Battle,
     BoundRole,
@@ -128,12 +130,48 @@ class RoleRunner:
     def stored(self, steps: Sequence[Step]) -> list[Result | None]:
         """The results of steps that are in the store; nothing is counted, no model is called."""
         results = self.store.get(step.key for step in steps)
-        return [results.get(step.key) for step in steps]
+        return [self._answer(results[s.key]) if s.key in results else None for s in steps]
+
+    def _answers(self, made: Results) -> Results:
+        return lambda: [self._answer(result) for result in made()]
+
+    def _answer(self, result: Result) -> Result:
+        """What counts of a stored result: of a text that holds reasoning too, the rest."""
+        if not isinstance(result, str) or not self.bound.hides_reasoning:
+            return result
+        return answer_in(result, self.bound.role)
 
     def provenance(self, keys: Iterable[str]) -> dict[str, dict[str, str]]:
         """How stored results came about, by key; those that are not stored are left out."""
         texts = self.store.provenance(keys)
         return {key: _read_provenance(text) for key, text in texts.items()}
+
+    def reasoning_note(self, keys: Sequence[str], what: str) -> list[str]:
+        """How many stored texts came with reasoning, in a sentence for people; none for none.
+
+        keys: of their steps. what: the texts, in the plural.
+        """
+        stored = self.store.get(keys)
+        count = sum(self._answer(result) != result for result in stored.values())
+        if not count:
+            return []
+        note = (
+            f"{count} of {len(stored)} {what} came with reasoning, which is no part of them "
+            "(reasoning=keep in the spec makes it one)"
+        )
+        return [note]
+
+    def cut_warning(self, keys: Sequence[str], what: str) -> list[str]:
+        """The same of texts that ended at the limit of their length."""
+        made = self.provenance(keys).values()
+        count = sum(CUT.items() <= fields.items() for fields in made)
+        if not count:
+            return []
+        warning = (
+            f"{count} of {len(made)} {what} were cut at the limit of their length (max_tokens or "
+            "max_new_tokens in the spec)"
+        )
+        return [warning]
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
@@ -170,7 +208,7 @@ class RoleRunner:
             if preparation is not None:
                 during.callback(preparation.close)
                 during.enter_context(warnings_by_thread())
-            return self._run(steps, ask, preparation=preparation)
+            return self._answers(self._run(steps, ask, preparation=preparation))
 
     def json_key(
         self, prompt: str, schema: Mapping[str, Any], seed: int, inputs: Sequence[Sequence[str]]
@@ -198,7 +236,7 @@ class RoleRunner:
                     answers[i] = admit_reply(text, admit_text)
             return answers
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def write_json(
         self, prompt: str, schema: Mapping[str, Any], steps: Sequence[Step]
@@ -213,7 +251,7 @@ class RoleRunner:
                 texts = model.write(questions, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def load_images(self, prompt: str, steps: Sequence[Step]) -> LoadedImages:
         """Load the images of steps that have no result, and prepare them where they are one batch.
@@ -295,7 +333,7 @@ class RoleRunner:
             texts = model.write(questions, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def answer(self, steps: Sequence[Step]) -> list[Result]:
         """The probabilities of each step's answers, as canonical JSON, or a failure.
@@ -338,12 +376,13 @@ class RoleRunner:
             answers = model.interleave(questions, limits, seeds)
             if len(answers) != len(limits):
                 return answers  # which is refused as it is for every role
+            admit = partial(admit_answer, hides_reasoning=self.bound.hides_reasoning)
             return [
-                admit_reply(answer, partial(admit_answer, most=limit.most))
+                admit_reply(answer, partial(admit, most=limit.most))
                 for answer, limit in zip(answers, limits, strict=True)
             ]
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def judge_steps(self, steps: Sequence[Step]) -> list[Result]:
         """A verdict (a `Winner`) or a failure for each step; steps load a `Battle`."""
