@@ -124,7 +124,7 @@ def _outside(text: str, spans: Sequence[tuple[int, int]], low: int, high: int) -
     for start, end in spans:
         kept.append(text[at : max(at, min(start, high))])
         at = min(max(at, end), high)
-    return "".join((*kept, text[at:high]))
+    return " ".join(filter(None, (*kept, text[at:high])))  # nothing grows together
 
 
 def read_answer(text: str) -> str | Failure:

@@ -19,7 +19,7 @@ from pytest_cepbench.chains.pipeline import read_all
 from pytest_cepbench.chains.preparation import LoadedImages
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.chains.validation import admit_image, admit_text
+from pytest_cepbench.chains.validation import admit_image, admit_text, shortened
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
@@ -292,7 +292,10 @@ def _link(
     if isinstance(artifact, str):
         text = admit_text(artifact)
         text = text if isinstance(text, Failure) else read_answer(text)
-        return text if isinstance(text, Failure) else Link("text", digest_text(text), text=text)
+        if isinstance(text, Failure):
+            return text
+        text = shortened(text, "describer")
+        return Link("text", digest_text(text), text=text)
     return _image_link(artifact, store)
 
 

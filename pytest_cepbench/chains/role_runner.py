@@ -27,6 +27,8 @@ from pytest_cepbench.chains.steps import (
     store_truncations,
 )
 from pytest_cepbench.chains.validation import (
+    LONGEST_TEXT,
+    TEXT_ROLES,
     AdmittedAnswer,
     admit_answer,
     admit_answers,
@@ -38,6 +40,7 @@ from pytest_cepbench.chains.validation import (
     admit_vectors,
     admit_winner,
     answer_in,
+    shortened,
 )
 from pytest_cepbench.errors import DamagedInputsError
 from pytest_cepbench.models.protocols import (
@@ -136,33 +139,46 @@ class RoleRunner:
         return lambda: [self._answer(result) for result in made()]
 
     def _answer(self, result: Result) -> Result:
-        """What counts of a stored result: of a text that holds reasoning too, the rest."""
-        if not isinstance(result, str) or not self.bound.hides_reasoning:
-            return result
-        return answer_in(result, self.bound.role)
+        """What counts of a stored result: of a text with reasoning, or a very long one, a part."""
+        answer = self._without_reasoning(result)
+        role = self.bound.role
+        return shortened(answer, role) if isinstance(answer, str) and role in TEXT_ROLES else answer
+
+    def _without_reasoning(self, result: Result) -> Result:
+        role = self.bound.role
+        hides = role in TEXT_ROLES and self.bound.hides_reasoning
+        return answer_in(result, role) if hides and isinstance(result, str) else result
 
     def provenance(self, keys: Iterable[str]) -> dict[str, dict[str, str]]:
         """How stored results came about, by key; those that are not stored are left out."""
         texts = self.store.provenance(keys)
         return {key: _read_provenance(text) for key, text in texts.items()}
 
-    def reasoning_note(self, keys: Sequence[str], what: str) -> list[str]:
-        """How many stored texts came with reasoning, in a sentence for people; none for none.
+    def text_notes(self, keys: Sequence[str], what: str) -> list[str]:
+        """How many stored texts count in part, a sentence for people for each reason.
 
         keys: of their steps. what: the texts, in the plural.
         """
-        stored = self.store.get(keys)
-        count = sum(self._answer(result) != result for result in stored.values())
-        if not count:
-            return []
-        note = (
-            f"{count} of {len(stored)} {what} came with reasoning, which is no part of them "
-            "(reasoning=keep in the spec makes it one)"
-        )
-        return [note]
+        stored = list(self.store.get(keys).values())
+        answers = [self._without_reasoning(result) for result in stored]
+        reasoned = sum(own is not result for own, result in zip(answers, stored, strict=True))
+        role = self.bound.role
+        long = sum(isinstance(own, str) and shortened(own, role) != own for own in answers)
+        notes = []
+        if reasoned:
+            notes.append(
+                f"{reasoned} of {len(stored)} {what} came with reasoning, which is no part of them "
+                "(reasoning=keep in the spec makes it one)"
+            )
+        if long:
+            notes.append(
+                f"{long} of {len(stored)} {what} were longer than {LONGEST_TEXT:,} characters, and "
+                "drawn and compared by their beginning"
+            )
+        return notes
 
     def cut_warning(self, keys: Sequence[str], what: str) -> list[str]:
-        """The same of texts that ended at the limit of their length."""
+        """How many stored texts ended at the limit of their length, as `text_notes`."""
         made = self.provenance(keys).values()
         count = sum(CUT.items() <= fields.items() for fields in made)
         if not count:

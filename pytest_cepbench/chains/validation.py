@@ -32,6 +32,13 @@ from pytest_cepbench.errors import CepError, ImageError, ModelError
 from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion
 from pytest_cepbench.store import Store
 
+TEXT_ROLES = ("describer", "writer", "interleaver")
+"""Roles whose results are texts of a model, or answers with such."""
+
+LONGEST_TEXT = 100_000
+"""Characters of a text that are drawn, compared and shown, some 15,000 words: counting the words of
+megabytes takes minutes. Stores keep the whole text."""
+
 _DIGITS = 6
 """Of a probability, as they are kept."""
 
@@ -217,17 +224,27 @@ def admit_answer(
 
 
 def answer_in(stored: str, role: str) -> str | Failure:
-    """What counts of a stored text, or of the canonical JSON of an answer: all but its reasoning.
+    """A stored text, or the canonical JSON of an answer, without the reasoning in it.
 
-    role: that gave it; of roles whose result is no text of a model it is the result itself.
+    role: one of `TEXT_ROLES`, that gave it.
     """
     if role != "interleaver":
-        return read_answer(stored) if role in ("describer", "writer") else stored
+        return read_answer(stored)
     whole = [(step.text, step.image) for step in Answer.from_json(stored).steps]
     steps = [step for step in steps_without_reasoning(whole) if step is not None]
     if not steps:
         return only_reasoning("\n".join(text for text, _ in whole))
     return stored if steps == whole else Answer(tuple(StoredStep(*s) for s in steps)).to_json()
+
+
+def shortened(answer: str, role: str) -> str:
+    """A text, or the canonical JSON of an answer, with at most `LONGEST_TEXT` characters a text."""
+    if len(answer) <= LONGEST_TEXT:
+        return answer
+    if role != "interleaver":
+        return answer[:LONGEST_TEXT]
+    steps = Answer.from_json(answer).steps
+    return Answer(tuple(StoredStep(s.text[:LONGEST_TEXT], s.image) for s in steps)).to_json()
 
 
 def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:

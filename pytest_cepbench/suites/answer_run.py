@@ -233,7 +233,7 @@ class AnswerRun(SuiteRun):
         writer = next((r for r in ("interleaver", "writer") if r in self.assignments.roles), None)
         if writer is not None:
             keys = [own.keys[0] for own in answers if own.keys]
-            notes += self.runner(writer).reasoning_note(keys, "answers")
+            notes += self.runner(writer).text_notes(keys, "answers")
             warnings += self.runner(writer).cut_warning(keys, "answers")
         accepted = self.opponents_of(case).accepted
         if self.measures[case.key.metric].judged and accepted is not None:

@@ -186,7 +186,7 @@ class ChainRun(SuiteRun):
         keys = self._description_keys(case, measure, measured)
         if keys:
             describer = self.runner("describer")
-            notes += describer.reasoning_note(keys, "descriptions")
+            notes += describer.text_notes(keys, "descriptions")
             warnings += describer.cut_warning(keys, "descriptions")
         return replace(
             measured,

@@ -112,7 +112,7 @@ def test_reasoning_is_stored_and_neither_drawn_nor_compared(tmp_path: Path) -> N
             keys = [str(link.key) for chain in chains for link in chain.links if link.text]
             whole = store.get(keys)
             assert all("blue?" in str(text) for text in whole.values())
-            assert describer.reasoning_note(keys, "texts")[0].startswith("4 of 4 texts came with")
+            assert describer.text_notes(keys, "texts")[0].startswith("4 of 4 texts came with")
 
 
 def _calls(runner: RoleRunner) -> list[list[str]]:
@@ -150,7 +150,7 @@ def test_reasoning_can_be_a_part_of_the_text(store: Store, changes: dict[str, An
 
     assert str(text).startswith("<think>")
     assert step.key != key_of(plain, "p", 0, [["image", "d"]])
-    assert runner.reasoning_note([step.key], "texts") == []
+    assert runner.text_notes([step.key], "texts") == []
 
 
 def test_cut_texts_are_counted_out_of_the_store(store: Store) -> None:
@@ -169,3 +169,18 @@ def test_cut_texts_are_counted_out_of_the_store(store: Store) -> None:
     (warning,) = whole.cut_warning([step.key for step in steps], "texts")
 
     assert warning.startswith("1 of 4 texts were cut at the limit of their length")
+
+
+def test_a_text_of_megabytes_is_drawn_and_compared_by_its_beginning(store: Store) -> None:
+    """The store keeps it whole, and the notes count it; a shorter one stays as it is."""
+    texts = iter(["word " * 1_000_000, "word " * 20_000])
+    runner = RoleRunner(bound("describer", SmallDescriber(lambda *_: next(texts))), store)
+    image = Image.new("RGB", (4, 4))
+    steps = [Step(f"{i:064}", 0, lambda: image) for i in range(2)]
+
+    long, short = runner.describe("a word", steps)()
+
+    assert (long, short) == (("word " * 20_000), "word " * 20_000)
+    assert len(str(store.get([steps[0].key])[steps[0].key])) == 5_000_000
+    (note,) = runner.text_notes([step.key for step in steps], "texts")
+    assert note.startswith("1 of 2 texts were longer than 100,000 characters")
