@@ -40,7 +40,7 @@ from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
 from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
@@ -97,7 +97,8 @@ def one_at_a_time(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> Sid
         start = encoder.encode_images([image])
         for t in range(plan.iterations):
             seeds = [derive_seed(plan.seed, sample.id, 2 * t + step) for step in (1, 2)]
-            text = admit_text(describer.describe([image], plan.describe, seeds[:1])[0])
+            said = describer.describe([image], plan.describe, seeds[:1])[0]
+            text = admit_text(said.value if isinstance(said, Reply) else said)
             if isinstance(text, Failure):
                 break
             prompt = plan.generate.replace("{description}", text)
@@ -130,7 +131,8 @@ def bare(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> Side:
         for part, seeds in zip(
             cut(images, crew.describer), cut(of_texts, crew.describer), strict=True
         ):
-            texts += map(str, describer.describe(part, plan.describe, seeds))
+            told = describer.describe(part, plan.describe, seeds)
+            texts += [str(text.value if isinstance(text, Reply) else text) for text in told]
         prompts = [plan.drawing_prompt(text) for text in texts]
         images = []
         for part, seeds in zip(

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, sample_scene
 from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, Describer
+from pytest_cepbench.models.protocols import BindContext, Describer, Reply
 from pytest_cepbench.models.registry import bind
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,7 +133,7 @@ def exact_captions(model: Path, samples: int) -> float | None:
     except Exception:  # noqa: BLE001 - whatever keeps a model from describing, the gate tells it
         return None
     right = [
-        sample_scene(scene) == parse_caption(str(text))
+        sample_scene(scene) == parse_caption(str(text.value if isinstance(text, Reply) else text))
         for scene, text in zip(scenes, texts, strict=True)
     ]
     return sum(right) / len(right)

@@ -15,6 +15,7 @@ from pytest_cepbench.errors import unknown_name
 
 FailureKind = Literal[
     "empty-text",
+    "only-reasoning",
     "blank-image",
     "bad-image",
     "nan-image",

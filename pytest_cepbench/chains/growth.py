@@ -12,13 +12,14 @@ from typing import TypeVar, cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.artifacts.outcome import FailureKind
+from pytest_cepbench.artifacts.reasoning import read_answer
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.pipeline import read_all
 from pytest_cepbench.chains.preparation import LoadedImages
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.chains.validation import admit_image, admit_text
+from pytest_cepbench.chains.validation import admit_image, admit_text, shortened
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
@@ -290,7 +291,11 @@ def _link(
         return Failure("missing", f"{replay.path} holds no {modality} of it")
     if isinstance(artifact, str):
         text = admit_text(artifact)
-        return text if isinstance(text, Failure) else Link("text", digest_text(text), text=text)
+        text = text if isinstance(text, Failure) else read_answer(text)
+        if isinstance(text, Failure):
+            return text
+        text = shortened(text, "describer")
+        return Link("text", digest_text(text), text=text)
     return _image_link(artifact, store)
 
 

@@ -27,6 +27,8 @@ from pytest_cepbench.chains.steps import (
     store_truncations,
 )
 from pytest_cepbench.chains.validation import (
+    LONGEST_TEXT,
+    TEXT_ROLES,
     AdmittedAnswer,
     admit_answer,
     admit_answers,
@@ -37,10 +39,13 @@ from pytest_cepbench.chains.validation import (
     admit_text,
     admit_vectors,
     admit_winner,
+    answer_in,
+    shortened,
 )
 from pytest_cepbench.errors import DamagedInputsError
 from pytest_cepbench.models.protocols import (
     CODE,
+    CUT,
     AnswerScorer,
     Battle,
     BoundRole,
@@ -128,12 +133,61 @@ class RoleRunner:
     def stored(self, steps: Sequence[Step]) -> list[Result | None]:
         """The results of steps that are in the store; nothing is counted, no model is called."""
         results = self.store.get(step.key for step in steps)
-        return [results.get(step.key) for step in steps]
+        return [self._answer(results[s.key]) if s.key in results else None for s in steps]
+
+    def _answers(self, made: Results) -> Results:
+        return lambda: [self._answer(result) for result in made()]
+
+    def _answer(self, result: Result) -> Result:
+        """What counts of a stored result: of a text with reasoning, or a very long one, a part."""
+        answer = self._without_reasoning(result)
+        role = self.bound.role
+        return shortened(answer, role) if isinstance(answer, str) and role in TEXT_ROLES else answer
+
+    def _without_reasoning(self, result: Result) -> Result:
+        role = self.bound.role
+        hides = role in TEXT_ROLES and self.bound.hides_reasoning
+        return answer_in(result, role) if hides and isinstance(result, str) else result
 
     def provenance(self, keys: Iterable[str]) -> dict[str, dict[str, str]]:
         """How stored results came about, by key; those that are not stored are left out."""
         texts = self.store.provenance(keys)
         return {key: _read_provenance(text) for key, text in texts.items()}
+
+    def text_notes(self, keys: Sequence[str], what: str) -> list[str]:
+        """How many stored texts count in part, a sentence for people for each reason.
+
+        keys: of their steps. what: the texts, in the plural.
+        """
+        stored = list(self.store.get(keys).values())
+        answers = [self._without_reasoning(result) for result in stored]
+        reasoned = sum(own is not result for own, result in zip(answers, stored, strict=True))
+        role = self.bound.role
+        long = sum(isinstance(own, str) and shortened(own, role) != own for own in answers)
+        notes = []
+        if reasoned:
+            notes.append(
+                f"{reasoned} of {len(stored)} {what} came with reasoning, which is no part of them "
+                "(reasoning=keep in the spec makes it one)"
+            )
+        if long:
+            notes.append(
+                f"{long} of {len(stored)} {what} were longer than {LONGEST_TEXT:,} characters, and "
+                "drawn and compared by their beginning"
+            )
+        return notes
+
+    def cut_warning(self, keys: Sequence[str], what: str) -> list[str]:
+        """How many stored texts ended at the limit of their length, as `text_notes`."""
+        made = self.provenance(keys).values()
+        count = sum(CUT.items() <= fields.items() for fields in made)
+        if not count:
+            return []
+        warning = (
+            f"{count} of {len(made)} {what} were cut at the limit of their length (max_tokens or "
+            "max_new_tokens in the spec)"
+        )
+        return [warning]
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
@@ -170,7 +224,7 @@ class RoleRunner:
             if preparation is not None:
                 during.callback(preparation.close)
                 during.enter_context(warnings_by_thread())
-            return self._run(steps, ask, preparation=preparation)
+            return self._answers(self._run(steps, ask, preparation=preparation))
 
     def json_key(
         self, prompt: str, schema: Mapping[str, Any], seed: int, inputs: Sequence[Sequence[str]]
@@ -198,7 +252,7 @@ class RoleRunner:
                     answers[i] = admit_reply(text, admit_text)
             return answers
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def write_json(
         self, prompt: str, schema: Mapping[str, Any], steps: Sequence[Step]
@@ -213,7 +267,7 @@ class RoleRunner:
                 texts = model.write(questions, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def load_images(self, prompt: str, steps: Sequence[Step]) -> LoadedImages:
         """Load the images of steps that have no result, and prepare them where they are one batch.
@@ -295,7 +349,7 @@ class RoleRunner:
             texts = model.write(questions, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def answer(self, steps: Sequence[Step]) -> list[Result]:
         """The probabilities of each step's answers, as canonical JSON, or a failure.
@@ -338,12 +392,13 @@ class RoleRunner:
             answers = model.interleave(questions, limits, seeds)
             if len(answers) != len(limits):
                 return answers  # which is refused as it is for every role
+            admit = partial(admit_answer, hides_reasoning=self.bound.hides_reasoning)
             return [
-                admit_reply(answer, partial(admit_answer, most=limit.most))
+                admit_reply(answer, partial(admit, most=limit.most))
                 for answer, limit in zip(answers, limits, strict=True)
             ]
 
-        return self._run(steps, ask)()
+        return self._answers(self._run(steps, ask))()
 
     def judge_steps(self, steps: Sequence[Step]) -> list[Result]:
         """A verdict (a `Winner`) or a failure for each step; steps load a `Battle`."""

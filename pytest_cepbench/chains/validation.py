@@ -19,13 +19,25 @@ from pytest_cepbench.artifacts import (
     Mask,
     canonical_json,
 )
-from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep, limit_steps
+from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.reasoning import (
+    only_reasoning,
+    read_answer,
+    steps_without_reasoning,
+)
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError
 from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion
 from pytest_cepbench.store import Store
+
+TEXT_ROLES = ("describer", "writer", "interleaver")
+"""Roles whose results are texts of a model, or answers with such."""
+
+LONGEST_TEXT = 100_000
+"""Characters of a text that are drawn, compared and shown, some 15,000 words: counting the words of
+megabytes takes minutes. Stores keep the whole text."""
 
 _DIGITS = 6
 """Of a probability, as they are kept."""
@@ -149,7 +161,7 @@ def admit_drawing(output: object) -> object:
 class AdmittedAnswer:
     """A valid answer whose images are not stored yet.
 
-    steps: (text, image or None) of each.
+    steps: (text, image or None) of each; some may be reasoning alone.
     lost: why images were left out of their steps.
     cut: steps that were left out at the end.
     """
@@ -168,8 +180,13 @@ class AdmittedAnswer:
         )
 
 
-def admit_answer(value: object, most: int = MOST_STEPS) -> AdmittedAnswer | Failure:
+def admit_answer(
+    value: object, most: int = MOST_STEPS, *, hides_reasoning: bool = False
+) -> AdmittedAnswer | Failure:
     """An interleaved answer, cut after so many steps.
+
+    hides_reasoning: whether reasoning is no part of the answer. It keeps its place, for
+        `answer_in`, but does not count as steps, and images in it are left out.
 
     A step without text and image is none, and an image that `admit_image` does not take is left out
     of its step. An answer without steps is a failure: the first image's, where it lost one. Raises
@@ -195,8 +212,39 @@ def admit_answer(value: object, most: int = MOST_STEPS) -> AdmittedAnswer | Fail
             steps.append((text, image))
     if not steps:
         return lost[0] if lost else Failure("empty-text", "an answer without steps")
-    kept, cut = limit_steps(steps, most)
-    return AdmittedAnswer(tuple(kept), tuple(lost), cut)
+    answer = steps_without_reasoning(steps) if hides_reasoning else steps
+    counted = [number for number, step in enumerate(answer) if step is not None]
+    end = counted[most] if len(counted) > most else len(steps)
+    kept = (
+        (text, None if step is None else step[1])
+        for (text, _), step in zip(steps[:end], answer, strict=False)
+    )
+    whole = tuple(step for step in kept if step[0] or step[1] is not None)
+    return AdmittedAnswer(whole, tuple(lost), max(0, len(counted) - most))
+
+
+def answer_in(stored: str, role: str) -> str | Failure:
+    """A stored text, or the canonical JSON of an answer, without the reasoning in it.
+
+    role: one of `TEXT_ROLES`, that gave it.
+    """
+    if role != "interleaver":
+        return read_answer(stored)
+    whole = [(step.text, step.image) for step in Answer.from_json(stored).steps]
+    steps = [step for step in steps_without_reasoning(whole) if step is not None]
+    if not steps:
+        return only_reasoning("\n".join(text for text, _ in whole))
+    return stored if steps == whole else Answer(tuple(StoredStep(*s) for s in steps)).to_json()
+
+
+def shortened(answer: str, role: str) -> str:
+    """A text, or the canonical JSON of an answer, with at most `LONGEST_TEXT` characters a text."""
+    if len(answer) <= LONGEST_TEXT:
+        return answer
+    if role != "interleaver":
+        return answer[:LONGEST_TEXT]
+    steps = Answer.from_json(answer).steps
+    return Answer(tuple(StoredStep(s.text[:LONGEST_TEXT], s.image) for s in steps)).to_json()
 
 
 def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:

@@ -25,6 +25,13 @@ _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
 P = TypeVar("P")
 
 
+def check_reasoning(value: str) -> None:
+    """Raise ValueError for a value of the parameter `reasoning` that does not exist."""
+    if value not in ("strip", "keep"):
+        msg = f"reasoning must be strip or keep, got {value!r}"
+        raise ValueError(msg)
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """A spec taken apart; its text identifies it.

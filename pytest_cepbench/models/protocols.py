@@ -43,6 +43,9 @@ SHORT_FINGERPRINT = 16
 CODE = "code"
 """In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
 
+CUT: Mapping[str, str] = {"finish": "length"}
+"""In the provenance of a text that ends at the limit of its length, and not by itself."""
+
 Warn = Callable[[Sequence[Mapping[str, str]]], Sequence[str]]
 """Given all different provenances that results have."""
 
@@ -446,6 +449,15 @@ class BoundRole:
     def short_fingerprint(self) -> str:
         """Its first digits, as baselines and stored results name it."""
         return self.fingerprint[:SHORT_FINGERPRINT]
+
+    @property
+    def hides_reasoning(self) -> bool:
+        """Whether reasoning in its texts is no part of its answers.
+
+        As of every model whose spec, or `params`, does not say reasoning=keep; people write answers
+        alone.
+        """
+        return self.params.get("reasoning") != "keep" and not self.adapter.startswith("human/")
 
     @property
     def device(self) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
-from pytest_cepbench.chains.answers.battles import check_soft_scores
+from pytest_cepbench.chains.answers.battles import check_soft_scores, verdict_keys
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import RoleError
+from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.models.judges.score_prompt import SCORE_PROMPT
@@ -202,6 +202,7 @@ class AnswerRun(SuiteRun):
         data = self.data if most is None else self.data.narrowed(most)
         model = self.model_record()["identity"]
         measured = measure.measure(case, data, self.opponents_of(case), model)
+        measured = self._with_text_counts(case, measured, data)
         measured = self._with_labels(case, measured, model, partial=most is not None)
         if not (measure.judged or measure.scored):
             return measured
@@ -213,6 +214,33 @@ class AnswerRun(SuiteRun):
         remark = self._judge_remark
         warnings += [remark.warning] if remark.warning else []
         return replace(measured, judge=remark.line, warnings=(*measured.warnings, *warnings))
+
+    def _with_text_counts(self, case: Case, measured: Measured, data: AnswerData) -> Measured:
+        """A measurement that says how many answers hold reasoning, and how many texts were cut.
+
+        Raises MeasurementError where a server left an image of an answer without a reply.
+        """
+        answers = data.answers(measured.samples).values()
+        for own in answers:
+            for lost in own.lost_images:
+                if lost.kind == "unanswered":
+                    msg = (
+                        f"an image of the answer to {own.sample.id} is missing: {lost.detail}. Run "
+                        "again when the server answers"
+                    )
+                    raise MeasurementError(msg)
+        notes, warnings = list(measured.notes), list(measured.warnings)
+        writer = next((r for r in ("interleaver", "writer") if r in self.assignments.roles), None)
+        if writer is not None:
+            keys = [own.keys[0] for own in answers if own.keys]
+            notes += self.runner(writer).text_notes(keys, "answers")
+            warnings += self.runner(writer).cut_warning(keys, "answers")
+        accepted = self.opponents_of(case).accepted
+        if self.measures[case.key.metric].judged and accepted is not None:
+            judge, pairs = self.runner(JUDGE), data.pairs(measured.samples, accepted)
+            keys = [key for pair in pairs for key in verdict_keys(pair, data.rules, judge)]
+            warnings += judge.cut_warning(keys, "verdicts of the judge")
+        return replace(measured, notes=tuple(notes), warnings=tuple(warnings))
 
     @cached_property
     def _labels(self) -> BattleLabels | None:

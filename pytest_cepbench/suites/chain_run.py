@@ -181,11 +181,28 @@ class ChainRun(SuiteRun):
         measure = self.measures[case.key.metric]
         chain_data = self.chain_data if most is None else self.chain_data.narrowed(most)
         measured = measure.measure(case, chain_data)
+        notes = self._cut_prompts(case, measure, measured)
+        warnings = self._same_answers(case, measure, measured)
+        keys = self._description_keys(case, measure, measured)
+        if keys:
+            describer = self.runner("describer")
+            notes += describer.text_notes(keys, "descriptions")
+            warnings += describer.cut_warning(keys, "descriptions")
         return replace(
             measured,
-            notes=(*measured.notes, *self._cut_prompts(case, measure, measured)),
-            warnings=(*measured.warnings, *self._same_answers(case, measure, measured)),
+            notes=(*measured.notes, *notes),
+            warnings=(*measured.warnings, *warnings),
         )
+
+    def _description_keys(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
+        """The keys of the steps that made the descriptions in the chains that a case reads."""
+        return [
+            link.key
+            for plan in plans_of(measure.required_features(case))
+            for chain in self.chain_data.chains(plan.start, measured.samples).values()
+            for link in chain.links[: plan.generations + 1]
+            if link.text is not None and link.key is not None
+        ]
 
     def _cut_prompts(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
         plans = plans_of(measure.required_features(case))

@@ -15,6 +15,7 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.registry import HUMAN
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.base import (
@@ -248,8 +249,24 @@ class SuiteRun(ABC):
         return self._model_pool.runner(assignment)
 
     def _refuse_infrastructure(self, outcomes: Sequence[CaseScores]) -> None:
-        """Raise MeasurementError where every sample failed, and not only by what is under test."""
+        """Raise MeasurementError where a server left samples without an answer, and where every
+        sample failed, and not only by what is under test.
+        """
         failed = [(o.blamed, o.failure) for o in outcomes if o.failure is not None]
+        # People may leave out what they are asked; a server has to be asked again.
+        unanswered = [
+            (role, why)
+            for role, why in failed
+            if why.kind == "unanswered" and not self._is_people(role)
+        ]
+        if 0 < len(unanswered) < len(outcomes):
+            role, failure = unanswered[0]
+            msg = (
+                f"{len(unanswered)} of {len(outcomes)} {self.unit}s have no answer of the {role}: "
+                f"{failure.detail}. Nothing is stored of them: run again when the server answers, "
+                "and it is asked for these alone"
+            )
+            raise MeasurementError(msg)
         if len(failed) < len(outcomes) or not failed:
             return
         recorded = self.assignments.replay is not None
@@ -265,6 +282,10 @@ class SuiteRun(ABC):
                 f"{failure.detail}"
             )
             raise MeasurementError(msg)
+
+    def _is_people(self, role: str | None) -> bool:
+        assignment = self.assignments.roles.get(role or "")
+        return assignment is not None and assignment.spec.scheme == HUMAN
 
     def model_record(self) -> dict[str, str]:
         """The model under test, as measurements and baselines keep it."""

@@ -68,6 +68,15 @@ def test_whole_chains_are_those_of_the_files(store: Store, tmp_path: Path) -> No
         assert {link.key for link in chain.links} == {None}
 
 
+def test_reasoning_in_the_files_is_no_part_of_a_description(store: Store, tmp_path: Path) -> None:
+    """Whoever has written them; the answer is what is compared."""
+    thoughts = {name: f"is it?</think>{text}" for name, text in CAPTIONS.items()}
+
+    chains = _read(_written(tmp_path, thoughts), store)
+
+    assert [chain.links[1].text for chain in chains] == list(CAPTIONS.values())
+
+
 def test_they_are_traced_like_any_others(store: Store, tmp_path: Path) -> None:
     """A reader makes no difference between grown chains and these."""
     chains = _read(_written(tmp_path), store)
@@ -88,6 +97,7 @@ def test_they_are_traced_like_any_others(store: Store, tmp_path: Path) -> None:
         ("gone caption", 1, "missing", "holds no text of it"),
         ("empty caption", 1, "empty-text", "no text at all"),
         ("blank caption", 1, "empty-text", "nothing but white space"),
+        ("thinking caption", 1, "only-reasoning", "no answer beside the reasoning"),
         ("no picture", 2, "bad-image", "not an image of a known format"),
         ("black picture", 2, "blank-image", "every pixel is black"),
     ],
@@ -100,7 +110,8 @@ def test_what_is_missing_or_spoilt_is_a_failure_of_that_chain(
     if spoil == "gone caption":
         del captions["s01"]
     elif spoil.endswith("caption"):
-        captions["s01"] = "" if spoil == "empty caption" else " \t"
+        odd = {"empty caption": "", "blank caption": " \t", "thinking caption": "<think>a bus"}
+        captions["s01"] = odd[spoil]
     root = _written(tmp_path, captions)
     picture = root / "image-first" / "gen-2" / "s01.png"
     if spoil == "gone picture":

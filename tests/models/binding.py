@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Reply, RoleName
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.serving.run_servers import RunServers
 
@@ -17,6 +19,11 @@ CONTEXT = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), thread
 def context_with(servers: RunServers) -> BindContext:
     """The same context in a run that can start servers."""
     return replace(CONTEXT, servers=servers)
+
+
+def plain(results: Iterable[Any]) -> list[Any]:
+    """The results themselves, also of those that come in a reply."""
+    return [result.value if isinstance(result, Reply) else result for result in results]
 
 
 def bind_text(text: str, role: RoleName) -> BoundRole:

@@ -23,7 +23,7 @@ from tests.models.api.fake_server import (
     fault,
     serving,
 )
-from tests.plugin.project import SHAPES, Project, contents
+from tests.plugin.project import PHOTOS, SHAPES, Project, contents
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
@@ -186,6 +186,70 @@ def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "api_key= has no place in a spec" in result.stderr.str()
     assert KEY not in result.stderr.str() + result.stdout.str()
+
+
+def _tell_color(seen: Seen) -> str:
+    """The answer of `user_models.Describer`."""
+    mean = np.asarray(seen.images[0]).reshape(-1, 3).mean(axis=0).round().astype(int)
+    return " ".join(map(str, mean.tolist()))
+
+
+def test_half_answers_of_a_server_are_an_error_and_not_stored(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one among whole ones; the next run asks a healthy server for that one alone."""
+    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
+    project.suite(PHOTOS)
+    project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
+
+    with serving() as server:
+
+        def half(seen: Seen) -> Answer:
+            text = _tell_color(seen)
+            return chat_answer(text, ended="error" if text.startswith("0 ") else "stop")
+
+        server.answer = half
+        model = f"--model={server.spec('retries=1')}"
+        broken = project.run_here(model, "--snapshot-update")
+        assert broken.ret == pytest.ExitCode.TESTS_FAILED
+        assert set(project.verdicts().values()) == {"error"}
+        broken.stdout.fnmatch_lines(["*1 of 4 chains have no answer of the describer*error*"])
+        assert not project.baselines.exists()
+
+        asked = len(server.seen)
+        server.answer = lambda seen: chat_answer(_tell_color(seen))
+        assert project.run_here(model, "--snapshot-update").ret == pytest.ExitCode.OK
+        assert project.report()["cases"][0]["value"] == pytest.approx(1.0, abs=1e-4)
+        # Its description, and one for each further iteration of all chains.
+        assert len(server.seen) - asked == 1
+
+
+def test_cut_answers_are_counted_in_every_report(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In terminal, JSON and HTML, and in later runs, which read them out of the store."""
+    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
+    project.suite(PHOTOS)
+    project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
+    told = "1 of 4 descriptions were cut at the limit of their length"
+    with serving() as server:
+
+        def cut(seen: Seen) -> Answer:
+            text = _tell_color(seen)
+            return chat_answer(text, ended="length" if text.startswith("0 ") else "stop")
+
+        server.answer = cut
+        model = f"--model={server.spec()}"
+        first = project.run_here(model, "--snapshot-update")
+    second = project.run_here(model)
+
+    assert project.effort() == (0, 0)
+    for result in (first, second):
+        assert result.ret == pytest.ExitCode.OK
+        assert told in result.stdout.str()
+    for case in project.report()["cases"]:
+        assert [warning for warning in case["warnings"] if warning.startswith(told)]
+    assert told in (project.path / ".cepbench" / "report.html").read_text()
 
 
 JUDGING = """\

@@ -33,6 +33,7 @@ def _gate(photos: Project, role: str, behaviour: str) -> pytest.RunResult:
     [
         ("describer", "empty", "empty-text"),
         ("describer", "blank", "empty-text"),
+        ("describer", "only-thinks", "only-reasoning"),
         ("generator", "black", "blank-image"),
         ("generator", "nan", "nan-image"),
         ("encoder", "nan", "nan-vector"),
@@ -53,6 +54,23 @@ def test_what_the_model_under_test_spoils_is_a_regression(
     assert (gc["value"], gc["curve"]) == (0.0, [0.0, 0.0])
     assert (failures["value"], failures["curve"]) == (1.0, [])
     result.stdout.fnmatch_lines([f"  failed: 3 x {kind}"])
+
+
+def test_reasoning_is_no_part_of_a_description(photos: Project) -> None:
+    """Wrong thoughts spoil no right answer, right ones save no useless one; they are counted."""
+    _accept(photos, "describer")
+
+    wrong = _gate(photos, "describer", "thinks-wrong")
+    assert wrong.ret == pytest.ExitCode.OK
+    gc, failures = photos.report()["cases"]
+    assert (gc["value"], failures["value"]) == (pytest.approx(1.0, abs=1e-4), 0.0)
+    told = "3 of 3 descriptions came with reasoning"
+    assert [note for note in gc["notes"] if note.startswith(told)]
+    assert told in (photos.path / ".cepbench" / "report.html").read_text()
+
+    right = _gate(photos, "describer", "thinks-right")
+    assert right.ret == pytest.ExitCode.TESTS_FAILED
+    assert photos.verdicts()["overall-gc"] == "regressed"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,13 @@ class Describer(Colors):
             msg = "cannot bear this picture"
             raise ArithmeticError(msg)
         text = " ".join(str(part) for part in color)
-        odd = {"empty": "", "blank": " \n\t "}
+        odd = {
+            "empty": "",
+            "blank": " \n\t ",
+            "thinks-right": f"<think>{text}</think>0 255 0",
+            "thinks-wrong": f"0 255 0\n</think>\n\n{text}",
+            "only-thinks": f"<think>\nIt is {text}, or",
+        }
         return odd.get(self.behaviour, text)
 
 

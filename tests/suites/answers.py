@@ -16,7 +16,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.gate import Judgement, Measurement, dump_baseline, judge, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, RoleChoices, load_prepared_suite
@@ -117,6 +117,16 @@ def prepare(
 
 
 # -- data and models of a user ---------------------------------------------------------------------
+
+
+class BusyGenerator:
+    """A generator whose server does not answer for every text."""
+
+    fingerprint, seeded = "busy/1", False
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
+        """A failure that may pass for each text, as of a served model."""
+        return [Reply(Failure("unanswered", "after 9 requests: 503"), passing=True) for _ in texts]
 
 
 def without_gold() -> Dataset:

@@ -239,6 +239,15 @@ def test_nothing_answered_is_no_measurement(tmp_path: Path, store: Store) -> Non
     assert (failures.value, failures.failures) == (1.0, {"empty-text": 20})
 
 
+def test_an_image_that_a_server_did_not_draw_is_an_error(tmp_path: Path, store: Store) -> None:
+    """Not an answer without it: nothing is known of the model, and the next run asks again."""
+    roles = '[roles]\nwriter = "shapes:"\ngenerator = "python:tests.suites.answers:BusyGenerator"\n'
+    suite = prepare(tmp_path, store, f"{HEAD}[answer]\n[metrics.no_image]\n{roles}")
+
+    with pytest.raises(MeasurementError, match=r"an image of the answer to .* 503\. Run again"):
+        suite.measure("overall-no_image")
+
+
 # -- looking again, and ahead ----------------------------------------------------------------------
 
 

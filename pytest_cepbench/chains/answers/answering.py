@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
+from pytest_cepbench.artifacts.reasoning import only_reasoning, steps_without_reasoning
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, parts_of
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_question
 from pytest_cepbench.chains.chain_plan import derive_seed
@@ -124,15 +125,17 @@ def _make(
     if models.recorded is not None:
         for own, _ in asked:
             _read(own, models.recorded, models.store)
-    elif models.interleaver is not None:
-        _interleave(plan, asked, models.interleaver)
-    elif models.writer is None:
+    elif models.interleaver is None and models.writer is None:
         for own, _ in asked:
             _take(own, models.store)
     else:
-        _compose(plan, asked, models)
-        composed = [own.answer for own, _ in asked if own.answer is not None]
-        put_answers(models.store, composed, {"model": models.bound[0].short_fingerprint})
+        if models.interleaver is not None:
+            _interleave(plan, asked, models.interleaver)
+        else:
+            _compose(plan, asked, models)
+        # An interleaver's are stored, but for those that are read out of a text with reasoning.
+        answers = [own.answer for own, _ in asked if own.answer is not None]
+        put_answers(models.store, answers, {"model": models.bound[0].short_fingerprint})
     return [own for own, _ in asked]
 
 
@@ -161,15 +164,18 @@ def _read(own: SampleAnswer, recorded: RecordedAnswers, store: Store) -> None:
         return
     own.cut = answer.cut
     steps: list[StoredStep] = []
-    for step in answer.steps:
-        image = step.load_image()
+    parts = steps_without_reasoning([(step.text, step) for step in answer.steps])
+    for text, step in filter(None, parts):
+        image = None if step is None else step.load_image()
         if isinstance(image, Failure):
             own.lost_images.append(image)
             image = None
-        if step.text.strip() or image is not None:
-            steps.append(StoredStep(step.text, None if image is None else store.put_image(image)))
+        if text.strip() or image is not None:
+            steps.append(StoredStep(text, None if image is None else store.put_image(image)))
     if not steps:
-        own.failure = (own.lost_images or [Failure("empty-text", "an answer without steps")])[0]
+        text = "\n".join(step.text for step in answer.steps).strip()
+        empty = Failure("empty-text", "an answer without steps")
+        own.failure = [*own.lost_images, only_reasoning(text) if text else empty][0]
         own.blamed = "replay"
         return
     own.answer = Answer(tuple(steps))

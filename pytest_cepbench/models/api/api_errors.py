@@ -43,6 +43,14 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 
+_TOO_LARGE = re.compile(
+    r"(?:request|payload|body|entity|image|file|upload)\b[^.\n]{0,60}"
+    r"\b(?:too (?:large|big)|exceeds)\b"
+    r"|request_too_large|payload_too_large",
+    re.IGNORECASE,
+)
+"""A refusal of the bytes of a request. One of its tokens speaks of the context."""
+
 _FORM = "response_format"
 _FORM_REFUSAL = re.compile(r"\b(?:response_format|json_schema|guided_json|structured output)")
 
@@ -91,7 +99,8 @@ def classify_response(
         parameter = _refused_parameter(words, code, named, sent)
         if parameter is not None:
             return ApiFault("parameter", words, status, parameter=parameter, code=code)
-    lasting = status < 300 or status in (401, 402, 403, 404, 405, 429)
+    too_large = status == 413 or (status in (400, 422) and _TOO_LARGE.search(f"{words} {code}"))
+    lasting = too_large or status < 300 or status in (401, 402, 403, 404, 405, 429)
     return ApiFault("fatal" if lasting else "rejected", words, status, code=code)
 
 
@@ -213,6 +222,14 @@ def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ())
         )
     if fault.status in (402, 429):
         return ModelError(f"{server} wants to be paid ({reason}): the quota of the key is used up")
+    if fault.status in (400, 413, 422):
+        smaller = "Ask for smaller images with size= in its spec"
+        if endpoint.role != "generator":
+            smaller = "Send smaller images with max_pixels= (or image_format=webp) in its spec"
+        return ModelError(
+            f"{server} takes no request as large as this one ({reason}). {smaller}, or raise the "
+            "limit of the server"
+        )
     if fault.redirect:
         target = endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/"))
         return ModelError(
@@ -222,11 +239,11 @@ def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ())
         )
     names_model = "model" in fault.code or endpoint.model in fault.words
     if fault.status == 404 and (listed or names_model or "model" in fault.words.lower()):
-        return ModelError(
-            f"{server} does not know this model ({reason}).{_listing(endpoint, listed)} "
-            f"Correct the name in --{endpoint.role} (or --model)"
-        )
-    return ModelError(f"{server} has no such interface ({reason}). {_remedy(endpoint)}")
+        wrong = f"does not know this model ({reason}).{_listing(endpoint, listed)}"
+        remedy = f"Correct the name in --{endpoint.role} (or --model)"
+    else:
+        wrong, remedy = f"has no such interface ({reason}).", _remedy(endpoint)
+    return ModelError(f"{server} {wrong} {remedy}")
 
 
 def unreachable_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:

@@ -24,7 +24,7 @@ from pytest_cepbench.models.api.endpoint import Endpoint, ServerParams
 from pytest_cepbench.models.api.redaction import without_secrets
 from pytest_cepbench.models.api.responses import ApiResponse, read_models
 from pytest_cepbench.models.api.transport import Connection, RequestLimiter, What
-from pytest_cepbench.models.protocols import Reply, RoleName, Usage
+from pytest_cepbench.models.protocols import CUT, Reply, RoleName, Usage
 
 _FIRST_WAIT = 0.25  # seconds before the first retry, doubled for each further one
 
@@ -296,7 +296,7 @@ class ServerCapabilities:
         self._remarks: dict[str, None] = {}
         self._reported: dict[str, str] = {}
         self._changed: set[str] = set()
-        self._truncated = 0
+        self._cut = 0
 
     def accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters that the server accepts, under the names that it knows."""
@@ -335,16 +335,18 @@ class ServerCapabilities:
         if response.deviation:
             ignored.append(response.deviation)
             remarks.append(f"{self._endpoint.name}: the server gave {response.deviation}")
-        if response.truncated:
-            self._truncated += 1
-            if str(self._truncated).strip("0") == "1":  # 1, 10, 100, ...
+        if response.cut:
+            self._cut += 1
+            if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
                 remarks.append(
-                    f"{self._endpoint.name}: answers cut off by max_tokens so far: "
-                    f"{self._truncated}; a larger one would leave them whole"
+                    f"{self._endpoint.name}: answers cut off by max_tokens so far: {self._cut}; a "
+                    "larger one would leave them whole"
                 )
         provenance = {f"server {name}": text for name, text in reported.items()}
         if ignored:
             provenance[_IGNORED] = ", ".join(ignored)
+        if response.cut:
+            provenance |= CUT
         return provenance, tuple(remarks)
 
     def _changes(self, reported: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from pytest_cepbench.models.judges.judge_prompt import (
     JUDGE_PROMPTS,
     check_prompt,
 )
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.model_spec import ModelSpec, check_reasoning, parse_params
 from pytest_cepbench.models.protocols import RoleName
 
 _SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
@@ -100,6 +100,9 @@ class ChatParams:
     image_format: in which images are sent, losslessly: png, which every server reads, or webp,
         which is encoded in half the time.
     send_seed: auto (where tokens are sampled), true or false.
+    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
+    reasoning: strip (reasoning is no part of the answer) or keep; of judges and VQA models it never
+        is.
     dtype: that the server was started with; it is not sent.
     Raises ValueError for a value outside its range.
     """
@@ -111,18 +114,23 @@ class ChatParams:
     detail: str | None = None
     image_format: str = "png"
     send_seed: str = "auto"
+    max_pixels: int | None = None
+    reasoning: str = "strip"
     dtype: str | None = None
 
     def __post_init__(self) -> None:
+        check_reasoning(self.reasoning)
         if self.image_format not in ("png", "webp"):
             msg = f"image_format must be png or webp, got {self.image_format!r}"
             raise ValueError(msg)
         _check(self, ("temperature",), least=0.0)
         _check(self, ("top_p",), least=0.0, above=True)
         _check_seed(self.send_seed)
-        if self.max_tokens is not None and self.max_tokens < 1:
-            msg = f"max_tokens must be at least 1, got {self.max_tokens}"
-            raise ValueError(msg)
+        for name in ("max_tokens", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                msg = f"{name} must be at least 1, got {value}"
+                raise ValueError(msg)
 
     @property
     def sampled(self) -> bool:
@@ -144,7 +152,6 @@ class JudgeParams(ChatParams):
     """Parameters of a judge's request, with those of `ChatParams`.
 
     prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
-    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
     logprobs: whether the server is asked for the probabilities of the verdicts; only where the
         prompt's verdicts are letters.
     top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
@@ -152,16 +159,13 @@ class JudgeParams(ChatParams):
     """
 
     prompt: str = DEFAULT_PROMPT
-    max_pixels: int | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_prompt(self.prompt)
-        if self.max_pixels is not None and self.max_pixels < 1:
-            msg = f"max_pixels must be at least 1, got {self.max_pixels}"
-            raise ValueError(msg)
+        _refuse_reasoning(self)
         if self.logprobs and not JUDGE_PROMPTS[self.prompt].letters:
             letters = " or ".join(name for name, prompt in JUDGE_PROMPTS.items() if prompt.letters)
             msg = (
@@ -185,7 +189,6 @@ class VqaParams(ChatParams):
     """Parameters of a VQA model's request, with those of `ChatParams`.
 
     max_tokens: longest answer: a word, and room for what some models write before it.
-    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
     logprobs: whether the server is asked for the probabilities of tokens; without them an answer is
         right or wrong.
     top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
@@ -193,7 +196,6 @@ class VqaParams(ChatParams):
     """
 
     max_tokens: int | None = 16
-    max_pixels: int | None = None
     logprobs: bool = True
     top_logprobs: int | None = None
 
@@ -205,11 +207,10 @@ class VqaParams(ChatParams):
                 f"{self.temperature}"
             )
             raise ValueError(msg)
-        for name in ("max_pixels", "top_logprobs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise ValueError(msg)
+        _refuse_reasoning(self)
+        if self.top_logprobs is not None and self.top_logprobs < 1:
+            msg = f"top_logprobs must be at least 1, got {self.top_logprobs}"
+            raise ValueError(msg)
         if self.top_logprobs is not None and not self.logprobs:
             msg = "top_logprobs needs logprobs=true"
             raise ValueError(msg)
@@ -334,6 +335,12 @@ def _check(params: object, names: tuple[str, ...], *, least: float, above: bool 
             wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
             msg = f"{name} must be {wanted}, got {value}"
             raise ValueError(msg)
+
+
+def _refuse_reasoning(params: ChatParams) -> None:
+    if params.reasoning != "strip":
+        msg = "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
+        raise ValueError(msg)
 
 
 def _check_seed(value: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import STEP_END, cut_into_steps
+from pytest_cepbench.artifacts.reasoning import with_reasoning
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import InterleaverParams
 from pytest_cepbench.models.api.messages import (
@@ -25,7 +27,13 @@ from pytest_cepbench.models.api.messages import (
     content_parts,
     make_messages,
 )
-from pytest_cepbench.models.api.responses import ApiResponse, decode_entry, read_completion
+from pytest_cepbench.models.api.responses import (
+    ApiResponse,
+    decode_entry,
+    is_reasoning,
+    read_completion,
+    reasoning_beside,
+)
 from pytest_cepbench.models.interleavers.prompts import INTERLEAVE, told_text
 from pytest_cepbench.models.protocols import AnswerStep, Question, Reply, StepLimit
 
@@ -77,21 +85,25 @@ class ApiInterleaver:
         optional = dict(chat_settings(self.params, seed))
         if kinds is not None:
             optional["modalities"] = kinds.split(",")
-        return ApiRequest("chat", body, read_answer, optional)
+        read = partial(read_answer, beside=self.params.reasoning == "strip")
+        return ApiRequest("chat", body, read, optional)
 
 
-def read_answer(document: Any) -> ApiResponse:
+def read_answer(document: Any, *, beside: bool = True) -> ApiResponse:
     """The steps of a chat completion, a list of `AnswerStep` with (height, width, 3) uint8 images.
 
+    beside: whether the reasoning that the server gives beside them goes before the first text.
+
     A refusal, what a content filter stopped, an image that is none and an answer without a step are
-    failures. Raises NoAnswerError where there is no message, PointerError where an image is only
-    pointed to.
+    failures. Raises NoAnswerError as `read_completion`, PointerError where an image is only pointed
+    to.
     """
-    return read_completion(document, _read_steps)
+    return read_completion(document, partial(_read_steps, beside=beside))
 
 
-def _read_steps(message: Mapping[str, Any]) -> list[AnswerStep] | Failure:
-    pieces: list[str | Pixels] = []
+def _read_steps(message: Mapping[str, Any], *, beside: bool) -> list[AnswerStep] | Failure:
+    reasoning = reasoning_beside(message) if beside else ""
+    pieces: list[str | Pixels] = [with_reasoning(reasoning, "")] if reasoning else []
     for part in _list_parts(message):
         piece = part if isinstance(part, str) else decode_entry(part)
         if isinstance(piece, Failure):
@@ -120,7 +132,7 @@ def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
 def _read_part(part: object) -> Iterator[str | Mapping[str, Any]]:
     if isinstance(part, str):
         yield from _split_inline(part)
-    elif isinstance(part, dict):
+    elif isinstance(part, dict) and not is_reasoning(part):
         text, entry = part.get("text"), part.get("image_url", part.get("image"))
         if isinstance(text, str):
             yield from _split_inline(text)

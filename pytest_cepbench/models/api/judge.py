@@ -13,6 +13,7 @@ from typing import Any
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.artifacts.reasoning import without_reasoning
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, JudgeParams
@@ -26,7 +27,7 @@ from pytest_cepbench.models.api.messages import (
 from pytest_cepbench.models.api.responses import (
     ApiResponse,
     TokenLikelihoods,
-    read_chat,
+    read_content,
     read_likelihoods,
 )
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, JudgePrompt
@@ -80,7 +81,7 @@ class ApiJudge:
         prompt = JUDGE_PROMPTS[params.prompt]
 
         def body() -> dict[str, Any]:
-            content = content_parts(prompt.show(battle, params.max_pixels), params)
+            content = content_parts(prompt.show(battle), params)
             own = params.system_prompt
             system = prompt.system if own is None else own
             return {"model": self.model, "messages": make_messages(content, system)}
@@ -138,7 +139,7 @@ class ApiJudge:
         prompt = JUDGE_PROMPTS[params.prompt]
 
         def body() -> dict[str, Any]:
-            pieces = prompt.show_answer(answered, JSON_CLOSING, params.max_pixels)
+            pieces = prompt.show_answer(answered, JSON_CLOSING)
             system = score_system(numbered=prompt.numbered)
             messages = make_messages(content_parts(pieces, params), system)
             return {"model": self.model, "messages": [*messages, *turns]}
@@ -146,7 +147,7 @@ class ApiJudge:
         settings = dict(chat_settings(params, seed)) | {"response_format": _RESPONSE_FORMAT}
         if params.max_tokens is not None:
             settings["max_tokens"] = max(params.max_tokens, SCORE_TOKENS)
-        return ApiRequest("chat", body, read_chat, settings)
+        return ApiRequest("chat", body, read_content, settings)
 
 
 _RESPONSE_FORMAT: Mapping[str, Any] = {
@@ -159,7 +160,9 @@ _RESPONSE_FORMAT: Mapping[str, Any] = {
 def _repair_turns(reply: Reply, problem: str) -> list[Mapping[str, Any]]:
     """A reply that could not be used, and the question for another."""
     question = REPAIR.format(problem=problem[:_LONGEST_PROBLEM])
-    quoted = encodable(reply.value[:_LONGEST_QUOTE]) or "(nothing)"  # some servers refuse no text
+    quoted = (
+        encodable(without_reasoning(reply.value)[:_LONGEST_QUOTE]) or "(nothing)"
+    )  # some servers refuse no text
     return [
         {"role": "assistant", "content": quoted},
         {"role": "user", "content": [text_part(question)]},
@@ -201,7 +204,7 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Ap
     to 1 again. Raises NoAnswerError where there is no message, NoLogprobsError where a verdict has
     no probabilities.
     """
-    response = read_chat(document)
+    response = read_content(document)
     if not isinstance(response.value, str):
         return response
     winner = prompt.read(response.value)

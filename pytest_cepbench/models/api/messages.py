@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.models.api.endpoint import ChatParams
+from pytest_cepbench.models.judges.judge_prompt import shrink_image
 from pytest_cepbench.models.protocols import Piece
 
 
@@ -46,7 +47,8 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def image_part(image: Image.Image, params: ChatParams) -> dict[str, Any]:
-    """An image in a message: lossless, inside the request."""
+    """An image in a message: lossless, inside the request, of at most `max_pixels`."""
+    image = shrink_image(image, params.max_pixels)
     stream = io.BytesIO()
     if params.image_format == "webp":
         image.convert("RGB").save(stream, "WEBP", lossless=True, method=0, quality=0)

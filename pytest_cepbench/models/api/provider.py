@@ -124,6 +124,8 @@ def decisive_params(role: RoleName, request: Any) -> dict[str, Any]:
             del decisive["logprobs"]  # as in keys from before there was the parameter
     elif role == "interleaver":
         decisive["prompt"] = PROMPTS
+    if decisive.get("reasoning") == "strip":
+        del decisive["reasoning"]  # as in keys from before there was the parameter
     return {name: value for name, value in decisive.items() if value is not None}
 
 

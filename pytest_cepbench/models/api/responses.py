@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, decode_image
+from pytest_cepbench.artifacts.reasoning import with_reasoning
 from pytest_cepbench.errors import ImageError, NoAnswerError, NoLogprobsError, PointerError
 
 _MOST_TOKENS = 10**9
@@ -24,7 +25,7 @@ class ApiResponse:
     value: a text, an image's (height, width, 3) uint8, the steps of an answer, or a Failure.
     tokens: read and written.
     reported: the server's names for its model and system.
-    truncated: whether the text ends at the limit of its length.
+    cut: whether the text ends at the limit of its length.
     deviation: in what the answer differs from the request, for people; empty where in nothing.
     provenance: kept beside the stored result.
     """
@@ -32,38 +33,97 @@ class ApiResponse:
     value: Any
     tokens: tuple[int, int] = (0, 0)
     reported: Mapping[str, str] = field(default_factory=dict)
-    truncated: bool = False
+    cut: bool = False
     deviation: str = ""
     provenance: Mapping[str, str] = field(default_factory=dict)
 
 
+_WHOLE = {
+    "stop", "end_turn", "stop_sequence", "eos", "eos_token", "tool_calls", "tool_use",
+    "function_call",
+}  # fmt: skip
+_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_FILTERED = {
+    "content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal",
+    "sensitive",
+}  # fmt: skip
+"""Finish reasons of OpenAI's API and their twins (Anthropic, Gemini, TGI, Mistral, GLM), lower
+case. Any other (abort, error, load, insufficient_system_resource) says that the server gave up."""
+
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Of a message: DeepSeek's and SGLang's name, and that of OpenRouter and of vLLM since 0.11."""
+
+
 def read_chat(document: Any) -> ApiResponse:
-    """The text of a chat completion.
+    """The text of a chat completion, with the reasoning that the server gives beside it.
 
     A refusal, and what a content filter stopped, are failures; an empty text is an empty text.
-    Raises NoAnswerError where there is no choice with a message in it.
+    Raises NoAnswerError as `read_completion`.
     """
+
+    def read(message: Mapping[str, Any]) -> str | Failure:
+        text = _text(message)
+        reasoning = reasoning_beside(message)
+        return with_reasoning(reasoning, text) if reasoning and isinstance(text, str) else text
+
+    return read_completion(document, read)
+
+
+def read_content(document: Any) -> ApiResponse:
+    """As `read_chat`, without the reasoning beside the text."""
     return read_completion(document, _text)
+
+
+def reasoning_beside(message: Mapping[str, Any]) -> str:
+    """The reasoning in fields or parts of its own; empty where the server gives none."""
+    texts = [message.get(name) for name in REASONING_FIELDS]
+    content = message.get("content")
+    for part in content if isinstance(content, list) else []:
+        inner = part.get("thinking", part.get("text")) if is_reasoning(part) else None
+        texts += [_get(piece, "text") for piece in inner] if isinstance(inner, list) else [inner]
+    stripped = (text.strip() for text in texts if isinstance(text, str))
+    return "\n".join(dict.fromkeys(filter(None, stripped)))
 
 
 def read_completion(document: Any, read_message: Callable[[Mapping[str, Any]], Any]) -> ApiResponse:
     """A chat completion, its message read as the role needs it.
 
     What a content filter stopped is a failure. Raises NoAnswerError where there is no choice with a
-    message in it.
+    message in it, where the server says that it gave up, and where the message is empty and no
+    token was written: the model has not answered, and may do so when it is asked again.
     """
     choice = _first(_get(document, "choices"))
     message = _get(choice, "message")
     if not isinstance(message, dict):
         raise NoAnswerError(_shape(document, "choices"))
-    finish_reason = _get(choice, "finish_reason")
-    stopped = Failure("refused", "stopped by the provider's content filter")
-    return ApiResponse(
-        stopped if finish_reason == "content_filter" else read_message(message),
-        (_count(document, "prompt_tokens"), _count(document, "completion_tokens")),
-        _reported(document),
-        truncated=finish_reason == "length",
-    )
+    given = _get(choice, "finish_reason")
+    reason = str(given).lower() if given else ""
+    if reason and reason not in _WHOLE | _CUT | _FILTERED:
+        said = _get(_get(choice, "error"), "message")
+        msg = f"the server ended the answer with finish_reason {given!r:.60}"
+        raise NoAnswerError(f"{msg}: {said}" if isinstance(said, str) else msg)
+    tokens = (_count(document, "prompt_tokens"), _count(document, "completion_tokens"))
+    if reason in _FILTERED:
+        value: Any = Failure("refused", "stopped by the provider's content filter")
+    else:
+        value = read_message(message)
+        _refuse_nothing(document, message, value, reason)
+    return ApiResponse(value, tokens, _reported(document), cut=reason in _CUT)
+
+
+def _refuse_nothing(document: Any, message: Mapping[str, Any], value: Any, reason: str) -> None:
+    """Raise NoAnswerError for an empty message of which the server does not count a token.
+
+    One that states that it stopped by itself, with an empty text, from a server that counts no
+    tokens at all, is a model's answer.
+    """
+    if value and not (isinstance(value, Failure) and value.kind == "empty-text"):
+        return
+    written = _get(_get(document, "usage"), "completion_tokens")
+    stated = written is None and reason in _WHOLE and message.get("content") is not None
+    if not (stated or _count(document, "completion_tokens")):
+        msg = f"an empty message, of no token, with finish_reason {reason or None!r}"
+        raise NoAnswerError(msg)
 
 
 @dataclass(frozen=True)
@@ -129,7 +189,7 @@ def read_models(document: Any) -> tuple[str, ...]:
 def _text(message: Mapping[str, Any]) -> str | Failure:
     content, refusal = message.get("content"), message.get("refusal")
     if isinstance(content, list):  # parts, as some servers answer
-        parts = [_get(part, "text") for part in content]
+        parts = [_get(part, "text") for part in content if not is_reasoning(part)]
         content = "".join(part for part in parts if isinstance(part, str))
     if isinstance(refusal, str) and refusal and not content:
         return Failure("refused", refusal)  # shortened when keys are taken out of it
@@ -137,6 +197,11 @@ def _text(message: Mapping[str, Any]) -> str | Failure:
         msg = f"the message's content is a {type(content).__name__}"
         raise NoAnswerError(msg)
     return (content or "").strip()
+
+
+def is_reasoning(part: object) -> bool:
+    """Whether a part of a message holds reasoning, as Mistral's API and others say by its type."""
+    return _get(part, "type") in ("thinking", "reasoning", "redacted_thinking")
 
 
 def decode_entry(image_entry: Mapping[str, Any]) -> npt.NDArray[np.uint8] | Failure | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from pytest_cepbench.models.api.messages import (
     text_part,
     without_none,
 )
-from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_image
+from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_content, read_image
 from pytest_cepbench.models.protocols import Question, Reply
 
 
@@ -77,7 +77,11 @@ class ApiDescriber:
                 "messages": make_messages(content, self.params.system_prompt),
             }
 
-        return ApiRequest("chat", body, read_chat, settings)
+        return ApiRequest("chat", body, _reader(self.params), settings)
+
+
+def _reader(params: ChatParams) -> Callable[[Any], ApiResponse]:
+    return read_chat if params.reasoning == "strip" else read_content
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class ApiWriter:
             content = content_parts(question, self.params)
             return {"model": self.model, "messages": make_messages(content, encodable(system))}
 
-        return ApiRequest("chat", body, read_chat, settings)
+        return ApiRequest("chat", body, _reader(self.params), settings)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from itertools import accumulate
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.reasoning import after_reasoning, only_reasoning
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, VqaParams
 from pytest_cepbench.models.api.messages import chat_settings, content_parts, make_messages
-from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_likelihoods
-from pytest_cepbench.models.judges.judge_prompt import shrink_image
+from pytest_cepbench.models.api.responses import ApiResponse, read_content, read_likelihoods
 from pytest_cepbench.models.protocols import Piece, Reply, Usage, VqaQuestion
 
 _AROUND = " \t\r\n*_.,:;!()[]\"'`\u2581\u0120"
@@ -56,10 +56,9 @@ class ApiVqa:
 
     def _request(self, piece: Piece, question: VqaQuestion) -> ApiRequest:
         params = self.params
-        shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
 
         def body() -> dict[str, Any]:
-            content = content_parts([shown, question.text], params)
+            content = content_parts([piece, question.text], params)
             return {"model": self.model, "messages": make_messages(content, params.system_prompt)}
 
         settings = dict(chat_settings(params, 0))
@@ -75,20 +74,28 @@ def read_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> A
 
     likelihoods: whether it is the summed probability of the tokens that begin this answer, as the
     first of the reply that is a word; else 1 where the first words of the reply are the answer's,
-    and 0 where not. Tokens that the server does not list count 0. Raises NoAnswerError where there
-    is no message, NoLogprobsError where there are no probabilities.
+    and 0 where not. Reasoning is no part of the reply. Tokens that the server does not list count
+    0. Raises NoAnswerError as `read_completion`, NoLogprobsError where there are no probabilities.
     """
-    response = read_chat(document)
+    response = read_content(document)
     if not isinstance(response.value, str):
         return response
-    if not response.value:
-        return replace(response, value=Failure("empty-text", "no answer at all"))
+    reply = after_reasoning(response.value)
+    if not reply:
+        failure = Failure("empty-text", "no answer at all")
+        return replace(response, value=failure if reply == "" else only_reasoning(response.value))
     wanted = [_words(answer) for answer in question.answers]
     if not likelihoods:
-        words = _words(response.value)
+        words = _words(reply)
         said = any(words[: len(answer)] == answer for answer in wanted)
         return replace(response, value=float(said))
-    begun = [token for token in read_likelihoods(document) if token.token.strip(_AROUND)]
+    tokens = read_likelihoods(document)
+    # Servers that give reasoning apart list its tokens too.
+    ends = accumulate(len(token.token) for token in tokens)
+    start = "".join(token.token for token in tokens).rfind(reply)
+    begun = [
+        t for t, end in zip(tokens, ends, strict=True) if end > start and t.token.strip(_AROUND)
+    ]
     if not begun:
         return replace(response, value=Failure("empty-text", "no token of the answer is a word"))
     texts = {answer[0] for answer in wanted if answer}

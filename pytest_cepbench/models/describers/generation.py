@@ -15,6 +15,7 @@ from pytest_cepbench.models.load_plan import (
     check_at_least,
     check_compilation,
 )
+from pytest_cepbench.models.model_spec import check_reasoning
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
@@ -40,6 +41,7 @@ class TextParams(ImageTextParams):
     do_sample: draw tokens from the seed instead of taking the likeliest (greedy, the default).
     temperature, top_p, top_k: of sampling, as in transformers; None leaves the checkpoint's own
         setting. temperature=0 is greedy; top_k=0 means no limit.
+    reasoning: strip (reasoning is no part of the answer) or keep.
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
 
@@ -47,9 +49,11 @@ class TextParams(ImageTextParams):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    reasoning: str = "strip"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_reasoning(self.reasoning)
         check_at_least(self, 0, "top_k")
         for name, valid, expected in _NUMBERS:
             value = getattr(self, name, None)
@@ -162,6 +166,7 @@ def decisive_settings(plan: LoadPlan[P], settings: Mapping[str, Any]) -> dict[st
         "system_prompt": params.system_prompt,
         "prompt_template": params.prompt_template,
         **({"compile": True} if params.compile else {}),
+        **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
         **settings,
     }
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_cepbench.artifacts.reasoning import marks_reasoning, opened_by
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models import compilation
 from pytest_cepbench.models.checkpoints import Checkpoint
@@ -24,6 +25,7 @@ from pytest_cepbench.models.compilation import (
 )
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
+from pytest_cepbench.models.protocols import CUT, Reply
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
 if TYPE_CHECKING:
@@ -31,12 +33,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TAIL = 16  # tokens of a prompt that its last marker lies in
+
 
 class TextModel:
     """Writes texts with a loaded model.
 
     sampled: whether tokens are drawn from the seeds.
     compiled: inputs in a call of a model whose decoding is compiled; None for one that is not.
+    marks: whether texts keep the markers of reasoning that are special tokens, and begin with one
+        that the prompt ends with: without them it could not be told from the answer.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class TextModel:
         *,
         sampled: bool,
         compiled: int | None = None,
+        marks: bool = True,
     ) -> None:
         self._checkpoint = checkpoint
         self.loaded = loaded
@@ -54,6 +61,8 @@ class TextModel:
         self._batches = FullBatches(1 if sampled and self._compiled else compiled)
         self.chats = loaded.chat_template is not None
         self._tokenizing = threading.Lock()  # a tokenizer is set up anew for each use
+        self._marks = marks
+        self._dropped = _dropped_tokens(loaded.tokenizer) if marks else set()
         # Learned positions are as few as the tokens that they are for: none is left for padding.
         bounded = loaded.positions is not None and not self.chats
         step = {"pad_to_multiple_of": PROMPT_STEP} if self._compiled and not bounded else {}
@@ -61,7 +70,7 @@ class TextModel:
 
     def write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
-    ) -> list[str]:
+    ) -> list[str | Reply]:
         """One text per input; arguments and errors as of the two steps that it consists of."""
         return self.write_prepared(self.prepare(inputs, prepare), seeds)
 
@@ -76,15 +85,15 @@ class TextModel:
             return [(part, prepare) for part in parts]
         return [self._read(part, prepare) for part in parts]
 
-    def write_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str]:
+    def write_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str | Reply]:
         """One text per input that was prepared, special tokens and outer spaces taken off.
 
-        Raises ModelError when the tokenizer is not the one of the weights, and whatever the
-        libraries raise.
+        One that ends at the limit of its length is in a reply that says so. Raises ModelError when
+        the tokenizer is not the one of the weights, and whatever the libraries raise.
         """
         if not self._sampled:
             return [text for read in prepared for text in self._generate(read)]
-        texts = []
+        texts: list[str | Reply] = []
         for read, seed in zip(prepared, seeds, strict=True):
             with seeded([input_device(self.loaded.model)], seed):
                 texts += self._generate(read)
@@ -135,16 +144,16 @@ class TextModel:
         with quiet(), torch.inference_mode(), self._tokenizing:
             return prepare(inputs)
 
-    def _generate(self, prepared: Any) -> list[str]:
+    def _generate(self, prepared: Any) -> list[str | Reply]:
         if not self._compiled:
             return self._call(prepared)
         inputs, prepare = prepared
-        texts: list[str] = self._batches.call(
+        texts: list[str | Reply] = self._batches.call(
             inputs, lambda some: self._call(self._read(some, prepare))
         )
         return texts
 
-    def _call(self, prepared: Any, *, brief: bool = False) -> list[str]:
+    def _call(self, prepared: Any, *, brief: bool = False) -> list[str | Reply]:
         """One text per prepared input. brief: stop after as many tokens as compiling takes."""
         import torch
 
@@ -158,11 +167,30 @@ class TextModel:
                 config.min_new_tokens = WARM_UP_TOKENS
                 stop = {"stopping_criteria": [StopAfter(WARM_UP_TOKENS)]}
             output = loaded.model.generate(**read, generation_config=config, **stop)
+        rows = self._new_tokens(read, output)
         with self._tokenizing:
-            texts: list[str] = loaded.tokenizer.batch_decode(
-                self._new_tokens(read, output), skip_special_tokens=True
-            )
-        return [text.strip() for text in texts]
+            before = self._opened(read)
+            texts = [before + text.strip() for text in self._decode(rows)]
+        stops = config.eos_token_id
+        ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
+        return [
+            text if not len(row) or int(row[-1]) in ends else Reply(text, provenance=CUT)
+            for text, row in zip(texts, rows, strict=True)
+        ]
+
+    def _decode(self, rows: Sequence[Any]) -> list[str]:
+        tokenizer = self.loaded.tokenizer
+        if not self._dropped:
+            texts: list[str] = tokenizer.batch_decode(rows, skip_special_tokens=True)
+            return texts
+        kept = ([t for t in map(int, row) if t not in self._dropped] for row in rows)
+        return [tokenizer.decode(tokens) for tokens in kept]
+
+    def _opened(self, inputs: Any) -> str:
+        """The marker that every prompt ends with, by the chat template."""
+        if not (self._marks and self.chats and "input_ids" in inputs):
+            return ""
+        return opened_by(self.loaded.tokenizer.decode(inputs["input_ids"][0][-_TAIL:]))
 
     def _check_vocabulary(self, inputs: Any) -> None:
         # Out of range, the lookup dies with an IndexError on a CPU and takes the process's whole
@@ -207,6 +235,15 @@ class TextModel:
             row[length:] if row[:length].equal(prompt) else row
             for row, prompt in zip(output, inputs["input_ids"], strict=True)
         ]
+
+
+def _dropped_tokens(tokenizer: Any) -> set[int]:
+    """The special tokens but for markers of reasoning; none where no marker is a special token."""
+    added = tokenizer.added_tokens_decoder.items()
+    special = {number: str(token) for number, token in added if token.special}
+    special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    dropped = {number for number, token in special.items() if not marks_reasoning(token)}
+    return dropped if len(dropped) < len(special) else set()
 
 
 class StopAfter:

@@ -23,6 +23,7 @@ from pytest_cepbench.models.describers.generation import (
 from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.protocols import Reply
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
@@ -75,6 +76,7 @@ class TransformersDescriber:
             loaded,
             sampled=params.do_sample,
             compiled=params.batch_size if params.compile else None,
+            marks=params.reasoning != "keep",
         )
 
     @property
@@ -93,7 +95,7 @@ class TransformersDescriber:
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str]:
+    ) -> list[str | Reply]:
         """Describe each image; one text per image, special tokens and outer spaces taken off.
 
         Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
@@ -106,7 +108,7 @@ class TransformersDescriber:
         with self._explained():
             return self._text_model.prepare(images, lambda some: self._inputs(some, prompt))
 
-    def describe_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str]:
+    def describe_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str | Reply]:
         """One text for each image that was prepared. Raises as `describe`."""
         with self._explained():
             return self._text_model.write_prepared(prepared, seeds)

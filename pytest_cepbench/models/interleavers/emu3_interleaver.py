@@ -123,6 +123,7 @@ def _decisive(plan: LoadPlan[InterleaverParams]) -> dict[str, Any]:
         "max_text_tokens": plan.params.max_text_tokens,
         "text": _text_settings(plan),
         "image": _image_settings(plan),
+        **({"reasoning": "keep"} if plan.params.reasoning == "keep" else {}),
     }
 
 

@@ -15,6 +15,7 @@ from hashlib import sha256
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.reasoning import read_answer
 from pytest_cepbench.models.interleavers.prompts import (
     SO_FAR,
     image_text,
@@ -22,10 +23,12 @@ from pytest_cepbench.models.interleavers.prompts import (
     step_text,
 )
 from pytest_cepbench.models.protocols import (
+    CUT,
     AnswerStep,
     Generator,
     Piece,
     Question,
+    Reply,
     StepLimit,
     Writer,
 )
@@ -38,6 +41,7 @@ class _Draft:
     question: whose answer it is. limit, seed: of the answer.
     steps: made so far. pieces: the texts and images of these.
     complete: whether no more steps are wanted. failure: what ended it early.
+    cut: whether a step's text ended at the limit of its length.
     """
 
     question: Question
@@ -47,6 +51,7 @@ class _Draft:
     pieces: list[Piece] = field(default_factory=list)
     complete: bool = False
     failure: Failure | None = None
+    cut: bool = False
 
     @property
     def most(self) -> int:
@@ -74,30 +79,36 @@ class _Draft:
         named = f"{self.seed} {len(self.steps)} {stage}"
         return int.from_bytes(sha256(named.encode()).digest()[:4], "big")
 
-    def add(self, text: str, image: Image.Image) -> None:
-        """Take the next step."""
-        self.steps.append(AnswerStep(text, image))
+    def add(self, text: str, image: Image.Image, whole: str) -> None:
+        """Take the next step. whole: its text with the reasoning that came with it."""
+        self.steps.append(AnswerStep(whole, image))
         self.pieces += [text, image] if text else [image]
 
-    def result(self) -> list[AnswerStep] | Failure:
+    def result(self) -> list[AnswerStep] | Failure | Reply:
         """The answer, or why there is none."""
         empty = Failure("empty-text", "the answer has no step")
-        return self.failure or self.steps or empty
+        answer = self.failure or self.steps or empty
+        return Reply(answer, provenance=CUT) if self.cut else answer
 
 
 class TwoStageInterleaver:
     """Answers with a writer and a generator, which are one model.
 
     writer: writes a step's text. generator: draws its image; gives Pillow images or failures.
+    keeps_reasoning: whether reasoning is a part of a text: else it is kept with its step, but
+        neither drawn nor read again.
     """
 
-    def __init__(self, writer: Writer, generator: Generator) -> None:
+    def __init__(
+        self, writer: Writer, generator: Generator, *, keeps_reasoning: bool = False
+    ) -> None:
         self._writer = writer
         self._generator = generator
+        self._keeps_reasoning = keeps_reasoning
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
-    ) -> list[list[AnswerStep] | Failure]:
+    ) -> list[list[AnswerStep] | Failure | Reply]:
         """Answer each question; see `Interleaver`.
 
         Where no number of steps is told, an empty text ends an answer, and so does the word with
@@ -114,31 +125,37 @@ class TwoStageInterleaver:
             "",
             [draft.step_seed("text") for draft in drafts],
         )
-        texts: list[tuple[_Draft, str]] = []
-        for draft, answer in zip(drafts, written, strict=True):
+        texts: list[tuple[_Draft, str, str]] = []
+        for draft, result in zip(drafts, written, strict=True):
+            draft.cut |= isinstance(result, Reply)
+            whole = result.value if isinstance(result, Reply) else result
+            answer = whole
+            if isinstance(whole, str) and not self._keeps_reasoning:
+                answer = read_answer(whole)
             if isinstance(answer, Failure):
                 draft.failure = answer
                 continue
-            assert isinstance(answer, str)
+            assert isinstance(whole, str)
             text = answer
             if draft.limit.told is None:
                 text, ended = split_end(answer)
+                whole, _ = split_end(whole)
                 draft.complete = ended or not text
             if text or draft.limit.told is not None:
-                texts.append((draft, text))
+                texts.append((draft, text, whole))
         if not texts:
             return
         drawn = self._generator.generate(
-            [draft.image_prompt(text) for draft, text in texts],
-            [draft.step_seed("image") for draft, _ in texts],
+            [draft.image_prompt(text) for draft, text, _ in texts],
+            [draft.step_seed("image") for draft, _, _ in texts],
         )
-        for (draft, text), image in zip(texts, drawn, strict=True):
+        for (draft, text, whole), image in zip(texts, drawn, strict=True):
             if isinstance(image, Failure):
                 number = len(draft.steps) + 1
                 draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
             else:
                 assert isinstance(image, Image.Image)
-                draft.add(text, image)
+                draft.add(text, image, whole)
 
 
 def split_end(text: str) -> tuple[str, bool]:

@@ -16,15 +16,15 @@ from pytest_cepbench.artifacts.criteria import (
     CriterionResult,
     read_score,
 )
+from pytest_cepbench.artifacts.reasoning import after_reasoning
 from pytest_cepbench.models.json_objects import Repeated, read_objects
 from pytest_cepbench.models.judges.score_prompt import CRITERION_SENTENCES
-from pytest_cepbench.models.judges.verdict_text import after_reasoning
 
 
 def read_scores(text: str) -> CriteriaScores | Failure:
     """The scores that a reply gives; a failure where it has no object with a criterion in it.
 
-    Read is what follows the last `</think>`: the whole of it where that is JSON, else the first
+    Read is what stands outside of reasoning: the whole of it where that is JSON, else the first
     balanced `{...}` that is an object with a criterion. Keys are names or titles of criteria,
     values `{"score": 7, "justification": "..."}` or the number alone. A second object with other
     scores makes the reply a failure: which of them counts cannot be told.

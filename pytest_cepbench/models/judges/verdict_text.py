@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.reasoning import after_reasoning
 
 _NO_SIDE = "Tie"
 """A tie that leans to neither answer: none of the four verdicts."""
@@ -84,7 +85,7 @@ _QUOTED_VERDICT = re.compile(
 def read_winner(text: str) -> Winner | Failure:
     """The verdict that an answer names; a failure where it names none, or several.
 
-    Read is what follows the last `</think>`: one of the four phrases, a letter alone, `[[A]]` or
+    Read is what stands outside of reasoning: one of the four phrases, a letter alone, `[[A]]` or
     `[[A>>B]]`, a JSON object with the verdict under a key such as `better_response`, or a text in
     which one phrase occurs. A phrase in quotation marks counts where nothing but a label such as
     "Verdict:" stands before it at the end of the answer: elsewhere a judge quotes what it was
@@ -119,12 +120,6 @@ def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
         return letters[words]
     wanted = ", ".join(sorted(letters))
     return Failure("no-verdict", f"is none of the letters {wanted}: {text!r:.400}")
-
-
-def after_reasoning(text: str) -> str | None:
-    """What follows the last `</think>` of a reply; None where its reasoning never ends."""
-    answer = text.rpartition("</think>")[2]
-    return None if "<think>" in answer else answer
 
 
 def _plain(text: str) -> str | None:

@@ -36,6 +36,7 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     ImageLike,
     Question,
+    Reply,
     RoleName,
     StepLimit,
 )
@@ -169,7 +170,13 @@ def _load(
     # A step's text is about as long as a description: the describer's settings hold for it.
     step_writer = TransformersWriter(checkpoint, loaded, params, by_size=decoder.by_size)
     return UnifiedModel(
-        describer, writer, step_writer, decoder, finish, settings["prompt_template"]
+        describer,
+        writer,
+        step_writer,
+        decoder,
+        finish,
+        settings["prompt_template"],
+        keeps_reasoning=params.reasoning == "keep",
     )
 
 
@@ -179,6 +186,7 @@ class UnifiedModel:
     step_writer: writes the text of one step of an answer.
     finish: the image processor that turns pixel values into pictures. template: the text before an
     image, with {prompt}; None leaves it to the family.
+    keeps_reasoning: whether a step's text is drawn with the reasoning in it.
     """
 
     def __init__(
@@ -189,10 +197,12 @@ class UnifiedModel:
         decoder: ImageDecoder,
         finish: Any,
         template: str | None = None,
+        *,
+        keeps_reasoning: bool = False,
     ) -> None:
         self._describer = describer
         self._writer = writer
-        self._interleaver = TwoStageInterleaver(step_writer, self)
+        self._interleaver = TwoStageInterleaver(step_writer, self, keeps_reasoning=keeps_reasoning)
         self._decoder = decoder
         self._finish = finish
         self._template = template
@@ -204,7 +214,7 @@ class UnifiedModel:
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str]:
+    ) -> list[str | Reply]:
         """Describe each image; see `TransformersDescriber`."""
         if not self._decoder.by_size:
             return self._describer.describe(images, prompt, seeds)
@@ -217,13 +227,13 @@ class UnifiedModel:
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure]:
+    ) -> list[str | Failure | Reply]:
         """Answer each question; see `TransformersWriter`."""
         return self._writer.write(questions, prompt, seeds)
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
-    ) -> list[list[AnswerStep] | Failure]:
+    ) -> list[list[AnswerStep] | Failure | Reply]:
         """Answer each question in steps; see `TwoStageInterleaver`."""
         return self._interleaver.interleave(questions, limits, seeds)
 

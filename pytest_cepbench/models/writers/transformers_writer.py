@@ -36,7 +36,7 @@ from pytest_cepbench.models.describers.transformers_loader import (
 )
 from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
-from pytest_cepbench.models.protocols import Question
+from pytest_cepbench.models.protocols import Question, Reply
 from pytest_cepbench.models.safe_loading import loading
 
 DEFAULT_MAX_NEW_TOKENS = 2048
@@ -126,6 +126,7 @@ class TransformersWriter:
             loaded,
             sampled=params.do_sample,
             compiled=params.batch_size if params.compile else None,
+            marks=params.reasoning != "keep",
         )
         self._by_size = by_size
         self._special = special_tokens(loaded)
@@ -141,7 +142,7 @@ class TransformersWriter:
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure]:
+    ) -> list[str | Failure | Reply]:
         """Answer each question; see `Writer`. Special tokens and outer spaces are taken off.
 
         Without a chat template, a question that does not have exactly one image is a failure.
@@ -153,7 +154,7 @@ class TransformersWriter:
         system = "\n\n".join(filter(None, [self._params.system_prompt, prompt]))
         kinds = [self._kind(question) for question in asked]
 
-        def write_alike(indices: Sequence[int]) -> list[str | Failure]:
+        def write_alike(indices: Sequence[int]) -> list[str | Failure | Reply]:
             some = [asked[i] for i in indices]
             if kinds[indices[0]] is None:
                 return [self._refusal(question) for question in some]

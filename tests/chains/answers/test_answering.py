@@ -303,6 +303,37 @@ def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
     assert [(_texts(own), own.cut) for (own,) in made] == [(["0", "1", "2", "3"], 3)] * 2
 
 
+def test_reasoning_of_an_interleaver_is_no_step(store: Store) -> None:
+    """It counts for nothing, images in it neither; the answer is known by what is left of it."""
+    steps = [
+        AnswerStep("<think>draft", picture(1)),
+        AnswerStep("another</think>"),
+        *(AnswerStep(str(k)) for k in range(4)),
+    ]
+    model = SmallInterleaver(lambda *_: steps)
+    for _ in range(2):  # from the model, then from the store
+        (own,) = make_answers(AnswerPlan(most=3), [question(0)], _interleaver(store, model))
+        assert (_texts(own), _with_image(own), own.cut) == (["0", "1", "2"], [False] * 3, 1)
+        assert own.digest in get_answers(store, [own.digest])
+        (whole,) = store.get(own.keys).values()
+        assert "draft" in str(whole)
+    assert len(model.asked) == 1
+
+    thinker = SmallInterleaver(lambda *_: [AnswerStep("<think>"), AnswerStep("", picture(1))])
+    (own,) = make_answers(FREE, [question(1)], _interleaver(store, thinker))
+    assert own.failure is not None
+    assert (own.failure.kind, own.blamed) == ("only-reasoning", "interleaver")
+
+
+def test_reasoning_of_a_writer_is_not_drawn(store: Store) -> None:
+    """Its markers of images neither: the parts are those of the answer."""
+    models = pipeline(store, _write("<think>a <IMG> b</think>one<IMG>two<IMG>"), SmallGenerator())
+
+    (own,) = make_answers(FREE, [question(0)], models)
+
+    assert (_texts(own), _with_image(own)) == (["one", "two"], [True, True])
+
+
 def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> None:
     """A step keeps its text without its image; nothing at all is a failure, blamed on the model."""
     black = np.zeros((6, 8, 3), np.uint8)

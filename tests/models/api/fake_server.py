@@ -66,15 +66,17 @@ def document(value: Any, status: int = 200, *, after: float = 0.0, **headers: st
     return Answer(json.dumps(value).encode(), status, named, after=after)
 
 
-def chat_answer(content: Any = "a red circle", *, ended: str = "stop", **more: Any) -> Answer:
-    """A chat completion; more: of the message."""
+def chat_answer(
+    content: Any = "a red circle", *, ended: str | None = "stop", tokens: int = 20, **more: Any
+) -> Answer:
+    """A chat completion; tokens: that were written; more: of the message."""
     message = {"role": "assistant", "content": content, **more}
     return document(
         {
             "model": "tiny-2026",
             "system_fingerprint": "fp_1",
             "choices": [{"index": 0, "message": message, "finish_reason": ended}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 20},
+            "usage": {"prompt_tokens": 100, "completion_tokens": tokens},
         }
     )
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.reasoning import read_answer as read_reasoned
 from pytest_cepbench.errors import ModelError, NoAnswerError, PointerError
 from pytest_cepbench.models.api.interleaver import read_answer
 from pytest_cepbench.models.protocols import StepLimit
@@ -204,3 +205,18 @@ def test_what_decides_is_in_the_key() -> None:
     assert "price_image" not in bound.params
     assert bound.seeded
     assert bind_text(f"{query}&modalities=none", "interleaver").params.get("modalities") is None
+
+
+def test_reasoning_goes_before_the_first_step(server: FakeServer, load: Load) -> None:
+    """Beside the content or as a part of it, where `admit_answer` tells it from the answer."""
+    server.in_turn(
+        chat_answer([text("one"), part(RED)], reasoning="why?"),
+        chat_answer([{"type": "thinking", "thinking": "why?"}, text("one"), part(RED)]),
+    )
+    model = load("interleaver")
+
+    for _ in range(2):
+        (reply,) = model.interleave([["what"]], [FREE], [1])
+        ((words, color),) = steps_of(reply.value)
+        assert (read_reasoned(words), color) == ("one", "red")
+        assert "why?" in words

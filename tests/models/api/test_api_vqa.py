@@ -110,3 +110,20 @@ def test_what_changes_an_answer_is_in_the_key(server: FakeServer) -> None:
     soft, hard = (bind_text(server.spec(q), "vqa").params for q in ("", "logprobs=false"))
     assert soft != hard
     assert not bind_text(server.spec(""), "vqa").seeded
+
+
+def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
+    """Neither in words nor by the tokens of it, of which a server lists all."""
+    words = "<think>Yes? No</think>Yes"
+    server.answer = lambda _: chat_answer(words)
+    assert _ask(load, YES, query="logprobs=false").value == [1.0]
+    server.answer = lambda _: chat_answer("<think>Yes?")
+    failure = _ask(load, YES, query="logprobs=false").value
+    assert isinstance(failure, Failure)
+    assert failure.kind == "only-reasoning"
+
+    sure = {"Yes": 0.75, "No": 0.25}
+    tokens = [("<think>", {}), ("No", {"No": 1.0}), ("</think>", {}), ("\n", {}), ("Yes", sure)]
+    for text in ("Yes", "<think>No</think>\nYes"):  # given apart, and left in the text
+        server.in_turn(likely(text, *tokens))
+        assert _ask(load, YES).value == [pytest.approx(0.75)]

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.protocols import Usage
+from pytest_cepbench.artifacts.reasoning import read_answer, with_reasoning
+from pytest_cepbench.errors import ModelError, SpecError
+from pytest_cepbench.models.protocols import Battle, RoleName, StepLimit, Usage, VqaQuestion
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import (
     Answer,
@@ -22,6 +23,7 @@ from tests.models.api.fake_server import (
     fault,
     web_page,
 )
+from tests.models.binding import bind_text
 
 
 def _shade(seen: Seen) -> int:
@@ -230,19 +232,212 @@ def test_text_in_parts_is_put_together(server: FakeServer, load: Load) -> None:
     assert describe(load("describer"))[0].value == "a red circle"
 
 
+BESIDE = {
+    "DeepSeek, SGLang": chat_answer("a red circle", reasoning_content="blue?"),
+    "OpenRouter, vLLM": chat_answer("a red circle", reasoning="blue?"),
+    "both": chat_answer("a red circle", reasoning="blue?", reasoning_content="blue?"),
+    "Anthropic": chat_answer(
+        [{"type": "thinking", "thinking": "blue?"}, {"type": "text", "text": "a red circle"}]
+    ),
+    "Mistral": chat_answer(
+        [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "blue?"}]},
+            {"type": "text", "text": "a red circle"},
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("answer", BESIDE.values(), ids=BESIDE)
+def test_reasoning_beside_a_text_is_kept_and_told_apart(
+    server: FakeServer, load: Load, answer: Answer
+) -> None:
+    """Both texts in one, out of which the answer is read; with reasoning=keep the content alone."""
+    server.answer = lambda _: answer
+
+    (reply,) = describe(load("describer"))
+    (content,) = describe(load("describer", "reasoning=keep"))
+
+    assert reply.value == with_reasoning("blue?", "a red circle")
+    assert read_answer(reply.value) == "a red circle"
+    assert content.value == "a red circle"
+
+
+def test_reasoning_alone_is_no_answer(server: FakeServer, load: Load) -> None:
+    """As where max_tokens ends it; it is not asked again, since the server did what it was told."""
+    server.answer = lambda _: chat_answer(None, reasoning_content="blue?", ended="length")
+
+    (reply,) = describe(load("describer"))
+
+    failure = read_answer(reply.value)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "only-reasoning"
+    assert reply.usage.retries == 0
+
+
+def test_the_parameter_of_reasoning_is_in_the_key_where_it_is_not_the_default() -> None:
+    """Keys of before stay; a judge's verdict never lies in its reasoning."""
+    spec = "openai:m?revision=1&base_url=http://127.0.0.1:1/v1"
+
+    roles: tuple[RoleName, ...] = ("describer", "writer", "interleaver", "judge", "vqa")
+    for role in roles:
+        default = bind_text(f"{spec}&reasoning=strip", role)
+        assert default.identity == bind_text(spec, role).identity
+        assert default.hides_reasoning
+        if role in ("judge", "vqa"):
+            with pytest.raises(SpecError, match="never counts"):
+                bind_text(f"{spec}&reasoning=keep", role)
+        else:
+            kept = bind_text(f"{spec}&reasoning=keep", role)
+            assert kept.params["reasoning"] == "keep"
+            assert not kept.hides_reasoning
+    with pytest.raises(SpecError, match="reasoning must be strip or keep"):
+        bind_text(f"{spec}&reasoning=drop", "describer")
+
+
 def test_a_wrong_request_is_said_and_not_repeated(server: FakeServer, load: Load) -> None:
     """Where every request is wrong, the user sees it; one among others is its sample's failure."""
     model = load("describer")
-    server.answer = lambda _: fault(400, "image too large")
-    with pytest.raises(ModelError, match="400: image too large"):
+    server.answer = lambda _: fault(400, "no such layout")
+    with pytest.raises(ModelError, match="400: no such layout"):
         describe(model)
 
-    server.in_turn(chat_answer(), fault(413, "image too large"))
+    server.in_turn(chat_answer(), fault(400, "no such layout"))
     well, ill = describe(model, 2) if server.most else []
 
     assert sorted([well.passing, ill.passing]) == [False, True]
     failed = ill if ill.passing else well
-    assert failed.value == Failure("exception", "413: image too large")
+    assert failed.value == Failure("exception", "400: no such layout")
+
+
+TOO_LARGE = {
+    "a proxy": Answer(b"<html><title>413 Request Entity Too Large</title></html>", 413),
+    "an engine": fault(413, "Payload Too Large"),
+    "Anthropic": fault(413, "Request exceeds the maximum size", "request_too_large"),
+    "an image": fault(400, "image exceeds 5 MB maximum: 7340032 bytes > 5242880 bytes"),
+}
+
+
+@pytest.mark.parametrize("refusal", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_request_that_is_too_large_is_an_error_of_the_case(
+    server: FakeServer, load: Load, refusal: Answer
+) -> None:
+    """No failure of the model, also where other requests are answered; the parameter is named."""
+    server.in_turn(chat_answer(), refusal)
+
+    with pytest.raises(ModelError, match=r"as large as this one .*max_pixels="):
+        describe(load("describer"), 2)
+    server.answer = lambda _: refusal
+    with pytest.raises(ModelError, match=r"as large as this one .*size="):
+        load("generator").generate(["a dog"], [0])
+
+
+def test_images_are_made_smaller_before_they_are_sent(server: FakeServer, load: Load) -> None:
+    """max_pixels= limits what a request holds, for a describer as for a judge."""
+    load("describer", "max_pixels=4").describe([Image.new("RGB", (8, 8))], "what?", [0])
+
+    assert server.seen[-1].images[0].size == (2, 2)
+
+
+GIVEN_UP = {
+    reason: chat_answer("a red ci", ended=reason)
+    for reason in ("abort", "error", "insufficient_system_resource", "load", "network_error", "x")
+} | {
+    "null": chat_answer(None, tokens=0),
+    "nothing": chat_answer("", tokens=0, ended=None),
+    "parts of nothing": chat_answer([], tokens=0),
+    "no usage": document({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}),
+}
+
+
+@pytest.mark.parametrize("half", GIVEN_UP.values(), ids=GIVEN_UP)
+def test_an_answer_that_the_server_gave_up_is_asked_for_again(
+    server: FakeServer, load: Load, half: Answer
+) -> None:
+    """It is no result: without another one the case is an error, which says why."""
+    model = load("describer", "retries=1")
+    server.in_turn(half, chat_answer("whole"))
+    (reply,) = describe(model)
+    assert (reply.value, reply.usage.retries) == ("whole", 1)
+
+    server.answer = lambda _: half
+    with pytest.raises(ModelError, match=r"finish_reason|empty message"):
+        describe(model)
+
+
+def test_a_half_answer_is_asked_for_again_in_every_role(server: FakeServer, load: Load) -> None:
+    """Texts, answers, verdicts and answers to questions are read out of the same completion."""
+    half = chat_answer("A y", ended="abort")
+    server.in_turn(half, chat_answer("whole"))
+    (reply,) = load("writer").write([["why?"]], "", [0])
+    assert (reply.value, reply.usage.retries) == ("whole", 1)
+
+    server.in_turn(half, chat_answer("whole"))
+    (reply,) = load("interleaver").interleave([["why?"]], [StepLimit()], [0])
+    assert ([step.text for step in reply.value], reply.usage.retries) == (["whole"], 1)
+
+    server.in_turn(half, chat_answer("A"))
+    (reply,) = load("judge", "prompt=letters").judge([Battle(["q"], ["a"], ["b"])], [0])
+    assert (reply.value, reply.usage.retries) == ("A", 1)
+
+    server.in_turn(half, chat_answer("yes"))
+    question = VqaQuestion("is it red?", ("yes",))
+    (reply,) = load("vqa", "logprobs=false").answer(["a dog"], [[question]])
+    assert (reply.value, reply.usage.retries) == ([1.0], 1)
+
+
+def test_an_error_inside_a_choice_is_told(server: FakeServer, load: Load) -> None:
+    """As routers tell of a provider that failed after it had begun."""
+    choice = {
+        "message": {"content": "a red"},
+        "finish_reason": "error",
+        "error": {"message": "provider overloaded", "code": 502},
+    }
+    server.answer = lambda _: document({"choices": [choice]})
+
+    with pytest.raises(ModelError, match=r"finish_reason 'error': provider overloaded"):
+        describe(load("describer", "retries=0"))
+
+
+@pytest.mark.parametrize(
+    "reason", ["stop", "end_turn", "STOP", "eos", "eos_token", "stop_sequence", "tool_calls", None]
+)
+def test_a_whole_answer_counts_under_every_name(
+    server: FakeServer, load: Load, reason: str | None
+) -> None:
+    """Also of servers that never say how an answer ended; an empty one is the model's too."""
+    server.in_turn(chat_answer("a dog", ended=reason), chat_answer(None, ended=reason, tokens=1))
+
+    (whole,), (empty,) = (describe(load("describer")) for _ in range(2))
+
+    assert (whole.value, empty.value) == ("a dog", "")
+    assert "finish" not in whole.provenance
+    assert (whole.usage.retries, empty.usage.retries) == (0, 0)
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+def test_a_cut_answer_says_so_beside_its_result(
+    server: FakeServer, load: Load, reason: str
+) -> None:
+    """In the provenance, which is stored, so that later runs count it too."""
+    server.answer = lambda _: chat_answer("a dog that", ended=reason)
+
+    (reply,) = describe(load("describer"))
+
+    assert reply.value == "a dog that"
+    assert reply.provenance["finish"] == "length"
+
+
+@pytest.mark.parametrize("reason", ["SAFETY", "refusal", "sensitive", "PROHIBITED_CONTENT"])
+def test_a_filter_is_a_refusal_under_every_name(
+    server: FakeServer, load: Load, reason: str
+) -> None:
+    """As `content_filter`: it is stored, since it would be refused again."""
+    server.answer = lambda _: chat_answer(None, ended=reason, tokens=0)
+
+    (reply,) = describe(load("describer"))
+
+    assert (reply.value.kind, reply.passing) == ("refused", False)
 
 
 UNSUPPORTED = {

@@ -13,6 +13,7 @@ from PIL import Image
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Describer
 from pytest_cepbench.models.registry import bind
+from tests.models.binding import plain
 
 Build = Callable[[str], Path]
 
@@ -72,4 +73,4 @@ def describe(
     seed: int = 0,
 ) -> list[Any]:
     """Describe with seeds that count up from the one given."""
-    return list(model.describe(images, prompt, [seed + i for i in range(len(images))]))
+    return plain(model.describe(images, prompt, [seed + i for i in range(len(images))]))

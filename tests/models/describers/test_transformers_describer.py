@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -11,15 +12,17 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pytest_cepbench.artifacts.reasoning import reasoning_spans
 from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.describers.transformers_describer import TransformersDescriber
-from pytest_cepbench.models.protocols import BoundRole, Describer
+from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
 from pytest_cepbench.store import Store
+from tests.models.binding import plain
 from tests.models.describers.conftest import Build, describe
-from tests.tiny.common import pictures
+from tests.tiny.common import WORDS, pictures
 
 pytest.importorskip("torch", reason="describers need the [models] extra")
 pytest.importorskip("transformers", reason="describers need the [models] extra")
@@ -103,6 +106,63 @@ def test_a_chat_model_without_template_says_what_to_give(
     assert all("user" not in text[:4] for text in texts)
 
 
+def test_a_text_that_ends_at_its_limit_says_so(
+    tiny_describer: Build, describer: Callable[..., Describer]
+) -> None:
+    """And one that ends by itself does not: the reports count the former, by this word."""
+    folder = tiny_describer("llava")
+    ends = describer(folder, "max_new_tokens=40").describe(pictures(), "what ?", [0] * 3)
+    whole = [text for text in ends if isinstance(text, str)]
+    cut = describer(folder, "max_new_tokens=1").describe(pictures(), "what ?", [0] * 3)
+
+    assert whole
+    assert all(isinstance(text, Reply) and text.provenance == {"finish": "length"} for text in cut)
+
+
+def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(
+    tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """The text begins with the marker, since the model itself writes none; unless it is kept."""
+    from tests.tiny.describers import build_llava
+
+    folder = build_llava(tmp_path / "m", words=(*WORDS, "<think>", "</think>"))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace("assistant : {%", "assistant : <think> {%"))
+
+    opened = describe(describer(folder, "max_new_tokens=4"), pictures())
+    kept = describe(describer(folder, "max_new_tokens=4&reasoning=keep"), pictures())
+
+    assert opened == [f"<think>{text}" for text in kept]
+    assert [reasoning_spans(text)[0][0] for text in opened] == [0, 0, 0]
+
+
+def test_markers_of_reasoning_that_are_special_tokens_stay(
+    tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """As those of Magistral: without them reasoning and answer would run into each other."""
+    from tests.tiny.describers import build_llava
+
+    folder = build_llava(tmp_path / "m", words=("[THINK]", *WORDS))
+    _make_special(folder, "[THINK]")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    settings["suppress_tokens"] = [i for i in range(len(WORDS) + 6) if i != 5]
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+
+    texts = describe(describer(folder, "max_new_tokens=2"), pictures())
+    kept = describe(describer(folder, "max_new_tokens=2&reasoning=keep"), pictures())
+
+    assert texts == ["[THINK] [THINK]"] * 3
+    assert kept == [""] * 3
+
+
+def _make_special(folder: Path, word: str) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    number = tokenizer["model"]["vocab"][word]
+    token = {**tokenizer["added_tokens"][0], "id": number, "content": word}
+    tokenizer["added_tokens"].append(token)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+
+
 def test_learned_positions_end_a_caption(
     tiny_describer: Build, describer: Callable[..., Describer]
 ) -> None:
@@ -162,7 +222,7 @@ def test_images_prepared_ahead_give_the_same_texts(
     assert texts == [
         text
         for batch in batches
-        for text in model.describe([images[at] for at in batch], "a word", batch)
+        for text in plain(model.describe([images[at] for at in batch], "a word", batch))
     ]
 
 

@@ -16,7 +16,7 @@ from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import AnswerStep, Interleaver, Movable, Question, StepLimit
 from pytest_cepbench.models.registry import bind
-from tests.models.binding import CONTEXT, bind_text
+from tests.models.binding import CONTEXT, bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.interleavers.conftest import Load
 from tests.tiny.common import pictures
@@ -44,6 +44,7 @@ Shown = tuple[str, bytes | None]
 
 def shown(answer: Any) -> list[Shown]:
     """An answer as texts and pixels."""
+    (answer,) = plain([answer])
     assert not isinstance(answer, Failure), answer
     steps: Sequence[AnswerStep] = answer
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -14,8 +15,8 @@ from pytest_cepbench.models.interleavers.two_stage_interleaver import (
     TwoStageInterleaver,
     split_end,
 )
-from pytest_cepbench.models.protocols import Question, StepLimit
-from tests.models.binding import bind_text
+from pytest_cepbench.models.protocols import CUT, Question, Reply, StepLimit
+from tests.models.binding import bind_text, plain
 from tests.models.interleavers.conftest import Load
 from tests.models.interleavers.test_emu3_interleaver import QUESTIONS, interleave, shown
 from tests.tiny.unified import DRAW
@@ -55,7 +56,7 @@ def answer(limit: StepLimit, **texts: list[str | Failure]) -> list[list[str] | F
     """The texts of each answer of a writer."""
     model = TwoStageInterleaver(Writer(**texts), Painter())
     answers = model.interleave([[name] for name in texts], [limit] * len(texts), [1] * len(texts))
-    return [a if isinstance(a, Failure) else [step.text for step in a] for a in answers]
+    return [a if isinstance(a, Failure) else [step.text for step in a] for a in plain(answers)]
 
 
 def test_the_model_ends_where_it_decides() -> None:
@@ -105,6 +106,38 @@ def test_a_step_is_asked_with_all_that_came_before() -> None:
         f"{step}\nThis image belongs to the answer to: a b" for step in ("one", "two")
     ]
     assert len({seed for _, seed in painter.drawn}) == 2
+
+
+def test_reasoning_is_neither_drawn_nor_read_again() -> None:
+    """It is kept with its step; alone it fails the answer."""
+    thoughts = ["<think>a red one?</think>one", "two\nEND"]
+    writer, painter = Writer(a=list(thoughts), b=["<think>hm"]), Painter()
+
+    model = TwoStageInterleaver(writer, painter)
+    steps, failure = model.interleave([["a"], ["b"]], [FREE, FREE], [5, 5])
+
+    assert isinstance(steps, list)
+    assert [step.text for step in steps] == [thoughts[0], "two"]
+    assert not [text for text, _ in painter.drawn if "think" in text]
+    assert writer.asked[-1][2] == "one"
+    assert isinstance(failure, Failure)
+    assert failure.kind == "only-reasoning"
+
+    kept = Painter()
+    whole = TwoStageInterleaver(Writer(a=list(thoughts)), kept, keeps_reasoning=True)
+    whole.interleave([["a"]], [FREE], [5])
+    assert kept.drawn[0][0].startswith("<think>")
+
+
+def test_an_answer_with_a_cut_text_says_so() -> None:
+    """Whichever of its steps it is."""
+    texts: list[Any] = ["one", Reply("two", provenance=CUT), "END"]
+    model = TwoStageInterleaver(Writer(a=texts), Painter())
+
+    (reply,) = model.interleave([["a"]], [FREE], [5])
+
+    assert isinstance(reply, Reply)
+    assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
 
 
 def test_the_prompts_say_what_is_wanted() -> None:

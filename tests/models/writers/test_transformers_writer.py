@@ -12,7 +12,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.protocols import Question, Writer
 from pytest_cepbench.models.torch_runtime import quiet
-from tests.models.binding import bind_text
+from tests.models.binding import bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
 from tests.tiny.common import pictures
 from tests.tiny.describers import BUILDERS
@@ -62,7 +62,7 @@ def load(folder: Path, query: str = "max_new_tokens=6") -> Writer:
 
 def write(model: Writer, questions: tuple[Question, ...], prompt: str = "") -> list[object]:
     """Answers with the same seed."""
-    return list(model.write(questions, prompt, [3] * len(questions)))
+    return plain(model.write(questions, prompt, [3] * len(questions)))
 
 
 @pytest.mark.slow
@@ -95,11 +95,11 @@ def test_sampled_answers_follow_their_own_seeds(folder_of: Build) -> None:
     model = load(folder_of("llava"), "max_new_tokens=8&do_sample=true")
     before = torch.random.get_rng_state()
 
-    together = list(model.write([QUESTIONS[0]] * 3, "", [5, 6, 7]))
+    together = plain(model.write([QUESTIONS[0]] * 3, "", [5, 6, 7]))
 
     assert torch.random.get_rng_state().equal(before)
     assert len(set(together)) == 3
-    assert together[1:2] == list(model.write([QUESTIONS[0]], "", [6]))
+    assert together[1:2] == plain(model.write([QUESTIONS[0]], "", [6]))
 
 
 def test_a_model_without_chat_template_reads_one_image(tmp_path: Path) -> None:
