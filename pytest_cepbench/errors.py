@@ -255,6 +255,18 @@ def few_of(names: Collection[str]) -> str:
     return ", ".join(shown[:5]) + more
 
 
+def is_exit(error: BaseException) -> bool:
+    """Whether code of the user's called `sys.exit()` or `pytest.skip()`: it speaks for itself alone.
+
+    Either would end or skip more than the model or the loader that raised it.
+    """
+    if isinstance(error, Exception):
+        return False
+    import pytest  # not before something unusual was raised
+
+    return isinstance(error, SystemExit | pytest.skip.Exception)
+
+
 def error_line(error: BaseException) -> str:
     """What an error of a library says, in one line of limited length."""
     text = " ".join(str(error).split()) or type(error).__name__
