@@ -37,6 +37,7 @@ from pytest_cepbench.plugin.ledger import MISTAKE, Ledger
 from pytest_cepbench.plugin.options import (
     add_options,
     add_short_options,
+    are_named,
     check_ini_names,
     hide_short_values,
     suggest_options,
@@ -92,9 +93,19 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None]:
-    """Offer `--model` and its siblings last, when it is known which of them others own."""
+    """Offer `--model` and its siblings last, when it is known which of them others own.
+
+    A conftest.py that gives up by `sys.exit()` ("no GPU") would end the run as a pass; in a run
+    that has nothing to do with models that is its own affair.
+    """
     hide_short_values(early_config, args)
-    yield
+    try:
+        yield
+    except SystemExit as leaving:
+        if leaving.code or not are_named(early_config, args):
+            raise
+        msg = "a conftest.py called sys.exit() while pytest started: no case was judged"
+        raise pytest.UsageError(msg) from leaving
     early_config.stash[_TAKEN] = add_short_options(parser)
     suggest_options(parser, args)
     early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")

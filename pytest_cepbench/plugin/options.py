@@ -372,6 +372,17 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
     return taken
 
 
+def are_named(config: pytest.Config, args: Sequence[str]) -> bool:
+    """Whether any option is given, in one of its three places; before pytest has parsed them."""
+    flags = {arg.partition("=")[0] for arg in args}
+    return any(
+        flags & {option.flag, *([f"--{option.name}"] if option.short else [])}
+        or os.environ.get(option.env)
+        or config.getini(option.ini)
+        for option in OPTIONS
+    )
+
+
 def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
     """Have pytest's own message on an unknown option name our option that is most like it."""
     _, unknown = parser.parse_known_and_unknown_args(args)

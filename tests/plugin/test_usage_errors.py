@@ -180,3 +180,10 @@ def test_the_suite_says_which_role_has_no_model(project: Project) -> None:
         ["*suite 'photos' needs an encoder: give one with --encoder=FOLDER_OR_HUB_ID *"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_conftest_that_exits_is_no_pass(toy: Project) -> None:
+    """Exit code 4 and a line, where the run was to gate a model; else pytest is left as it is."""
+    toy.write("conftest.py", "import sys\nsys.exit()\n")
+    assert_one_message(toy.run("--model=shapes:"), "conftest.py called sys.exit()")
+    assert toy.run().ret == pytest.ExitCode.OK
