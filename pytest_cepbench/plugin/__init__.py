@@ -17,6 +17,7 @@ from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.plugin import records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
+from pytest_cepbench.plugin.empty_suites import EmptySuites
 from pytest_cepbench.plugin.fixtures import (
     EVALUATOR,
     BareFixtures,
@@ -125,7 +126,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         check_ini_names(_unknown_ini_names(config))
         settings = settings_of(config)
-        ledger = Ledger(config.rootpath)
+        ledger = Ledger(config.rootpath, settings.allow_skips)
         controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
             with usage_errors():
@@ -139,6 +140,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # After the ledger, so that it is asked before it: what a report carries, it puts there.
     config.stash[RECORDS] = Records()
     config.pluginmanager.register(config.stash[RECORDS], "cepbench_records")
+    empty_suites = EmptySuites(config, lambda: evaluator_of(config))
+    config.pluginmanager.register(empty_suites, "cepbench_empty_suites")
 
 
 def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:

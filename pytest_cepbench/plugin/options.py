@@ -162,6 +162,13 @@ OPTIONS = (
         "Series of gates that this run belongs to, such as the checkpoints of a training: alpha is "
         "divided over all of them, however many there will be",
     ),
+    Option(
+        "allow-skips",
+        "gate",
+        "",
+        "Let a run pass in which tests, marks or modules skipped cases: it fails by default",
+        switch=True,
+    ),
     Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
     Option(

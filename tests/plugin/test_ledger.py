@@ -34,6 +34,7 @@ def _report(
     sent = msgspec.to_builtins(results)
     report.cepbench = {  # type: ignore[attr-defined]
         "case": CASE,
+        "stands_for": "case",
         "skipped": None,
         "cut_short": False,
         "results": sent,

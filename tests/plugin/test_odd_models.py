@@ -101,8 +101,10 @@ def test_an_exception_on_every_input_is_an_error(photos: Project, photographs: i
 
 
 @pytest.mark.parametrize("behaviour", ["exit", "skip"])
-def test_a_model_that_would_end_or_skip_the_run_is_an_error(photos: Project, behaviour: str) -> None:
-    """`sys.exit()` or `pytest.skip()` in an answer is an outcome of that model, as any exception."""
+def test_a_model_that_would_end_or_skip_the_run_is_an_error(
+    photos: Project, behaviour: str
+) -> None:
+    """`sys.exit()` or `pytest.skip()` in an answer is an outcome, as any exception."""
     photos.edit(
         "user_models.py",
         "        text = ",

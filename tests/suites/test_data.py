@@ -92,7 +92,7 @@ def test_a_loader_neither_ends_nor_skips_the_run(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "leaver", None)  # so that it is forgotten after the test
     del sys.modules["leaver"]
-    with pytest.raises(DatasetError, match="'toy': .*leaver.* raised S.*--cep-data"):
+    with pytest.raises(DatasetError, match=r"'toy': .*leaver.* raised S.*--cep-data"):
         load_data(_suite(tmp_path, _with_loader("python:leaver:f")), {})
 
 
