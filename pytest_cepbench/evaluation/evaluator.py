@@ -230,6 +230,13 @@ class Evaluator:
             progress=self.progress,
         )
 
+    def inputs(self, path: Path) -> dict[str, str]:
+        """What this process read by itself and judges a suite by: digests of its file and settings.
+
+        All processes of a run have to have read the same.
+        """
+        return {str(path): self.suites.get(path).suite.digest, **self.settings.digest}
+
     def suite_run(self, path: Path) -> SuiteRun:
         """The measuring of a suite."""
         if path not in self._runs:

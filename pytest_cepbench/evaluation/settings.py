@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -138,6 +139,13 @@ class RunSettings:
     def names_models(self) -> bool:
         """Whether the engineer named any model."""
         return self.model is not None or bool(self.roles) or bool(self.encoders)
+
+    @property
+    def digest(self) -> dict[str, str]:
+        """Digest of all of them, by their name for people."""
+        return {
+            "what options, ini file and environment say": sha256(repr(self).encode()).hexdigest()
+        }
 
 
 def read_settings(

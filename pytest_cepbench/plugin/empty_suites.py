@@ -11,14 +11,17 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.records import is_case, stands_for
 
 if TYPE_CHECKING:
@@ -98,31 +101,32 @@ class EmptySuites:
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
         """Put a test in the place of each suite that gave none, and of cases that hooks drop."""
-        items.extend(self._empty(session, [item for item in items if is_case(item)]))
+        items.extend(list(self._empty(session, items)))
         cases = [item for item in items if is_case(item)]
         result = yield
         kept = {*map(id, items), *self._deselected}
         ids = {item.nodeid for item in items} if cases else ()
         lost = [item for item in cases if id(item) not in kept and item.nodeid not in ids]
-        for name in (
-            "mark",
-            "main",
-        ):  # of pytest: -k and -m, and --deselect, leave out some of them
+        # What -k and -m, or --deselect, leave out was not asked for in the first place.
+        for name in ("mark", "main"):
             plugin = self.config.pluginmanager.get_plugin(name)
             if lost and plugin is not None:
                 plugin.pytest_collection_modifyitems(items=lost, config=self.config)
         items.extend(self._dropped(session, lost))
         return result
 
-    def _empty(self, session: pytest.Session, cases: Sequence[pytest.Item]) -> Iterator[EmptySuite]:
-        given = {(item.path, _suite_of(item)) for item in cases}
+    def _empty(self, session: pytest.Session, items: Sequence[pytest.Item]) -> Iterator[EmptySuite]:
+        given = {(item.path, _suite_of(item)) for item in items if is_case(item)}
         suites = {suite for _, suite in given}
+        in_use = {item.path.parent for item in items if is_case(item) or _takes_model(item)}
         for wanted in self._wanted(session):
             skipped = self._skipped.get(wanted.module)
             if (wanted.module, wanted.suite) in given:
                 continue
             if skipped is None and wanted.suite in suites:
                 continue  # another module gates it, and this one may be of helpers
+            if not wanted.tests and wanted.module.parent in in_use:
+                continue  # a draft beside tests of other suites, or a suite for its models alone
             if not self._failed.isdisjoint({wanted.module, *wanted.module.parents}):
                 continue  # an error of collection, which fails the run
             suites.add(wanted.suite)
@@ -200,7 +204,7 @@ class EmptySuites:
         # The arguments as pytest resolved them; no public call lists these.
         for path in sorted(session._initialpaths):  # noqa: SLF001
             if path.is_dir():
-                for folder, names in self._folders(path):
+                for folder, names in walk(self.config, path):
                     yield from self._of_folder(folder, names)
             elif path not in narrowed and path.suffix == ".py":
                 yield from _gated_by(path)
@@ -211,45 +215,63 @@ class EmptySuites:
             modules = [module for module in modules if module in self._skipped]
         wanted = [each for module in modules for each in _gated_by(module)]
         yield from wanted
-        if _SUITE in names:
+        if _SUITE in names and not wanted:
             suite, patterns = (folder / _SUITE).resolve(), self.config.getini("python_files")
             tests = (m for m in modules if any(fnmatch(m.name, p) for p in patterns))
             test = next(tests, None)
-            if test is not None and suite not in {w.suite for w in wanted} and _is_suite(suite):
+            if test is not None and _is_suite(suite):
                 yield _Wanted(test, suite)
 
-    def _folders(self, root: Path) -> Iterator[tuple[Path, list[str]]]:
-        """Folders that the engineer has pytest look into, and their files.
 
-        Those that a conftest.py ignores are among them.
-        """
-        here = self.config.invocation_params.dir
-        ignored = {here / path for path in self.config.getoption("ignore") or ()}
-        globs = [str(here / glob) for glob in self.config.getoption("ignore_glob") or ()]
-        patterns = self.config.getini("norecursedirs")
-        known = set()
+def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders that the engineer has pytest look into, and the names of their files.
 
-        def is_left_out(path: Path) -> bool:
-            return path in ignored or any(fnmatch(str(path), glob) for glob in globs)
+    Those that a conftest.py ignores are among them.
+    """
+    here = config.invocation_params.dir
+    ignored = {here / path for path in config.getoption("ignore") or ()}
+    globs = [str(here / glob) for glob in config.getoption("ignore_glob") or ()]
+    patterns = config.getini("norecursedirs")
+    known = set()
 
-        for place, below, names in os.walk(root, followlinks=True):
-            folder = Path(place)
-            status = folder.stat()
-            if (status.st_dev, status.st_ino) in known or (folder / "pyvenv.cfg").exists():
-                below.clear()  # a link back, or an environment
-                continue
-            known.add((status.st_dev, status.st_ino))
-            below[:] = sorted(
-                name
-                for name in below
-                if name != "__pycache__"
-                and not is_left_out(folder / name)
-                and not any(
-                    fnmatch(name, p) or fnmatch(str(folder / name), f"*{os.sep}{p}")
-                    for p in patterns
-                )
-            )
-            yield folder, sorted(name for name in names if not is_left_out(folder / name))
+    def is_left_out(path: Path) -> bool:
+        return path in ignored or any(fnmatch(str(path), glob) for glob in globs)
+
+    def is_entered(path: Path) -> bool:
+        if path.name == "__pycache__" or is_left_out(path):
+            return False
+        return not any(
+            fnmatch(path.name, pattern) or fnmatch(str(path), f"*{os.sep}{pattern}")
+            for pattern in patterns
+        )
+
+    for place, below, names in os.walk(root, followlinks=True):
+        folder = Path(place)
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in known or "pyvenv.cfg" in names:
+            below.clear()  # a link back, or an environment
+            continue
+        known.add((status.st_dev, status.st_ino))
+        below[:] = sorted(name for name in below if is_entered(folder / name))
+        yield folder, sorted(name for name in names if not is_left_out(folder / name))
+
+
+def digest_files(config: pytest.Config, root: Path, apart: Path) -> Iterator[tuple[str, str]]:
+    """Path and SHA-256 of all TOML files below a folder, which may be suites.
+
+    apart: folder of other ones, the baselines.
+    """
+    for folder, names in walk(config, root):
+        if not folder.is_relative_to(apart):
+            for path in ((folder / name).resolve() for name in names if name.endswith(".toml")):
+                with suppress(OSError):  # whoever needs it says what is wrong with it
+                    yield str(path), sha256(read_regular(path, MOST_TEXT)).hexdigest()
+
+
+def _takes_model(item: pytest.Item) -> bool:
+    """Whether a test takes a model of its suite, by either name of the fixture."""
+    names = {name.removeprefix("cep_") for name in getattr(item, "fixturenames", ())}
+    return not names.isdisjoint(ROLE_NAMES)
 
 
 def _suite_of(item: pytest.Item) -> Path:

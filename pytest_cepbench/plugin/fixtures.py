@@ -92,6 +92,7 @@ def cep_gate(
             msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
             pytest.fail(msg, pytrace=False)
         record = records.of(request.node)
+        record.inputs = evaluator.inputs(runner.suite_file)
         if record.after_error:
             evaluator.forget(runner.suite_file)
             record.after_error = False

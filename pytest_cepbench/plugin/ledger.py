@@ -48,6 +48,7 @@ class Ledger:
     results: the judged cases.
     failures: what else makes the run incomplete.
     repeated: tests that ran again after an error, a sentence each.
+    inputs: what processes read by themselves -> its digest -> who read it so.
     collected: ids by their place in the order of collection; all of them under xdist, the cases in
         a single process.
     """
@@ -65,6 +66,7 @@ class Ledger:
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    inputs: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     collected: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, str], str] = field(default_factory=dict)
     _contradicted: dict[str, str] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Ledger:
         self.cut_short.discard(nodeid)
         if payload["cut_short"]:
             self.cut_short.add(nodeid)
+        self.note_inputs(payload["inputs"], nodeid)
         for attempt, result in read_results(payload):
             self._enter_result(attempt, result)
         self.skipped.pop(nodeid, None)
@@ -125,6 +128,11 @@ class Ledger:
             self.skipped[nodeid] = payload["skipped"]
             if payload["stands_for"] != "nothing":
                 self.unasked[nodeid] = payload["stands_for"] == "suite"
+
+    def note_inputs(self, inputs: Mapping[str, str], reader: str) -> None:
+        """Note what a process read. inputs: digests by name. reader: the process, or its test."""
+        for name, digest in inputs.items():
+            self.inputs.setdefault(name, {}).setdefault(digest, set()).add(reader)
 
     def _enter_result(self, attempt: str, result: CaseResult) -> None:
         """Enter the result of an attempt at a test; each case counts once.
@@ -215,7 +223,13 @@ class Ledger:
         ) - self.reported
         if missing:
             problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
-        return [*problems, *self._left_out(), *self._unjudged(), *self._two_identities()]
+        return [
+            *problems,
+            *self._left_out(),
+            *self._unjudged(),
+            *self._two_inputs(),
+            *self._two_identities(),
+        ]
 
     def _left_out(self) -> Iterator[str]:
         """Suites without a case, and cases that were skipped, by the reason."""
@@ -230,6 +244,17 @@ class Ledger:
         for reason, nodeids in cases.items():
             count = "1 case was" if len(nodeids) == 1 else f"{len(nodeids)} cases were"
             yield f"{count} skipped ({reason}): {_names(nodeids)}. {_ALLOWED}"
+
+    def _two_inputs(self) -> Iterator[str]:
+        """A sentence for each file that was not the same one for all processes of the run."""
+        for name, digests in self.inputs.items():
+            readers = [f"{digest[:12]} for {_names(who)}" for digest, who in digests.items()]
+            if len(readers) > 1:
+                shown = name.removeprefix(f"{self.root}/")
+                yield (
+                    f"{shown} changed while the run went on, and was not the same for all of its "
+                    f"processes: {'; '.join(readers)}. Run it again"
+                )
 
     def _two_identities(self) -> list[str]:
         """A sentence for each model that was not the same one in all cases."""

@@ -32,6 +32,7 @@ class Record:
     case: the case that it was given to judge (`suite/part/metric`); None where it was given none.
     stands_for: what is not judged where the test is skipped, see `stands_for`.
     attempt: a name for this attempt that no other attempt in any process has.
+    inputs: what the gate judged by, see `Evaluator.inputs`.
     results: of the gate, in this attempt.
     shown: how many of them belong to phases that are over.
     skipped: why the test was skipped; None where it was not.
@@ -43,6 +44,7 @@ class Record:
     case: str | None
     stands_for: str
     attempt: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
     results: list[CaseResult] = field(default_factory=list)
     shown: int = 0
     skipped: str | None = None
@@ -127,6 +129,7 @@ class Records:
             "stands_for": record.stands_for,
             "skipped": None if record.skipped is None else to_wire(record.skipped),
             "cut_short": record.cut_short,
+            "inputs": to_wire(record.inputs),
             "results": _sent(waiting),
         }
 

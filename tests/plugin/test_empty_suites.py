@@ -216,6 +216,18 @@ def test_a_suite_whose_data_is_absent_may_be_skipped(accepted: Project) -> None:
     result.stdout.fnmatch_lines(["skipped: data set 'holiday' is not here: *"])
 
 
+def test_a_draft_is_no_suite_of_the_run(accepted: Project) -> None:
+    """A suite.toml beside tests that name other ones, also where they come from elsewhere."""
+    accepted.write("other/suite.toml", OTHER)
+    accepted.write(
+        "gates.py", f"import pytest\n\n@pytest.mark.cep(suite='../suite.toml')\n{TEST_MODULE}"
+    )
+    accepted.write("other/test_other.py", "from gates import test_drift\n")
+    assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
+    accepted.write("other/test_other.py", (accepted.path / "gates.py").read_text())
+    assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
+
+
 def test_suites_that_marks_name(accepted: Project) -> None:
     """Several in a folder, by function, class and module; a draft that no mark names is let be."""
     for name in ("one", "two", "three", "draft"):
