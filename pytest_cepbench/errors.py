@@ -264,6 +264,16 @@ def few_of(names: Collection[str]) -> str:
     return ", ".join(shown[:5]) + more
 
 
+def is_exit(error: BaseException) -> bool:
+    """Whether a model or a loader of the user's called `sys.exit()` or `pytest.skip()`.
+
+    Either would end or skip more than what it speaks for.
+    """
+    # pytest's class is known by its name: only the plugin imports pytest.
+    skips = type(error).__name__ == "Skipped" and not isinstance(error, Exception)
+    return isinstance(error, SystemExit) or skips
+
+
 def error_line(error: BaseException) -> str:
     """What an error of a library says, in one line of limited length, without keys."""
     text = " ".join(mask_secrets(str(error)).split()) or type(error).__name__

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from pytest_cepbench.artifacts import Failure, canonical_json, digest_json
-from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError, named_error
+from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError, is_exit, named_error
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.models.torch_runtime import (
@@ -162,7 +162,10 @@ class BatchCaller:
                 outputs = list(ask(model, inputs, seeds))
         except CepError:
             raise
-        except Exception as error:  # noqa: BLE001 - any exception of a model is an outcome
+        except BaseException as error:
+            # Any exception of a model is an outcome, and so is code that would end or skip the run.
+            if not (isinstance(error, Exception) or is_exit(error)):
+                raise
             # The exception itself is dropped: its traceback holds the tensors that did not fit.
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
@@ -204,7 +207,7 @@ class BatchCaller:
             self.size *= 2
 
 
-def in_words(error: Exception) -> str:
+def in_words(error: BaseException) -> str:
     """An exception of a model as text, short enough to be stored."""
     return named_error(error)[:300]
 

@@ -20,6 +20,7 @@ class Progress:
     step: that is being made now.
     steps, of_steps: done and all of the case, stored ones included.
     waiting: whether another process works on what this one needs.
+    holder: the process of another run that has it, in words; empty where it is of this run.
     server: what a server is waited for; empty while none is.
     """
 
@@ -30,6 +31,7 @@ class Progress:
     steps: int = 0
     of_steps: int = 0
     waiting: bool = False
+    holder: str = ""
     server: str = ""
     _points: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)

@@ -94,6 +94,7 @@ class Evaluator:
         collection ends.
     agreed: the same of the cases that several encoders decide together.
     progress: how far the running case is.
+    say: shows a sentence to the engineer while the run goes on; None for standard error.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Evaluator:
         self.assigned: dict[str, AssignedCase] = {}
         self.agreed: dict[str, AssignedAgreement] = {}
         self.progress = Progress()
+        self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)
         self.stop = StopFlag(context.folder)
         self._agree = agree
@@ -133,6 +135,8 @@ class Evaluator:
             root = Path(self._plan_store.name)
         store = Store(root, settings.shared, settings.publish, writing=not settings.plan)
         keep_out_of_git(settings.home, root)
+        if self.say is not None:
+            store.locks.say = self.say
         return store
 
     @cached_property
@@ -229,6 +233,13 @@ class Evaluator:
             packs=local,
             progress=self.progress,
         )
+
+    def inputs(self, path: Path) -> dict[str, str]:
+        """What this process read by itself and judges a suite by: digests of its file and settings.
+
+        All processes of a run have to have read the same.
+        """
+        return {str(path): self.suites.get(path).suite.digest, **self.settings.digest}
 
     def suite_run(self, path: Path) -> SuiteRun:
         """The measuring of a suite."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -87,6 +88,7 @@ class RunSettings:
     engine: where models run: `local` or `ray`.
     ray_address: of the cluster.
     ray_pools: role -> actors, gpus and cpus, as far as they were given.
+    allow_skips: whether the run may pass without cases that tests, marks or modules skipped.
     plan: whether the run only says what it would evaluate.
     price: of a device for an hour, in any currency.
     accept_insensitive: whether a baseline may lie at its chance floor.
@@ -126,6 +128,7 @@ class RunSettings:
     engine: str
     ray_address: str | None
     ray_pools: Mapping[str, Mapping[str, float]]
+    allow_skips: bool
     plan: bool
     price: float | None
     accept_insensitive: bool
@@ -136,6 +139,13 @@ class RunSettings:
     def names_models(self) -> bool:
         """Whether the engineer named any model."""
         return self.model is not None or bool(self.roles) or bool(self.encoders)
+
+    @property
+    def digest(self) -> dict[str, str]:
+        """Digest of all of them, by their name for people."""
+        return {
+            "what options, ini file and environment say": sha256(repr(self).encode()).hexdigest()
+        }
 
 
 def read_settings(
@@ -205,6 +215,7 @@ def read_settings(
         ray_pools=dict(
             _read_pool(text, sources["ray-pool"]) for text in values.get("ray-pool", [])
         ),
+        allow_skips=parse("allow-skips", _switch) or False,
         plan=parse("plan", _switch) or False,
         price=parse("price", _price),
         accept_insensitive=parse("accept-insensitive", _switch) or False,

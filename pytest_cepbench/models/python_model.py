@@ -35,6 +35,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
@@ -192,16 +193,32 @@ def make_model(spec: ModelSpec) -> Model:
             )
             raise SpecError(msg)
         _check_keywords(spec, made)
-        try:
+        with _user_code(spec, "the factory"):
             made = made(**spec.params)
-        except Exception as error:
-            # A factory is the user's code and can raise anything; its words are the explanation.
-            msg = f"model spec {spec.text!r}: the factory raised {named_error(error)}"
-            raise SpecError(msg) from error
     elif spec.params:
         msg = f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
         raise SpecError(msg)
     return made  # type: ignore[no-any-return] # judged by roles_of, at run time
+
+
+@contextmanager
+def _user_code(
+    spec: ModelSpec, what: str, hint: Callable[[BaseException], str] = lambda _: ""
+) -> Iterator[None]:
+    """Have whatever the user's code raises explained by its own words, as a SpecError.
+
+    A module or a factory may also call `sys.exit()` or `pytest.skip()` ("no GPU"), which are no
+    `Exception` and would end the process, or skip a test, without a word of the model.
+
+    what: the code that runs. hint: what to add for an exception.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:  # of the person at the terminal
+        raise
+    except BaseException as error:
+        msg = f"model spec {spec.text!r}: {what} raised {named_error(error)}{hint(error)}"
+        raise SpecError(msg) from error
 
 
 def _check_keywords(spec: ModelSpec, factory: Callable[..., Any]) -> None:
@@ -231,19 +248,17 @@ def _import(spec: ModelSpec) -> Any:
     if here not in sys.path:
         # As `python -m` does: the user's module is often next to the tests.
         sys.path.insert(0, here)
-    try:
+    package, _, name = module_name.rpartition(".")
+
+    def nearest(error: BaseException) -> str:
+        if not isinstance(error, ModuleNotFoundError) or error.name != module_name:
+            return ""
+        near = did_you_mean(name, _modules_beside(Path(here, *package.split("."))))
+        return f".{near}" if near else ""
+
+    what = f"importing {module_name!r} from {here} or the installed packages"
+    with _user_code(spec, what, nearest):
         imported = importlib.import_module(module_name)
-    except Exception as error:
-        # Importing runs the user's module, which can raise anything.
-        msg = (
-            f"model spec {spec.text!r}: importing {module_name!r} from {here} or the installed "
-            f"packages raised {named_error(error)}"
-        )
-        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
-            package, _, name = module_name.rpartition(".")
-            near = did_you_mean(name, _modules_beside(Path(here, *package.split("."))))
-            msg += f".{near}" if near else ""
-        raise SpecError(msg) from error
     for name in attribute.split("."):
         if not hasattr(imported, name):
             public = public_names(imported)
@@ -293,12 +308,8 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
 
 def _stated(spec: ModelSpec, model: object, name: str, default: object) -> Any:
     """An attribute of the model. Raises SpecError where it is a property that raises."""
-    try:
+    with _user_code(spec, f"{type(model).__name__}.{name}"):
         return getattr(model, name, default)
-    except Exception as error:
-        # A property is the user's code and can raise anything; its words are the explanation.
-        msg = f"model spec {spec.text!r}: {type(model).__name__}.{name} raised {named_error(error)}"
-        raise SpecError(msg) from error
 
 
 def _attribute(

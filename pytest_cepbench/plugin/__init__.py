@@ -17,6 +17,7 @@ from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.plugin import records
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
+from pytest_cepbench.plugin.empty_suites import EmptySuites
 from pytest_cepbench.plugin.fixtures import (
     EVALUATOR,
     BareFixtures,
@@ -37,6 +38,7 @@ from pytest_cepbench.plugin.ledger import MISTAKE, Ledger
 from pytest_cepbench.plugin.options import (
     add_options,
     add_short_options,
+    are_named,
     check_ini_names,
     hide_short_values,
     suggest_options,
@@ -92,9 +94,19 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None]:
-    """Offer `--model` and its siblings last, when it is known which of them others own."""
+    """Offer `--model` and its siblings last, when it is known which of them others own.
+
+    A conftest.py that gives up by `sys.exit()` ("no GPU") would end the run as a pass; in a run
+    that has nothing to do with models that is its own affair.
+    """
     hide_short_values(early_config, args)
-    yield
+    try:
+        yield
+    except SystemExit as leaving:
+        if leaving.code or not are_named(early_config, args):
+            raise
+        msg = "a conftest.py called sys.exit() while pytest started: no case was judged"
+        raise pytest.UsageError(msg) from leaving
     early_config.stash[_TAKEN] = add_short_options(parser)
     suggest_options(parser, args)
     early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")
@@ -114,7 +126,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         check_ini_names(_unknown_ini_names(config))
         settings = settings_of(config)
-        ledger = Ledger(config.rootpath)
+        ledger = Ledger(config.rootpath, settings.allow_skips)
         controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
         if settings.plan:  # a plan needs no workers
             with usage_errors():
@@ -128,6 +140,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # After the ledger, so that it is asked before it: what a report carries, it puts there.
     config.stash[RECORDS] = Records()
     config.pluginmanager.register(config.stash[RECORDS], "cepbench_records")
+    empty_suites = EmptySuites(config, lambda: evaluator_of(config))
+    config.pluginmanager.register(empty_suites, "cepbench_empty_suites")
 
 
 def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:

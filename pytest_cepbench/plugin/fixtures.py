@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -49,7 +51,30 @@ def evaluator_of(config: pytest.Config) -> Evaluator:
             )
             agreement = IdentityAgreement(context, sent["cepbench_models"])
             config.stash[EVALUATOR] = Evaluator(context, agreement.check)
+        config.stash[EVALUATOR].say = partial(_say, config, config.stash[EVALUATOR].context)
     return config.stash[EVALUATOR]
+
+
+def _say(config: pytest.Config, context: RunContext, text: str) -> None:
+    """Write a line on the terminal while a test runs, whose output is captured.
+
+    A worker writes it to its standard error, which is that of the run; of several, the first one.
+    """
+    if context.is_worker:
+        with suppress(OSError):
+            try:
+                (context.make_folder() / "waiting").touch(exist_ok=False)
+            except FileExistsError:
+                return
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        if reporter is None or context.is_worker:
+            sys.stderr.write(f"\ncepbench: {text}\n")
+            sys.stderr.flush()
+        else:
+            reporter.ensure_newline()
+            reporter.write_line(f"cepbench: {text}")
 
 
 @pytest.fixture
@@ -92,6 +117,7 @@ def cep_gate(
             msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
             pytest.fail(msg, pytrace=False)
         record = records.of(request.node)
+        record.inputs = evaluator.inputs(runner.suite_file)
         if record.after_error:
             evaluator.forget(runner.suite_file)
             record.after_error = False

@@ -26,38 +26,47 @@ RETRIED = "retried"
 
 _NAMED = 5
 
+_ALLOWED = "Where that is intended, --cep-allow-skips lets the run pass without them"
+
 
 @dataclass(eq=False)  # a plugin is registered by its identity
 class Ledger:
     """The cases of one run, expected and judged.
 
     root: folder that node ids begin from.
+    allow_skips: whether a case that a test or a mark skips leaves the run complete.
     expected: node ids of cases, and under xdist of tests beside a suite file.
     reported: ids whose last report came.
     cases: node id -> the case that its test was given to judge (`suite/part/metric`); None where it
         was given nothing, or that is not known yet.
-    skipped: node id -> why its case was not to be judged.
+    skipped: node id -> why its case was not judged.
+    unasked: of these, those that the engineer's own options and data do not explain; and whether a
+        whole suite was to have given cases in the place of the test.
     cut_short: ids of tests that failed, for whatever reason, or were not called.
     uncollected: modules of suites that could not be collected.
     mistakes: of all modules that could not be collected, whether their suite is written wrongly.
     results: the judged cases.
     failures: what else makes the run incomplete.
     repeated: tests that ran again after an error, a sentence each.
+    inputs: what processes read by themselves -> its digest -> who read it so.
     collected: ids by their place in the order of collection; all of them under xdist, the cases in
         a single process.
     """
 
     root: Path = Path()
+    allow_skips: bool = False
     expected: set[str] = field(default_factory=set)
     reported: set[str] = field(default_factory=set)
     cases: dict[str, str | None] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    unasked: dict[str, bool] = field(default_factory=dict)
     cut_short: set[str] = field(default_factory=set)
     uncollected: set[str] = field(default_factory=set)
     mistakes: set[bool] = field(default_factory=set)
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    inputs: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     collected: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, str], str] = field(default_factory=dict)
     _contradicted: dict[str, str] = field(default_factory=dict)
@@ -110,11 +119,20 @@ class Ledger:
         self.cut_short.discard(nodeid)
         if payload["cut_short"]:
             self.cut_short.add(nodeid)
+        self.note_inputs(payload["inputs"], nodeid)
         for attempt, result in read_results(payload):
             self._enter_result(attempt, result)
         self.skipped.pop(nodeid, None)
+        self.unasked.pop(nodeid, None)
         if payload["skipped"] is not None and not self._judges(nodeid):
             self.skipped[nodeid] = payload["skipped"]
+            if payload["stands_for"] != "nothing":
+                self.unasked[nodeid] = payload["stands_for"] == "suite"
+
+    def note_inputs(self, inputs: Mapping[str, str], reader: str) -> None:
+        """Note what a process read. inputs: digests by name. reader: the process, or its test."""
+        for name, digest in inputs.items():
+            self.inputs.setdefault(name, {}).setdefault(digest, set()).add(reader)
 
     def _enter_result(self, attempt: str, result: CaseResult) -> None:
         """Enter the result of an attempt at a test; each case counts once.
@@ -205,7 +223,38 @@ class Ledger:
         ) - self.reported
         if missing:
             problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
-        return [*problems, *self._unjudged(), *self._two_identities()]
+        return [
+            *problems,
+            *self._left_out(),
+            *self._unjudged(),
+            *self._two_inputs(),
+            *self._two_identities(),
+        ]
+
+    def _left_out(self) -> Iterator[str]:
+        """Suites without a case, and cases that were skipped, by the reason."""
+        if self.allow_skips:
+            return
+        cases: dict[str, list[str]] = {}
+        for nodeid, is_suite in sorted(self.unasked.items()):
+            if is_suite:
+                yield f"{self.skipped[nodeid]}. {_ALLOWED}"
+            else:
+                cases.setdefault(self.skipped[nodeid], []).append(nodeid)
+        for reason, nodeids in cases.items():
+            count = "1 case was" if len(nodeids) == 1 else f"{len(nodeids)} cases were"
+            yield f"{count} skipped ({reason}): {_names(nodeids)}. {_ALLOWED}"
+
+    def _two_inputs(self) -> Iterator[str]:
+        """A sentence for each file that was not the same one for all processes of the run."""
+        for name, digests in self.inputs.items():
+            readers = [f"{digest[:12]} for {_names(who)}" for digest, who in digests.items()]
+            if len(readers) > 1:
+                shown = name.removeprefix(f"{self.root}/")
+                yield (
+                    f"{shown} changed while the run went on, and was not the same for all of its "
+                    f"processes: {'; '.join(readers)}. Run it again"
+                )
 
     def _two_identities(self) -> list[str]:
         """A sentence for each model that was not the same one in all cases."""

@@ -162,6 +162,13 @@ OPTIONS = (
         "Series of gates that this run belongs to, such as the checkpoints of a training: alpha is "
         "divided over all of them, however many there will be",
     ),
+    Option(
+        "allow-skips",
+        "gate",
+        "",
+        "Let a run pass in which tests, marks or modules skipped cases: it fails by default",
+        switch=True,
+    ),
     Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
     Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
     Option(
@@ -370,6 +377,17 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
             except (argparse.ArgumentError, ValueError):
                 taken.append(f"--{option.name}")
     return taken
+
+
+def are_named(config: pytest.Config, args: Sequence[str]) -> bool:
+    """Whether any option is given, in one of its three places; before pytest has parsed them."""
+    flags = {arg.partition("=")[0] for arg in args}
+    return any(
+        flags & {option.flag, *([f"--{option.name}"] if option.short else [])}
+        or os.environ.get(option.env)
+        or config.getini(option.ini)
+        for option in OPTIONS
+    )
 
 
 def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:

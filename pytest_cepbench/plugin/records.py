@@ -30,7 +30,9 @@ class Record:
     """One test, in its latest attempt: other plugins run a test again.
 
     case: the case that it was given to judge (`suite/part/metric`); None where it was given none.
+    stands_for: what is not judged where the test is skipped, see `stands_for`.
     attempt: a name for this attempt that no other attempt in any process has.
+    inputs: what the gate judged by, see `Evaluator.inputs`.
     results: of the gate, in this attempt.
     shown: how many of them belong to phases that are over.
     skipped: why the test was skipped; None where it was not.
@@ -40,7 +42,9 @@ class Record:
     """
 
     case: str | None
+    stands_for: str
     attempt: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
     results: list[CaseResult] = field(default_factory=list)
     shown: int = 0
     skipped: str | None = None
@@ -88,7 +92,7 @@ class Records:
     def _begin(self, item: pytest.Item) -> None:
         self._attempts += 1
         before = self._records.get(item.nodeid)
-        record = Record(case_name(item), f"{self._pid}.{self._attempts}")
+        record = Record(case_name(item), stands_for(item), f"{self._pid}.{self._attempts}")
         if before is not None:
             record.waiting = before.waiting
             record.after_error = any(result.verdict == "error" for result in before.results)
@@ -122,8 +126,10 @@ class Records:
             waiting, record.waiting = record.waiting, []
         report.cepbench = {  # type: ignore[attr-defined]
             "case": record.case,
+            "stands_for": record.stands_for,
             "skipped": None if record.skipped is None else to_wire(record.skipped),
             "cut_short": record.cut_short,
+            "inputs": to_wire(record.inputs),
             "results": _sent(waiting),
         }
 
@@ -141,6 +147,17 @@ def _sent(waiting: list[tuple[str, CaseResult]]) -> list[Any]:
 def is_case(item: pytest.Item) -> bool:
     """Whether a test takes a case."""
     return "cep_case" in getattr(item, "fixturenames", ())
+
+
+def stands_for(item: pytest.Item) -> str:
+    """What is not judged where a test is skipped.
+
+    Its "case"; the "suite" of which it takes the place; or "nothing", where there is no case, since
+    the data is not here, or the model under test has no part in the suite.
+    """
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    absent = "cep_case" in params and params["cep_case"] is None
+    return str(getattr(item, "stands_for", "nothing" if absent else "case"))
 
 
 def case_name(item: pytest.Item) -> str | None:

@@ -155,13 +155,12 @@ def _case(result: CaseResult) -> RunningCase:
 
 
 def _work(snapshot: ProgressSnapshot) -> RunningWork:
-    waiting = "waiting for another worker" if snapshot.waiting else snapshot.step
     return RunningWork(
         worker=snapshot.worker,
         case=encodable(snapshot.case),
         samples=snapshot.samples,
         of_samples=snapshot.of_samples,
-        step=encodable(snapshot.server or waiting),
+        step=encodable(snapshot.awaited or snapshot.step),
         rate=snapshot.rate,
         left=snapshot.left,
     )

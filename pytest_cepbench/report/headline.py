@@ -52,7 +52,8 @@ def headline(
     if problems and failing:
         clauses.append(f"the run is incomplete: {_first(problems)}")
     if skipped and results:
-        clauses.append(f"{len(skipped)} skipped")
+        why = "" if problems else f" ({_first(list(dict.fromkeys(skipped.values())))})"
+        clauses.append(f"{len(skipped)} skipped{why}")
     return "; ".join(clauses)
 
 

@@ -278,12 +278,16 @@ _SET_OTHERWISE = "Workers set it differently: say dtype= and device= in its spec
 def two_identities(
     results: Iterable[CaseResult], names: Callable[[Iterable[str]], str]
 ) -> Iterator[str]:
-    """A sentence for each model of a suite that was not the same one in all of its cases.
+    """A sentence for each model, or data set, of a suite that was not the same in all of its cases.
 
     names: of tests, as one text.
     """
+    data: dict[str, dict[str, list[str]]] = {}
     models: dict[tuple[str, str, str], dict[tuple[str, str], list[str]]] = {}
     for result in results:
+        if "data" in result.identity:
+            known = data.setdefault(result.suite, {})
+            known.setdefault(result.identity["data"], []).append(result.nodeid)
         for model in result.models:
             identities = models.setdefault((result.suite, model.seat, model.spec), {})
             identities.setdefault((model.fingerprint, model.identity), []).append(result.nodeid)
@@ -294,6 +298,14 @@ def two_identities(
             yield (
                 f"the {seat} {spec} of suite {suite} was not the same model in all cases: "
                 f"{'; '.join(lines)}. {_CHANGED if len(fingerprints) > 1 else _SET_OTHERWISE}"
+            )
+
+    for suite, known in data.items():
+        if len(known) > 1:
+            lines = (f"{identity} in {names(tests)}" for identity, tests in known.items())
+            yield (
+                f"the data of suite {suite} was not the same in all cases: {'; '.join(lines)}. It "
+                "changed during the run: run it again"
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,17 +20,26 @@ from pathlib import Path
 from typing import Self
 
 from pytest_cepbench.errors import StoreError
+from pytest_cepbench.escapes import one_line
 from pytest_cepbench.store.database import INDEX, store_errors
 
 PATIENCE = 1800.0
 """Seconds that a process waits for others that store nothing and request nothing: one batch of a
 large model, or loading it, may take as long."""
 
+QUIET_SECONDS = 3.0
+"""Seconds that a process waits for one of another run before it says for whom."""
+
 _POLL_SECONDS = 0.05
+
+_STARTERS = ("exec(eval(sys.stdin.readline()))", "pytest_cepbench.evaluation.work_stealing")
+"""In the command line of a worker of xdist, and of a helper: the parent is the run."""
 
 _HEARTBEAT_SECONDS = 5.0  # far below the patience of others; a system call for each lock
 
 _UNKNOWN = "process:"
+
+_LONGEST_COMMAND = 160
 
 _TRIES = 100  # to open a file that its holder is just giving back
 
@@ -66,10 +76,16 @@ class WorkLock:
 
 
 class WorkLocks:
-    """The locks in a folder, which is created when absent. Raises StoreError and its kinds."""
+    """The locks in a folder, which is created when absent. Raises StoreError and its kinds.
+
+    say: shows a sentence to the person who started this process; on standard error by default.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.say: Callable[[str], None] = _to_standard_error
         self._folder = folder
+        self._run = ""
+        self._has_said = False
         self._held: set[int] = set()
         self._last_heartbeat = 0.0
         folder.mkdir(exist_ok=True)
@@ -81,7 +97,7 @@ class WorkLocks:
         run: id of the run; crashes in other runs are not counted.
         """
         path = self._folder / f"{name}.lock"
-        crashes = 0
+        self._run, crashes = run, 0
         with store_errors(_index(self._folder)):
             for _ in range(_TRIES):
                 file = _open(path)
@@ -133,6 +149,34 @@ class WorkLocks:
                 latest = max(latest, path.stat().st_mtime)
         return max(0.0, time.time() - latest)
 
+    def say_who(self, waited: float, name: str = "*") -> str:
+        """Say once which process of another run has work that this one waits for.
+
+        Workers of one run wait for one another all the time, and nothing is said of that.
+        waited: in seconds, so far. name: of the work; any work by default.
+        Returns the process in a few words; "" where nothing is to be said.
+        """
+        if waited < QUIET_SECONDS:
+            return ""
+        for path in self._folder.glob(f"{name}.lock"):
+            try:
+                holders = path.read_text(encoding="utf-8", errors="replace")
+            except OSError:  # released
+                continue
+            *runs, process = holders.split() or [""]
+            if not process or self._run in runs or _has_ended(process):
+                continue
+            who, how = _describe(process)
+            if not self._has_said:
+                self._has_said = True
+                self.say(
+                    f"waiting for {who}, which works on the same store {self._folder.parent} and "
+                    f"gave a sign of life {self.since_heartbeat(path.stem):.0f} s ago. To go on "
+                    f"without it, {how}, or start this run with another store (--cep-store DIR)"
+                )
+            return who
+        return ""
+
     @contextmanager
     def shared(self, make_room: Callable[[], None]) -> Iterator[None]:
         """Work at the same time as others.
@@ -171,6 +215,7 @@ class WorkLocks:
         started = time.monotonic()
         while not _try_lock(file, how):
             waited = time.monotonic() - started
+            self.say_who(waited)
             if min(waited, self.since_heartbeat()) > PATIENCE:
                 msg = (
                     f"another process has kept this one from working on the store "
@@ -248,6 +293,38 @@ def _has_ended(holders: str) -> bool:
     except (OSError, OverflowError):  # another user's process, or no process id
         return False
     return False
+
+
+def _describe(process: str) -> tuple[str, str]:
+    """A process that wrote itself into a lock, with its command line if known; how to end it.
+
+    process: as `_write_holders` writes it.
+    """
+    space, _, number = process.rpartition(":")
+    if f"{space}:" != _id_space() or not number.isdecimal():
+        host = space.split(":")[1] if ":" in space else ""
+        return f"process {number}{f' on {host}' if host else ''}", "end that process there"
+    pid, command = int(number), _command(int(number))
+    if any(starter in command for starter in _STARTERS):
+        with suppress(OSError, ValueError, IndexError):
+            status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            pid = int(status.rpartition(")")[2].split()[1])
+            command = _command(pid)
+    shown = f" ({command})" if command else ""
+    return f"process {pid}{shown}", f"end that process (kill {pid})"
+
+
+def _command(pid: int) -> str:
+    """The command line of a process, short enough for a sentence; empty where it is not known."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return one_line(b" ".join(words).decode("utf-8", "replace"), _LONGEST_COMMAND)
+
+
+def _to_standard_error(text: str) -> None:
+    sys.stderr.write(f"cepbench: {text}\n")
 
 
 def _has_name(file: int, path: Path) -> bool:

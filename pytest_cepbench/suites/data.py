@@ -6,11 +6,13 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 from pytest_cepbench.datasets.edits import with_edits
 from pytest_cepbench.datasets.folder import load_folder
@@ -33,9 +35,11 @@ from pytest_cepbench.datasets.table_loaders import TABLE_LOADERS
 from pytest_cepbench.datasets.table_reader import TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
+    DatasetError,
     SpecError,
     SuiteError,
     did_you_mean,
+    is_exit,
     nearest_name,
     public_names,
     unknown_name,
@@ -174,7 +178,8 @@ def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:
             msg = f"suite {suite.name!r}: {unknown_name(what, name, known)}"
             raise SuiteError(msg)
     try:
-        dataset = loader(**arguments, **data.options)
+        with _no_exit(f"suite {suite.name!r}: loader {data.loader}"):
+            dataset = loader(**arguments, **data.options)
     except TypeError as error:
         msg = f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
         raise SuiteError(msg) from error
@@ -183,6 +188,24 @@ def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:
         msg = f"suite {suite.name!r}: loader {data.loader} returned {kind}, a Dataset is expected"
         raise SuiteError(msg)
     return dataset
+
+
+@contextmanager
+def _no_exit(what: str) -> Iterator[None]:
+    """Raise DatasetError where a loader calls `sys.exit()` or skips: its suite must not vanish.
+
+    what: the code that runs.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not (isinstance(error, SkipTest) or is_exit(error)):
+            raise
+        msg = (
+            f"{what} raised {type(error).__name__}: {error}. A loader whose data is not here has a "
+            "path that --cep-data gives: without it the suite is skipped"
+        )
+        raise DatasetError(msg) from error
 
 
 def _chosen(suite: Suite, dataset: Dataset, most: int | None) -> Dataset:
@@ -251,7 +274,8 @@ def _loader(suite: Suite) -> Loader:
         msg = f"suite {suite.name!r}: {unknown_name('loader', name, known)}"
         raise SuiteError(msg)
     try:
-        loader = getattr(importlib.import_module(module), function)
+        with _no_exit(f"suite {suite.name!r}: the module of loader {name!r}"):
+            loader = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         msg = f"suite {suite.name!r}: loader {name!r} cannot be imported: {error}"
         if isinstance(error, AttributeError) and module in sys.modules:

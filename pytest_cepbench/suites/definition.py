@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -256,12 +257,14 @@ class Suite(msgspec.Struct, frozen=True):
 
     metrics: every metric by its name; of one that names several encoders, one for each of them.
     agreements: those that name several encoders, by the name in the file.
+    digest: SHA-256 of the file as it was read.
     """
 
     table: SuiteTable
     metrics: dict[str, MetricTable]
     file: Path
     agreements: dict[str, Agreement] = {}
+    digest: str = ""
 
     @property
     def folder(self) -> Path:
@@ -324,7 +327,8 @@ class Suite(msgspec.Struct, frozen=True):
 def load_suite(path: Path) -> Suite:
     """Read a suite's TOML file. Raises SuiteError naming the file and the key that is wrong."""
     try:
-        document = parse_toml(read_regular(path, MOST_TEXT))
+        data = read_regular(path, MOST_TEXT)
+        document = parse_toml(data)
         table = msgspec.convert(document, SuiteTable)
     except OSError as error:
         msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
@@ -346,7 +350,7 @@ def load_suite(path: Path) -> Suite:
     for problem in (*_problems(table), *problems, *by_encoders):
         msg = f"suite file {str(path)!r}: {problem}"
         raise SuiteError(msg)
-    return Suite(table, metrics, path, agreements)
+    return Suite(table, metrics, path, agreements, sha256(data).hexdigest())
 
 
 def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]:

@@ -180,7 +180,7 @@ class ShardQueue:
                 left = [task for task in left if not self._take_over(task)]
                 time.sleep(_WAIT)
             waiting = left
-            self.progress.waiting = False
+            self.progress.waiting, self.progress.holder = False, ""
 
     def _settled(self, task: ShardTask) -> bool:
         """True where a task of the running case is done, just now or before."""
@@ -206,6 +206,7 @@ class ShardQueue:
         """Do what another process locked and makes no progress with: its lock guards no data."""
         since = self._waited.setdefault(task.name, time.monotonic())
         waited = time.monotonic() - since
+        self.progress.holder = self.store.locks.say_who(waited, task.name)
         if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
             return False
         self._do(task, alone=False)

@@ -157,7 +157,7 @@ _FOREIGN_OPTIONS = {
     "--without-baselines",
     "--remeasure", "--to", "--name", "--step", "--dataset",
     "--html", "--last", "--history", "--browser", "--suite-file",
-    "--pyargs",  # of pytest
+    "--pyargs", "--ignore", "--deselect",  # of pytest
     "--accept", "--no-measure", "--pilot", "--version",  # of cepbench init
     "--prompt",  # of cepbench arena export-training
     "--verdict", "--contrast", "--features", "--ranking", "--helpers",  # of train_judge.py

@@ -181,8 +181,8 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
 
 
 def test_options_are_those_of_the_command_line() -> None:
-    """Every option but those of the plan and what is for workers alone, under its own name."""
-    others = {"plan", "price", "devices_per_worker"}
+    """Every option but those of the plan, of tests and of workers, under its own name."""
+    others = {"plan", "price", "devices_per_worker", "allow_skips"}
     known = {option.name.replace("-", "_") for option in OPTIONS} - others
     assert set(GateOptions.__annotations__) == known
 

@@ -232,6 +232,39 @@ def test_faults_are_explained(context: BindContext, target: str, match: str) -> 
         bind(parse_spec(target), "describer", context)
 
 
+LEAVING = {
+    "sys.exit()": "SystemExit",
+    "sys.exit('no GPU')": "SystemExit: no GPU",
+    "pytest.skip('no GPU')": "Skipped: no GPU",
+    "pytest.exit('no GPU', returncode=0)": "Exit: no GPU",
+}
+
+IN_THE = {
+    "module": "import pytest, sys\n{leave}\n",
+    "factory": "import pytest, sys\ndef make():\n    {leave}\n",
+    "property": "import pytest, sys\nclass make:\n    describe = print\n    @property\n"
+    "    def fingerprint(self):\n        {leave}\n",
+}
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+@pytest.mark.parametrize("where", IN_THE)
+def test_code_that_would_end_the_run_is_explained(
+    context: BindContext, tmp_path: Path, leave: str, where: str
+) -> None:
+    """Nothing in a user's module ends the process with a code of its own, or skips a test."""
+    (tmp_path / "mymodels.py").write_text(IN_THE[where].format(leave=leave))
+    with pytest.raises(SpecError, match=f"raised {LEAVING[leave]}"):
+        bind(parse_spec("python:mymodels:make"), "describer", context)
+
+
+def test_an_interrupt_is_not_explained_away(context: BindContext, tmp_path: Path) -> None:
+    """The person at the terminal ends a run in the midst of a factory too."""
+    (tmp_path / "mymodels.py").write_text("def make():\n    raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        bind(parse_spec("python:mymodels:make"), "describer", context)
+
+
 def test_roles_are_detected_from_the_methods() -> None:
     """`--model=python:...` must find the role by what the object can do."""
     assert detect(parse_spec("python:mymodels:Captioner")).roles == ("describer",)

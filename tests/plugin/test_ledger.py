@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +21,10 @@ def _result(verdict: str, part: str = "color", **fields: Any) -> CaseResult:
 
 
 def _report(
-    *results: tuple[str, CaseResult], when: str = "teardown", outcome: str = "passed"
+    *results: tuple[str, CaseResult],
+    when: str = "teardown",
+    outcome: str = "passed",
+    digest: str = "a",
 ) -> pytest.TestReport:
     """The report of a test with results, each with its attempt."""
     report = pytest.TestReport(
@@ -34,8 +38,10 @@ def _report(
     sent = msgspec.to_builtins(results)
     report.cepbench = {  # type: ignore[attr-defined]
         "case": CASE,
+        "stands_for": "case",
         "skipped": None,
         "cut_short": False,
+        "inputs": {"/suites/toy/suite.toml": digest},
         "results": sent,
     }
     return report
@@ -120,3 +126,27 @@ def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
         f"1 tests judged another case than their own: {NODEID} (judged toy/count/gc)"
     ]
     assert other.verdict() == "incomplete"
+
+
+def test_a_file_that_processes_read_differently_makes_the_run_incomplete() -> None:
+    """Two workers, or a worker and the controller: the file and who read what are named."""
+    ledger = Ledger(Path("/suites"))
+    ledger.expect({NODEID: CASE})
+    ledger.note_inputs({"/suites/toy/suite.toml": "a", "/suites/more.toml": "c"}, "the controller")
+    ledger.pytest_runtest_logreport(_report(("7.1", _result("held"))))
+    assert ledger.problems() == []
+    ledger.pytest_runtest_logreport(_report(("8.1", _result("held")), digest="b"))
+    (problem,) = ledger.problems()
+    assert problem.startswith("toy/suite.toml changed while the run went on")
+    assert f"a for {NODEID}, the controller; b for {NODEID}" in problem
+
+
+def test_cases_of_two_data_sets_make_the_run_incomplete() -> None:
+    """Processes list the data by themselves: what its identity says is the same in all cases."""
+    ledger = Ledger()
+    for part, content in (("color", "x"), ("shape", "x"), ("count", "y")):
+        case = _result("held", part, identity={"data": f"loader=folder questions={content}"})
+        ledger.results.append(case)
+    (problem,) = ledger.problems()
+    assert problem.startswith("the data of suite toy was not the same in all cases: loader=folder ")
+    assert "questions=y in" in problem

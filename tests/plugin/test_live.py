@@ -207,6 +207,9 @@ def test_a_line_says_how_far_a_case_is() -> None:
     assert progress_lines([waiting], 120) == [
         "gw0 sdp overall MCD    5/100 samples  waiting for another worker"
     ]
+    assert progress_lines([replace(waiting, holder="process 7 (pytest)")], 120) == [
+        "gw0 sdp overall MCD    5/100 samples  waiting for process 7 (pytest)"
+    ]
     starting = replace(NOW, server="starting vLLM, 35 s")
     assert progress_lines([starting], 120) == [
         "gw0 sdp overall MCD    5/100 samples  starting vLLM, 35 s"

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.store import Store
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint
-from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, contents
+from tests.plugin.project import INI, PHOTOS, SLOWLY_BOTH, Project, contents
 
 COLORS = {
     f"{name}/{n}.png": (60 * place, 80 * n, 90) for place, name in enumerate("abcd") for n in (1, 2)
@@ -220,3 +220,39 @@ def test_accept_refuses_two_identities_whatever_the_report_says_of_itself(
     assert main(["accept", ".cepbench/report.json", "--reason=x"]) == 1
     assert "was not the same model in all cases" in capsys.readouterr().err
     assert not contents(photos.baselines)
+
+
+EDITOR = """\
+import pathlib
+
+def pytest_configure_node():
+    file = pathlib.Path("%s")
+    text = file.read_text()
+    if %r not in text:
+        file.write_text(text.replace(%r, %r))
+"""
+"""Edits a file between the start of the run and that of its workers."""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("suite.toml", "[metrics.gc]", "[metrics.gc]\ntolerance = 0.3"),
+        pytest.param("pytest.ini", "=0.1", "=0.3", marks=pytest.mark.slow),
+    ],
+    ids=["suite", "settings"],
+)
+def test_a_file_that_changes_before_workers_read_it_makes_the_run_incomplete(
+    accepted: Project, name: str, old: str, new: str
+) -> None:
+    """What the run was started with is not what its cases were judged by: the file is named."""
+    accepted.write("pytest.ini", f"{INI}cepbench_alpha=0.1\n")
+    accepted.write("conftest.py", EDITOR % (name, new, old, new))
+    before = contents(accepted.baselines)
+    run = accepted.run("-n", "2", "-k", "crowded or color", "--snapshot-update")
+    assert run.ret == pytest.ExitCode.INTERNAL_ERROR
+    (problem,) = accepted.report()["problems"]
+    what = "what options, ini file and environment say" if name == "pytest.ini" else name
+    assert problem.startswith(f"{what} changed while the run went on")
+    assert "for the controller; " in problem
+    assert contents(accepted.baselines) == before

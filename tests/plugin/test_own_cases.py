@@ -146,15 +146,25 @@ def test_a_case_that_holds_in_a_fixture_was_judged(
     assert accepted.verdicts() == {"crowded-gc": "held"}
 
 
-def test_a_skip_before_the_gate_is_said_and_is_no_verdict(accepted: Project) -> None:
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        ((), pytest.ExitCode.INTERNAL_ERROR),
+        (("--cep-allow-skips",), pytest.ExitCode.NO_TESTS_COLLECTED),
+    ],
+    ids=["unasked", "allowed"],
+)
+def test_a_skip_before_the_gate_is_said_and_is_no_verdict(
+    accepted: Project, option: tuple[str, ...], code: int
+) -> None:
     """The reason is printed; where all cases are skipped nothing is known, whatever hooks say."""
     accepted.write(
         "test_toy.py",
         "import pytest\n\ndef test_drift(cep_case, cep_gate):\n    pytest.skip('not today')\n",
     )
     accepted.write("conftest.py", "def pytest_sessionfinish(session): session.exitstatus = 0\n")
-    result = accepted.run_here("-k", "crowded")
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result = accepted.run_here("-k", "crowded", *option)
+    assert result.ret == code
     result.stdout.fnmatch_lines(["skipped: not today", "no case was judged: *"])
 
 

@@ -7,10 +7,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
 import pytest
 
-from tests.plugin.project import Project, assert_one_message
+from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, assert_one_message
 
 
 def _newer_store(project: Project) -> None:
@@ -68,3 +70,66 @@ def test_a_full_disk_is_an_error_of_the_cases_that_met_it(accepted: Project) -> 
     assert "no space left for the store" in ended.stdout + ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr
     assert "error" in set(accepted.verdicts().values())
+
+
+SLOW_MODEL = """\
+import pathlib, time, user_models
+
+class Slow(user_models.Describer):
+    def _tell(self, image):
+        pathlib.Path("started").touch()
+        while not pathlib.Path("go").exists():
+            time.sleep(0.05)
+        return super()._tell(image)
+
+def describer():
+    return Slow("honest")
+"""
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    """Wait for something that comes in seconds on an idle machine."""
+    until = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@SLOWLY_BOTH
+def test_a_run_says_for_which_other_one_it_waits(
+    project: Project, arguments: tuple[str, ...]
+) -> None:
+    """Quietly too, and from workers: process, command, store and what to do; then it goes on."""
+    project.suite(PHOTOS)
+    project.photos({"red.png": (200, 0, 0), "blue.png": (0, 0, 200)})
+    project.write("slow_model.py", SLOW_MODEL)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q",
+               "--model=python:slow_model:describer", "--cep-gate=threshold"]  # fmt: skip
+    output = project.path / "output"
+    first = second = None
+    try:
+        first = subprocess.Popen(
+            [*command, "-p", "no:xdist", "--cep-report=first.json"],
+            cwd=project.path,
+            stdout=subprocess.DEVNULL,
+        )
+        _until((project.path / "started").exists)
+        with output.open("w") as file:
+            second = subprocess.Popen(
+                [*command, *arguments], cwd=project.path, stdout=file, stderr=file
+            )
+        line = f"cepbench: waiting for process {first.pid} ("
+        _until(lambda: line in output.read_text())
+        assert second.poll() is None
+        (project.path / "go").touch()
+        assert first.wait(120) == second.wait(120) == pytest.ExitCode.TESTS_FAILED
+    finally:
+        for process in filter(None, (first, second)):
+            process.kill()
+            process.wait()
+    said = [text for text in output.read_text().splitlines() if text.startswith(line)]
+    assert len(said) == 1
+    for piece in ("-m pytest", str(project.path / ".cepbench" / "store"), f"kill {first.pid}"):
+        assert piece in said[0]
+    assert "--cep-store" in said[0]
+    assert project.verdicts() == {"overall-gc": "no-baseline", "overall-failures": "no-baseline"}

@@ -6,6 +6,14 @@ import pytest
 
 from tests.plugin.project import PHOTOS, Project, assert_one_message
 
+LEAVER = """\
+import pytest, sys
+
+def exits(): sys.exit(0)
+
+def skips(): pytest.skip("no GPU")
+"""
+
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "unknown-knob": (
         ["--model=shapes:?mis=0.1"],
@@ -28,6 +36,11 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "python-factory-mistyped": (
         ["--model=python:user_models:discriber"],
         ["user_models has no 'discriber'", "Did you mean 'describer'?"],
+    ),
+    "python-that-exits": (["--model=python:quitter:exits"], ["the factory raised SystemExit: 0"]),
+    "python-that-skips": (
+        ["--model=python:quitter:skips"],
+        ["the factory raised Skipped: no GPU"],
     ),
     "folder-mistyped": (["--model=foto"], ["'foto': there is no folder", "Did you mean 'photos'?"]),
     "factory-parameter": (
@@ -66,6 +79,7 @@ def test_a_mistake_is_one_message(
     """Exit code 4, no traceback, nothing collected, no store opened for a name that is wrong."""
     project.suite(PHOTOS)
     project.photos({"red.png": (200, 0, 0)})
+    project.write("quitter.py", LEAVER)
     result = project.run_here(*arguments)
     assert_one_message(result, *pieces)
     assert len([line for line in result.errlines if line.startswith("ERROR: ")]) == 1
@@ -195,3 +209,10 @@ def test_a_key_in_a_spec_stops_the_run_and_is_shown_nowhere(
     ]
     assert key not in shown
     assert not [path for path in kept if key.encode() in path.read_bytes()]
+
+
+def test_a_conftest_that_exits_is_no_pass(toy: Project) -> None:
+    """Exit code 4 and a line, where the run was to gate a model; else pytest is left as it is."""
+    toy.write("conftest.py", "import sys\nsys.exit()\n")
+    assert_one_message(toy.run("--model=shapes:"), "conftest.py called sys.exit()")
+    assert toy.run().ret == pytest.ExitCode.OK

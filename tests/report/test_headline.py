@@ -151,7 +151,9 @@ def test_an_incomplete_run_with_a_regression_says_both() -> None:
 def test_what_was_skipped_is_counted() -> None:
     """A run whose suites were skipped in part may ship only with that remark."""
     skipped = {"a": "no such data set", "b": "no such data set"}
-    assert headline([HELD], skipped=skipped) == "May ship: the one gating case held; 2 skipped"
+    assert headline([HELD], skipped=skipped) == (
+        "May ship: the one gating case held; 2 skipped (no such data set)"
+    )
     assert headline([], skipped=skipped) == "Nothing was measured: no such data set"
 
 

@@ -79,6 +79,50 @@ def test_deaths_are_remembered_where_they_are_to_be(locks: WorkLocks) -> None:
         assert again.crashes == 1
 
 
+def test_who_is_waited_for_is_said_once(locks: WorkLocks, tmp_path: Path) -> None:
+    """A process of another run, by its id and command, and how to go on; not one of this run."""
+    said: list[str] = []
+    locks.say = said.append
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        held = locks.acquire("a", "other"), locks.acquire("b", "run")
+        os.write(writing, b"x" if all(held) else b"")
+        signal.pause()
+    try:
+        assert os.read(reading, 1) == b"x"
+        assert locks.acquire("a", "run") is None
+        assert locks.say_who(60.0, "b") == ""
+        assert locks.say_who(0.5, "a") == ""
+        assert said == []
+        who = locks.say_who(60.0, "a")
+        assert who.startswith(f"process {child} (")
+        assert "pytest" in who
+        assert locks.say_who(60.0) == who
+        (sentence,) = said
+        assert sentence.startswith(f"waiting for {who}, which works on the same store {tmp_path}")
+        assert sentence.endswith(
+            f"end that process (kill {child}), or start this run with another store "
+            "(--cep-store DIR)"
+        )
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+    assert locks.say_who(60.0, "a") == ""  # it is gone, and its lock free
+
+
+def test_a_process_elsewhere_is_named_by_its_host(locks: WorkLocks, tmp_path: Path) -> None:
+    """Its command line is not known here."""
+    said: list[str] = []
+    locks.say = said.append
+    (tmp_path / "claims" / "a.lock").write_text("other process:node7:pid:[4026531836]:1234")
+    assert locks.say_who(60.0) == "process 1234 on node7"
+    assert "end that process there" in said[0]
+
+
 def test_who_works_alone_waits_for_the_others_and_they_for_it(
     locks: WorkLocks, tmp_path: Path
 ) -> None:

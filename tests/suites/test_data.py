@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,25 @@ def test_a_mistake_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(error, match=message):
         load_data(_suite(tmp_path, _with_loader(loader, options)), {})
+
+
+@pytest.mark.parametrize(
+    "leave",
+    ["raise SystemExit", "pytest.skip('no data')", "raise unittest.SkipTest('no data')"],
+    ids=["exit", "skip", "SkipTest"],
+)
+@pytest.mark.parametrize("module", [True, False], ids=["module", "function"])
+def test_a_loader_neither_ends_nor_skips_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave: str, module: bool
+) -> None:
+    """Its suite would vanish, and a run of others would pass: it is an error by name."""
+    text = "import pytest, unittest\n{}\ndef f():\n    {}\n"
+    (tmp_path / "leaver.py").write_text(text.format(*((leave, "pass") if module else ("", leave))))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "leaver", None)  # so that it is forgotten after the test
+    del sys.modules["leaver"]
+    with pytest.raises(DatasetError, match=r"'toy': .*leaver.* raised S.*--cep-data"):
+        load_data(_suite(tmp_path, _with_loader("python:leaver:f")), {})
 
 
 def test_a_loader_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

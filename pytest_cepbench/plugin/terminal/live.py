@@ -53,6 +53,13 @@ class ProgressSnapshot:
     rate: float | None
     left: float | None
     server: str = ""
+    holder: str = ""
+
+    @property
+    def awaited(self) -> str:
+        """What the process waits for, in words; empty where it waits for nothing."""
+        other = self.holder or "another worker"
+        return self.server or (f"waiting for {other}" if self.waiting else "")
 
     @classmethod
     def of(cls, progress: Progress, worker: str) -> ProgressSnapshot | None:
@@ -208,11 +215,8 @@ def _cells(snapshot: ProgressSnapshot) -> Iterator[str]:
     if counted:
         digits = len(str(snapshot.of_samples))
         yield f"{snapshot.samples:{digits}}/{snapshot.of_samples} samples"
-    if snapshot.server:
-        yield snapshot.server
-        return
-    if snapshot.waiting:
-        yield "waiting for another worker"
+    if snapshot.awaited:
+        yield printable(snapshot.awaited)
         return
     if snapshot.step:
         yield printable(snapshot.step)

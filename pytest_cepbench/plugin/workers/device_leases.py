@@ -46,10 +46,11 @@ def concerns(config: pytest.Config, settings: RunSettings) -> bool:
     tells. Where a suite lies deeper and names its own models, xdist schedules its cases in its own
     way: the numbers are the same, models may be loaded more often.
     """
-    return settings.names_models or any(map(_near_suite, _places(config)))
+    return settings.names_models or any(map(_near_suite, places(config)))
 
 
-def _places(config: pytest.Config) -> Iterator[Path]:
+def places(config: pytest.Config) -> Iterator[Path]:
+    """The folders of the arguments: themselves, or those that they lie in."""
     for argument in config.args:
         place = config.invocation_params.dir / argument.partition("::")[0]
         yield place if place.is_dir() else place.parent

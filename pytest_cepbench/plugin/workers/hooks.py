@@ -15,6 +15,7 @@ import pytest
 
 from pytest_cepbench.evaluation.run_context import CASES, STOP, UNKNOWN_NAME, write_message
 from pytest_cepbench.plugin.controller import CONTROLLER, Controller, publishing_seconds
+from pytest_cepbench.plugin.empty_suites import digest_files
 from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.records import to_wire
@@ -68,7 +69,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Lease devices and cores to workers, and watch whether the run is to stop."""
+    """Lease devices and cores to workers, and watch whether the run is to stop.
+
+    Suite files are read before a worker reads them: they are to be those of the run's start.
+    """
+    from pytest_cepbench.plugin.workers.device_leases import concerns, places
+
+    controller = config.stash[CONTROLLER]
+    if concerns(config, controller.settings):
+        files = controller.settings.digest
+        for place in places(config):
+            files.update(digest_files(config, place, controller.settings.baselines))
+        controller.ledger.note_inputs(files, "the controller")
     leases = config.stash.get(_LEASES, None)
     if leases is not None:
         from pytest_cepbench.plugin.workers.device_leases import apply_leases

@@ -1,0 +1,341 @@
+"""Suites of the run that gave no case: each has one test in their place, which is skipped.
+
+A test module that is skipped, renamed or ignored takes its suite along without a word, and a run of
+the others would pass. What a suite's modules would have gated is read from their source. The test
+in its place goes through `-k`, `-m` and `--deselect` as the cases would, and the ledger counts it.
+Standard library and pytest only, until there is such a suite.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+from pytest_cepbench.models import ROLE_NAMES
+from pytest_cepbench.plugin.records import is_case, stands_for
+
+if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.evaluator import Evaluator
+
+_SUITE = "suite.toml"
+
+_FIXTURES = {"cep_case", "cep_gate"}
+
+_KEYS = {"name", "version", "data", "prompts", "metrics"}
+"""What every suite file has; other tools have files of this name too."""
+
+
+class EmptySuite(pytest.Item):
+    """Stands for the cases that a suite did not give; a mark skips it, with the reason."""
+
+    fixturenames = ("cep_case",)  # by which the plugin knows a case
+    stands_for = "suite"
+
+    def runtest(self) -> None:
+        """Not called."""
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the cases would have come from."""
+        return self.path, 0, self.nodeid
+
+
+class _Module(pytest.File):
+    """The test module that has the cases, which is not imported."""
+
+    def collect(self) -> list[pytest.Item]:
+        """Nothing."""
+        return []
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What the source of a test module gates.
+
+    marks: names of the marks that all tests of the suite in this module have.
+    """
+
+    module: Path
+    suite: Path
+    tests: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()
+
+
+@dataclass(eq=False)  # a plugin is registered by its identity
+class EmptySuites:
+    """Finds them, in each process that collects.
+
+    evaluator: gives this process's suites; called only where there is such a suite.
+    """
+
+    config: pytest.Config
+    evaluator: Callable[[], Evaluator]
+    _skipped: dict[Path, str] = field(default_factory=dict)
+    _failed: set[Path] = field(default_factory=set)
+    _deselected: set[int] = field(default_factory=set)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what was skipped as a whole, or failed: a module, or the folder of a conftest.py."""
+        path = self.config.rootpath / report.nodeid.partition("::")[0]
+        if report.failed:
+            self._failed.add(path)
+        elif report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+            self._skipped[path] = reason.removeprefix("Skipped: ")
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note what was left out aloud: by an option of pytest's, or a plugin that says so."""
+        self._deselected.update(map(id, items))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Put a test in the place of each suite that gave none, and of cases that hooks drop."""
+        items.extend(list(self._empty(session, items)))
+        cases = [item for item in items if is_case(item)]
+        result = yield
+        kept = {*map(id, items), *self._deselected}
+        ids = {item.nodeid for item in items} if cases else ()
+        lost = [item for item in cases if id(item) not in kept and item.nodeid not in ids]
+        # What -k and -m, or --deselect, leave out was not asked for in the first place.
+        for name in ("mark", "main"):
+            plugin = self.config.pluginmanager.get_plugin(name)
+            if lost and plugin is not None:
+                plugin.pytest_collection_modifyitems(items=lost, config=self.config)
+        items.extend(self._dropped(session, lost))
+        return result
+
+    def _empty(self, session: pytest.Session, items: Sequence[pytest.Item]) -> Iterator[EmptySuite]:
+        given = {(item.path, _suite_of(item)) for item in items if is_case(item)}
+        suites = {suite for _, suite in given}
+        in_use = {item.path.parent for item in items if is_case(item) or _takes_model(item)}
+        for wanted in self._wanted(session):
+            skipped = self._skipped.get(wanted.module)
+            if (wanted.module, wanted.suite) in given:
+                continue
+            if skipped is None and wanted.suite in suites:
+                continue  # another module gates it, and this one may be of helpers
+            if not wanted.tests and wanted.module.parent in in_use:
+                continue  # a draft beside tests of other suites, or a suite for its models alone
+            if not self._failed.isdisjoint({wanted.module, *wanted.module.parents}):
+                continue  # an error of collection, which fails the run
+            suites.add(wanted.suite)
+            folder = next((f for f in wanted.module.parents if f in self._skipped), None)
+            module = self._shown(wanted.module)
+            if skipped is not None:
+                why = f"{module} was skipped at collection: {skipped}"
+            elif folder is not None:
+                why = f"{self._shown(folder)} was skipped at collection: {self._skipped[folder]}"
+            elif wanted.tests:
+                why = f"pytest collected no test of {module} that gates it"
+            else:
+                why = f"{module} beside it has no test that takes cep_case"
+            yield self._stand_in(session, wanted, f"gave no case: {why}")
+
+    def _dropped(
+        self, session: pytest.Session, lost: Sequence[pytest.Item]
+    ) -> Iterator[pytest.Item]:
+        by_suite: dict[tuple[Path, Path], list[str]] = {}
+        for item in lost:
+            if isinstance(item, EmptySuite):
+                yield item
+            elif stands_for(item) == "case":
+                by_suite.setdefault((item.path, _suite_of(item)), []).append(item.name)
+        for (module, suite), names in by_suite.items():
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+            why = (
+                f"lost {len(names)} of its cases to a hook that left them out without "
+                f"pytest_deselected: {shown}"
+            )
+            yield self._stand_in(session, _Wanted(module, suite), why)
+
+    def _stand_in(self, session: pytest.Session, wanted: _Wanted, why: str) -> EmptySuite:
+        from pytest_cepbench.errors import CepError, DataAbsentError, SuiteNotApplicableError
+        from pytest_cepbench.escapes import visible
+
+        module = _Module.from_parent(session, path=wanted.module)
+        item: EmptySuite = EmptySuite.from_parent(module, name=wanted.suite.name)
+        item.add_marker("cep")
+        registered = {line.split(":")[0].split("(")[0] for line in self.config.getini("markers")}
+        for mark in wanted.marks & registered:
+            item.add_marker(mark)
+        reason = f"suite {self._shown(wanted.suite)} {why}"
+        try:
+            loaded = self.evaluator().suites.get(wanted.suite)
+        except (DataAbsentError, SuiteNotApplicableError) as error:
+            reason, item.stands_for = str(error), "nothing"
+        except CepError as error:
+            reason += f" ({error})"
+        except Exception as error:  # noqa: BLE001 - of a loader, and a reason is there already
+            reason += f" ({type(error).__name__}: {error})"
+        else:
+            # By which -k selects the cases.
+            cases = [case.id for case in loaded.cases] + [case.id for case in loaded.agreed]
+            cases += [] if loaded.pooled is None else [loaded.pooled.id]
+            item.extra_keyword_matches.update(
+                f"{test}[{case}]" for test in wanted.tests or ("",) for case in cases
+            )
+        item.add_marker(pytest.mark.skip(reason=visible(reason)))
+        return item
+
+    def _shown(self, path: Path) -> str:
+        root = self.config.rootpath
+        return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+    # -- what the source says ----------------------------------------------------------------------
+
+    def _wanted(self, session: pytest.Session) -> Iterator[_Wanted]:
+        """What test modules below the arguments would gate, whether they were collected or not."""
+        narrowed = {
+            self.config.invocation_params.dir / argument.partition("::")[0]
+            for argument in self.config.args
+            if "::" in argument
+        }
+        # The arguments as pytest resolved them; no public call lists these.
+        for path in sorted(session._initialpaths):  # noqa: SLF001
+            if path.is_dir():
+                for folder, names in walk(self.config, path):
+                    yield from self._of_folder(folder, names)
+            elif path not in narrowed and path.suffix == ".py":
+                yield from _gated_by(path)
+
+    def _of_folder(self, folder: Path, names: Sequence[str]) -> Iterator[_Wanted]:
+        modules = [folder / name for name in names if name.endswith(".py")]
+        if not any(name.endswith(".toml") for name in names):  # reading all sources takes time
+            modules = [module for module in modules if module in self._skipped]
+        wanted = [each for module in modules for each in _gated_by(module)]
+        yield from wanted
+        if _SUITE in names and not wanted:
+            suite, patterns = (folder / _SUITE).resolve(), self.config.getini("python_files")
+            tests = (m for m in modules if any(fnmatch(m.name, p) for p in patterns))
+            test = next(tests, None)
+            if test is not None and _is_suite(suite):
+                yield _Wanted(test, suite)
+
+
+def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders that the engineer has pytest look into, and the names of their files.
+
+    Those that a conftest.py ignores are among them.
+    """
+    here = config.invocation_params.dir
+    ignored = {here / path for path in config.getoption("ignore") or ()}
+    globs = [str(here / glob) for glob in config.getoption("ignore_glob") or ()]
+    patterns = config.getini("norecursedirs")
+    known = set()
+
+    def is_left_out(path: Path) -> bool:
+        return path in ignored or any(fnmatch(str(path), glob) for glob in globs)
+
+    def is_entered(path: Path) -> bool:
+        if path.name == "__pycache__" or is_left_out(path):
+            return False
+        return not any(
+            fnmatch(path.name, pattern) or fnmatch(str(path), f"*{os.sep}{pattern}")
+            for pattern in patterns
+        )
+
+    for place, below, names in os.walk(root, followlinks=True):
+        folder = Path(place)
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in known or "pyvenv.cfg" in names:
+            below.clear()  # a link back, or an environment
+            continue
+        known.add((status.st_dev, status.st_ino))
+        below[:] = sorted(name for name in below if is_entered(folder / name))
+        yield folder, sorted(name for name in names if not is_left_out(folder / name))
+
+
+def digest_files(config: pytest.Config, root: Path, apart: Path) -> Iterator[tuple[str, str]]:
+    """Path and SHA-256 of all TOML files below a folder, which may be suites.
+
+    apart: folder of other ones, the baselines.
+    """
+    for folder, names in walk(config, root):
+        if not folder.is_relative_to(apart):
+            for path in ((folder / name).resolve() for name in names if name.endswith(".toml")):
+                with suppress(OSError):  # whoever needs it says what is wrong with it
+                    yield str(path), sha256(read_regular(path, MOST_TEXT)).hexdigest()
+
+
+def _takes_model(item: pytest.Item) -> bool:
+    """Whether a test takes a model of its suite, by either name of the fixture."""
+    names = {name.removeprefix("cep_") for name in getattr(item, "fixturenames", ())}
+    return not names.isdisjoint(ROLE_NAMES)
+
+
+def _suite_of(item: pytest.Item) -> Path:
+    from pytest_cepbench.plugin.collection import mark_of
+
+    return mark_of(item).suite_file(item.path)
+
+
+def _is_suite(path: Path) -> bool:
+    """Whether a file is there, and has the tables of a suite."""
+    try:
+        return parse_toml(read_regular(path, MOST_TEXT)).keys() >= _KEYS
+    except (OSError, ValueError):
+        return False
+
+
+def _gated_by(module: Path) -> Iterator[_Wanted]:
+    """The suites that are there and that the tests of a module gate, by its source."""
+    if module.name == "conftest.py":
+        return
+    try:
+        source = read_regular(module, MOST_TEXT)
+        if not any(name.encode() in source for name in _FIXTURES):
+            return
+        tests = list(_tests_in(ast.parse(source), _SUITE, frozenset()))
+    except (OSError, ValueError, SyntaxError, RecursionError):  # pytest has its own word for it
+        return
+    for name in dict.fromkeys(suite for _, suite, _ in tests):
+        path = (module.parent / name).resolve()
+        own = [(test, marks) for test, suite, marks in tests if suite == name]
+        if path.is_file():
+            shared = frozenset.intersection(*(marks for _, marks in own))
+            yield _Wanted(module, path, tuple(test for test, _ in own), shared)
+
+
+def _tests_in(
+    node: ast.AST, suite: str, marks: frozenset[str]
+) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Functions that take a case: name, the suite that their marks name, and names of all marks."""
+    for mark in _marks_on(node):
+        named = mark.func if isinstance(mark, ast.Call) else mark
+        if isinstance(named, ast.Attribute):
+            marks |= {named.attr}
+            keywords = mark.keywords if isinstance(mark, ast.Call) else []
+            for keyword in keywords if named.attr == "cep" else ():
+                if keyword.arg == "suite" and isinstance(keyword.value, ast.Constant):
+                    suite = str(keyword.value.value)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if _FIXTURES & {argument.arg for argument in arguments}:
+            yield node.name, suite, marks
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _tests_in(child, suite, marks)
+
+
+def _marks_on(node: ast.AST) -> list[ast.expr]:
+    """Decorators, and what a class or module has as `pytestmark`; the nearest name of a suite wins.
+
+    Marks above a function come after those of its class, so they are seen last.
+    """
+    marks = list(getattr(node, "decorator_list", []))
+    for child in getattr(node, "body", []) if isinstance(node, ast.Module | ast.ClassDef) else ():
+        if isinstance(child, ast.Assign) and "pytestmark" in map(ast.unparse, child.targets):
+            value = child.value
+            marks += value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    return marks

@@ -1,0 +1,289 @@
+"""A suite that gives no case is named, and fails the run, unless that is wanted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.plugin.project import (
+    MODES,
+    REGRESSED,
+    SHAPES,
+    SLOWLY_BOTH,
+    TEST_MODULE,
+    Project,
+    contents,
+)
+
+OTHER = SHAPES.replace('name = "toy"', 'name = "other"')
+
+INCOMPLETE = pytest.ExitCode.INTERNAL_ERROR
+
+ABSENT = OTHER.replace(
+    'loader = "shapes"\noptions = { samples_per_category = 2 }',
+    'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
+)
+
+IMPORT = 'import pytest\npytest.importorskip("nothing_like_it")\n\n'
+
+MODULES = {
+    "importorskip": (IMPORT + TEST_MODULE, "test_other.py was skipped at collection: could not"),
+    "module-skip": (
+        f"import pytest\npytest.skip('no GPU', allow_module_level=True)\n\n{TEST_MODULE}",
+        "test_other.py was skipped at collection: no GPU",
+    ),
+    "SkipTest": (
+        f"import unittest\nraise unittest.SkipTest('no GPU')\n\n{TEST_MODULE}",
+        "test_other.py was skipped at collection: unittest.case.SkipTest: no GPU",
+    ),
+    "renamed-test": (
+        TEST_MODULE.replace("test_", "check_"),
+        "pytest collected no test of other/test_other.py that gates it",
+    ),
+    "guarded-test": (
+        f"if False:\n    {TEST_MODULE.replace('    ', '        ')}",
+        "pytest collected no test of other/test_other.py that gates it",
+    ),
+    "no-case": ("def test_drift(): pass\n", "test_other.py beside it has no test that takes"),
+    "class-skip": (
+        (
+            "import pytest\n\n@pytest.mark.skip(reason='no GPU')\nclass TestDrift:\n"
+            "    def test_drift(self, cep_case, cep_gate): cep_gate(cep_case)\n"
+        ),
+        "1 case was skipped (no GPU): other/test_other.py::TestDrift::test_drift[crowded-gc]",
+    ),
+    "skipif": (
+        f"import pytest\n\n@pytest.mark.skipif(True, reason='no GPU')\n{TEST_MODULE}",
+        "1 case was skipped (no GPU): other/test_other.py::test_drift[crowded-gc]",
+    ),
+    "skip": (
+        TEST_MODULE.replace("    cep", "    import pytest; pytest.skip('no GPU')\n    cep"),
+        "1 case was skipped (no GPU): other/test_other.py::test_drift[crowded-gc]",
+    ),
+}
+"""Test modules that give no verdict on any case of their suite, and what the run says of it."""
+
+
+@pytest.fixture
+def two(accepted: Project) -> Project:
+    """A project with two suites, one of which has baselines."""
+    accepted.suite(OTHER, "other")
+    return accepted
+
+
+def problems(project: Project) -> str:
+    """Why the latest run is incomplete."""
+    return "\n".join(project.report()["problems"])
+
+
+SLOW = ("module-skip", "SkipTest", "guarded-test", "class-skip")
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[pytest.mark.slow] * (how in SLOW)) for how in MODULES]
+)
+def test_a_suite_without_a_verdict_fails_the_run_of_another(two: Project, how: str) -> None:
+    """However its module gives none; the headline names it, and an option allows it."""
+    module, why = MODULES[how]
+    two.write("other/test_other.py", module)
+    result = two.run_here("-k", "crowded")
+    assert result.ret == INCOMPLETE
+    assert two.report()["verdict"] == "incomplete"
+    assert why in problems(two)
+    assert "--cep-allow-skips" in problems(two)
+    assert two.report()["headline"].startswith("Incomplete: ")
+    assert "other/" in two.report()["headline"]
+    result.stdout.fnmatch_lines(["Incomplete: *", "INCOMPLETE: *other/*"])
+
+
+@pytest.mark.parametrize("how", ["importorskip", "skipif"])
+def test_it_may_be_skipped_where_that_is_asked_for(two: Project, how: str) -> None:
+    """The headline names it still."""
+    two.write("other/test_other.py", MODULES[how][0])
+    assert two.run_here("-k", "crowded", "--cep-allow-skips").ret == pytest.ExitCode.OK
+    assert two.report()["verdict"] == "passed"
+    assert two.report()["problems"] == []
+    assert two.report()["headline"].startswith("May ship: the one gating case held by threshold")
+    assert "; 1 skipped (" in two.report()["headline"]
+
+
+@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n0", marks=pytest.mark.slow), "n2"])
+def test_it_is_the_same_in_every_way_to_run(two: Project, mode: str) -> None:
+    """In one process and on two workers; quietly, and in the JUnit file too."""
+    two.write("other/test_other.py", IMPORT + TEST_MODULE)
+    result = two.run(*MODES[mode], "-q", "-q", "-k", "crowded", "--junitxml=junit.xml")
+    assert result.ret == INCOMPLETE
+    line = "Incomplete: suite other/suite.toml gave no case: other/test_other.py was skipped *"
+    result.stdout.fnmatch_lines([line])
+    properties = ET.parse(two.path / "junit.xml").iter("property")
+    headline = {p.get("name"): p.get("value") for p in properties}["cepbench_headline"]
+    assert headline == two.report()["headline"]
+
+
+@pytest.mark.parametrize(
+    ("name", "conftest"),
+    [
+        ("other/drift.py", ""),
+        ("other/test_other.py", "collect_ignore = ['other']\n"),
+        ("other/test_other.py", "collect_ignore_glob = ['*test_other.py']\n"),
+    ],
+    ids=["renamed", "ignored-folder", "ignored-module"],
+)
+def test_a_module_that_is_not_collected(two: Project, name: str, conftest: str) -> None:
+    """Renamed, or ignored by a conftest.py: its source says what it would have gated."""
+    (two.path / "other" / "test_other.py").rename(two.path / name)
+    two.write("conftest.py", conftest)
+    assert two.run_here("-k", "crowded").ret == INCOMPLETE
+    assert f"pytest collected no test of {name} that gates it" in problems(two)
+
+
+def test_a_folder_whose_conftest_skips(two: Project) -> None:
+    """It takes all suites below with it."""
+    two.suite(SHAPES.replace('"toy"', '"deep"'), "other/deep")
+    two.write("other/conftest.py", "import pytest\npytest.importorskip('nothing_like_it')\n")
+    assert two.run_here("-k", "crowded").ret == INCOMPLETE
+    assert "suite other/suite.toml gave no case" in problems(two)
+    assert "suite other/deep/suite.toml gave no case" in problems(two)
+
+
+@SLOWLY_BOTH
+def test_cases_that_a_hook_drops_are_missed(two: Project, arguments: tuple[str, ...]) -> None:
+    """All of a suite or some of them; a hook that reports what it deselects is believed."""
+    hook = "def pytest_collection_modifyitems(config, items):\n    {}\n"
+    kept = "[item for item in items if 'other' not in item.nodeid]"
+    two.write("conftest.py", hook.format(f"items[:] = {kept}"))
+    assert two.run(*arguments, "-k", "crowded or color").ret == INCOMPLETE
+    assert "suite other/suite.toml lost 2 of its cases to a hook" in problems(two)
+    assert "test_drift[color-gc], test_drift[crowded-gc]" in problems(two)
+
+    aloud = f"kept = {kept}\n    config.hook.pytest_deselected(items=[*{{*items}} - {{*kept}}])"
+    two.write("conftest.py", hook.format(f"{aloud}\n    items[:] = kept"))
+    assert two.run(*arguments, "-k", "crowded or color").ret == pytest.ExitCode.OK
+
+
+def test_a_hook_that_drops_everything(two: Project) -> None:
+    """The run is no pass with nothing selected either."""
+    two.write("conftest.py", EMPTYING)
+    two.write("other/test_other.py", IMPORT + TEST_MODULE)
+    result = two.run_here()
+    assert result.ret == INCOMPLETE
+    result.stdout.fnmatch_lines(["INCOMPLETE: suite suite.toml lost 10 of its cases *"])
+    result.stdout.fnmatch_lines(["INCOMPLETE: suite other/suite.toml gave no case: *"])
+
+
+SELECTED_OUT = [
+    ("-k", "crowded and not other"),
+    ("-k", "toy and crowded"),
+    ("-k", "nothing-like-it"),
+    ("--deselect=other/test_other.py",),
+    ("--deselect", "other"),
+    ("--ignore=other",),
+    ("--ignore-glob=*other*",),
+    ("-o", "norecursedirs=oth*"),
+    ("-m", "not slow"),
+    ("test_toy.py",),
+    ("test_toy.py::test_drift[crowded-gc]",),
+]
+
+
+EMPTYING = "def pytest_collection_modifyitems(items): items.clear()\n"
+
+
+@pytest.mark.parametrize("conftest", ["", pytest.param(EMPTYING, marks=pytest.mark.slow)])
+def test_what_the_engineer_leaves_out_is_not_missed(two: Project, conftest: str) -> None:
+    """Selected out by an option, or outside of the arguments; whatever a hook drops besides."""
+    two.write("other/test_other.py", f"{IMPORT}@pytest.mark.slow\n{TEST_MODULE}")
+    two.write("pytest.ini", "[pytest]\nmarkers = slow: takes long\n")
+    two.write("conftest.py", conftest)
+    for arguments in SELECTED_OUT:
+        listed = two.run_here("--collect-only", "-q", *arguments).stdout
+        listed.no_fnmatch_line("other/*")
+    for arguments in ((), ("-k", "crowded"), ("-m", "slow"), ("-m", "cep"), ("other",)):
+        listed = two.run_here("--collect-only", "-q", *arguments).stdout
+        listed.fnmatch_lines(["other/test_other.py::suite.toml"])
+
+
+def test_a_suite_whose_data_is_absent_may_be_skipped(accepted: Project) -> None:
+    """Also where its module is skipped; and where all are so, nothing is known, as ever."""
+    accepted.suite(ABSENT, "other", IMPORT + TEST_MODULE)
+    assert accepted.run_here("-k", "crowded or other").ret == pytest.ExitCode.OK
+    assert accepted.report()["problems"] == []
+    result = accepted.run_here("other")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["skipped: data set 'holiday' is not here: *"])
+
+
+def test_a_draft_is_no_suite_of_the_run(accepted: Project) -> None:
+    """A suite.toml beside tests that name other ones, also where they come from elsewhere."""
+    accepted.write("other/suite.toml", OTHER)
+    accepted.write(
+        "gates.py", f"import pytest\n\n@pytest.mark.cep(suite='../suite.toml')\n{TEST_MODULE}"
+    )
+    accepted.write("other/test_other.py", "from gates import test_drift\n")
+    assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
+    accepted.write("other/test_other.py", (accepted.path / "gates.py").read_text())
+    assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
+
+
+def test_suites_that_marks_name(accepted: Project) -> None:
+    """Several in a folder, by function, class and module; a draft that no mark names is let be."""
+    for name in ("one", "two", "three", "draft"):
+        accepted.write(f"other/{name}.toml", OTHER.replace('"other"', f'"{name}"'))
+    accepted.write(
+        "other/test_other.py",
+        f"{IMPORT}pytestmark = [pytest.mark.cep(suite='one.toml')]\n\n{TEST_MODULE}\n"
+        "@pytest.mark.cep(suite='two.toml')\ndef test_b(cep_case, cep_gate): pass\n\n"
+        "class TestC:\n    pytestmark = pytest.mark.cep(suite='three.toml')\n"
+        "    def test_c(self, cep_case, cep_gate): pass\n",
+    )
+    assert accepted.run_here("-k", "crowded").ret == INCOMPLETE
+    named = [problem.split()[1] for problem in accepted.report()["problems"]]
+    assert sorted(named) == ["other/one.toml", "other/three.toml", "other/two.toml"]
+
+
+def test_a_module_of_two_that_is_skipped(two: Project) -> None:
+    """The other gates the same suite, perhaps other cases of it: what this one has is unknown."""
+    two.write("other/test_more.py", IMPORT + TEST_MODULE)
+    two.run_here("-k", "crowded", "--snapshot-update", "--cep-allow-skips")
+    assert two.run_here("-k", "crowded").ret == INCOMPLETE
+    assert "other/test_more.py was skipped at collection" in problems(two)
+    two.write("other/test_more.py", "def helper(cep_case, cep_gate): cep_gate(cep_case)\n")
+    assert two.run_here("-k", "crowded").ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("module", ["", "def test_plain(): pass\n", IMPORT])
+def test_plain_projects_are_not_disturbed(project: Project, module: str) -> None:
+    """Another tool's suite.toml, a TOML of any kind and skipped modules are no suites of ours."""
+    project.write("tests/suite.toml", '[suite]\nname = "theirs"\n')
+    project.write("tests/broken.toml", "[")
+    project.write("tests/test_theirs.py", module)
+    project.write("tests/test_plain.py", "def test_plain(): pass\n")
+    result = project.run_here()
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.no_fnmatch_line("*cepbench*summary*")
+    assert not (project.path / ".cepbench").exists()
+
+
+def test_nothing_is_accepted_beside_a_skip(two: Project) -> None:
+    """Baselines come from complete runs, unless the skip is allowed."""
+    two.write("other/test_other.py", IMPORT + TEST_MODULE)
+    before = contents(two.baselines)
+    worse = ("--snapshot-update", "-k", "crowded", REGRESSED)
+    assert two.run_here(*worse).ret == INCOMPLETE
+    assert contents(two.baselines) == before
+    assert two.run_here(*worse, "--cep-allow-skips").ret == pytest.ExitCode.OK
+    assert contents(two.baselines) != before
+
+
+def test_packaged_and_linked_suites(two: Project, tmp_path: Path) -> None:
+    """A folder that is an argument by a module's name, and one that links lead back to."""
+    two.write("other/__init__.py", "")
+    two.write("other/test_other.py", IMPORT + TEST_MODULE)
+    (two.path / "other" / "back").symlink_to(two.path / "other")
+    result = two.run("--pyargs", "other", "-k", "crowded")
+    assert result.ret == INCOMPLETE
+    result.stdout.fnmatch_lines(["INCOMPLETE: suite other/suite.toml gave no case: *"])
+    assert json.dumps(result.outlines).count("INCOMPLETE: suite") == 1
