@@ -209,7 +209,7 @@ class AnswerRun(SuiteRun):
         if not measured.verdicts:
             return replace(measured, warnings=(*measured.warnings, *warnings))
         remark = self._judge_remark
-        if remark.warning and measured.blind is None:
+        if remark.warning:  # measured on more battles than this case has
             measured = replace(measured, blind=Blindness(remark.warning, measured.at_stake))
         return replace(measured, judge=remark.line, warnings=(*measured.warnings, *warnings))
 
