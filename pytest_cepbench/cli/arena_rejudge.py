@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.baseline_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.output import (
     MISTAKE,
@@ -20,7 +21,11 @@ from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
+from pytest_cepbench.models.people import HumanJudge
+from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.stats import models_in
 from pytest_cepbench.suites import ModelPool, load_suite
 from pytest_cepbench.suites.measures.answer_base import JUDGE
 from pytest_cepbench.suites.model_options import RoleChoices
@@ -32,8 +37,8 @@ def rejudge(arguments: Namespace) -> int:
     """Write the judge into the baselines of battles; exit codes as in `main`.
 
     Accepted answers score one half against themselves whoever judges, and need no verdict, so no
-    battle is fought and no verdict is missing: the next run asks the new judge about its own
-    answers and the accepted ones.
+    battle is fought here and no verdict is missing. A judge that gave none yet, anywhere, may give
+    none at all: it has to judge a candidate's answers first.
     """
     try:
         suite = load_suite(suite_file(arguments.suite))
@@ -46,23 +51,25 @@ def rejudge(arguments: Namespace) -> int:
         if suite.answer_plan is None or JUDGE not in named:
             msg = f"suite {suite.name!r} has no judge: name one with --judge=SPEC"
             raise SpecError(msg)
-        with open_store(arguments.store) as store, importable([suite.file]):
-            judge = describe_fixed_role(ModelPool(store).runner(named[JUDGE]).bound)
         folder: Path = arguments.baselines / suite.name
+        with open_store(arguments.store) as store, importable([suite.file]):
+            bound = ModelPool(store).runner(named[JUDGE]).bound
+            battles = dict(battle_baselines(folder))
+            if not battles:
+                msg = f"{str(folder)!r} holds no baseline of battles"
+                raise SpecError(msg)
+            _require_verdicts(bound, store, arguments.suite)
+        judge = describe_fixed_role(bound)
         judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
         changed = {
             path: replace(baseline, identity=baseline.identity | judged)
-            for path, baseline in battle_baselines(folder)
+            for path, baseline in battles.items()
+        } | {
+            path: replace(_without_failures(baseline), identity=baseline.identity | judged)
+            for path, baseline in verdict_failure_baselines(folder)
         }
-        if changed:
-            changed |= {
-                path: replace(_without_failures(baseline), identity=baseline.identity | judged)
-                for path, baseline in verdict_failure_baselines(folder)
-            }
     except CepError as error:
         return complain(str(error), MISTAKE)
-    if not changed:
-        return complain(f"{str(folder)!r} holds no baseline of battles", MISTAKE)
     lines = [f"judge: {judge}, {suite.battle_rules}", *map(str, changed)]
     if arguments.dry_run:
         show([Section(f"Rejudge {suite.name}", tuple(lines))], "nothing written: --dry-run")
@@ -76,6 +83,28 @@ def rejudge(arguments: Namespace) -> int:
         return complain(str(error), NOT_DONE)
     show([Section(f"Rejudge {suite.name}", tuple(lines))])
     return 0
+
+
+def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
+    """Raise SpecError for a judge of which the store has no verdict, and people without a vote."""
+    people = judge.load() if judge.named_in_baselines else None
+    if isinstance(people, HumanJudge):
+        given = bool(people.battles)
+    else:
+        given = judge.short_fingerprint in models_in(store.index.read, WINNERS)
+    if given:
+        return
+    first = (
+        f"let people judge, with `cepbench rate {judge.spec.partition(':')[2].partition('?')[0]}`"
+        if people is not None
+        else f"let it judge, with `pytest {suite} --model=CANDIDATE --judge={judge.spec}` (which "
+        "ends as incomparable and keeps the verdicts; the accepted model's own answers need none)"
+    )
+    msg = (
+        f"the judge {judge.spec} gave no verdict yet, and is not written into baselines unasked: "
+        f"{first}, then try again"
+    )
+    raise SpecError(msg)
 
 
 def _without_failures(baseline: Baseline) -> Baseline:

@@ -160,7 +160,7 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
 
 
 def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:
-    """The accepted answers that are battled. Raises SpecError where there are none of another."""
+    """The accepted answers that are battled. Raises SpecError where there are none."""
     opponents = run.opponents_of(_battle_case(run, prepared)).accepted
     if opponents is None:
         msg = (
@@ -168,19 +168,20 @@ def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:
             "--snapshot-update first"
         )
         raise SpecError(msg)
-    if opponents.identity == run.model_record()["identity"]:
-        msg = "the model is the one that was accepted: its answers are equal, there is no battle"
-        raise SpecError(msg)
     return opponents
 
 
 def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
     """All battles of the suite, its questions answered.
 
-    Raises SpecError where more than a few were judged before, see `judged_first`.
+    Raises SpecError where all answers are the accepted ones, and where more than a few battles were
+    judged before, see `judged_first`.
     """
     samples = run.data.dataset.samples
-    run.data.answers(samples)
+    answers = run.data.answers(samples)
+    if all(opponents.answers.get(name) == own.digest for name, own in answers.items()):
+        msg = "every answer of the model is the one that was accepted: there is no battle"
+        raise SpecError(msg)
     missing = run.data.missing_opponents(samples, opponents)
     if missing:
         msg = (

@@ -82,7 +82,10 @@ def _decide(
     if undecided:
         names = ", ".join(undecided[:5]) + (", ..." if len(undecided) > 5 else "")
         reason = f"a drop larger than tolerated is not excluded in {len(undecided)}: {names}"
-        return Verdict.INCONCLUSIVE, [reason]
+        unseen = [
+            f"{name}: {why}" for name in undecided for why in members[name].judgement.reasons[:1]
+        ]
+        return Verdict.INCONCLUSIVE, [*unseen, reason]
     return Verdict.HELD, []
 
 

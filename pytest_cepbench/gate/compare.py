@@ -20,6 +20,7 @@ from pytest_cepbench.gate.measurement import (
 )
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
+    blindness_of,
     largest_drop,
     power_remark,
     remarks_on_comparing,
@@ -61,6 +62,13 @@ _NO_LABELS = (
 _LABELS_NEEDED = (
     "labels: this suite needs people's labels, which were drawn from all samples, and some were "
     "left out of the comparison: gate on the samples of the baseline, without --cep-pairing=common"
+)
+
+_OTHER_ARITHMETIC = "other arithmetic, as of another processor"
+
+_CHECK_IDENTITY = (
+    "another processor or library does that; else weights moved behind a python: model or an API's "
+    "name, or the baseline was edited"
 )
 
 _OVERSTATED = "it was decided before all samples were judged, so the change is overstated"
@@ -135,8 +143,11 @@ def judge(
     Never raises: whatever cannot be compared has a verdict of its own, and none of them passes.
     """
     if baseline is None:
+        blind = blindness_of(measurement)
         return Judgement(
-            Verdict.NO_BASELINE, reasons=("no baseline has been accepted for this case",)
+            Verdict.NO_BASELINE,
+            reasons=("no baseline has been accepted for this case",),
+            warnings=(blind.reason,) if blind else (),
         )
 
     shares = policy.series
@@ -183,7 +194,31 @@ def _against_anchor(measurement: Measurement) -> Measurement:
         obstacle = "the battles against the anchor's answers were not fought"
         return replace(measurement, obstacles=(*measurement.obstacles, obstacle))
     # Labels are of the battles against the last accepted answers.
-    return replace(measurement, scores=measurement.anchor_scores, labels=None)
+    return replace(
+        measurement,
+        scores=measurement.anchor_scores,
+        labels=None,
+        blind=measurement.anchor_blind,
+    )
+
+
+def _limited_by_sight(judgement: Judgement, measurement: Measurement, policy: Policy) -> Judgement:
+    """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
+    blind = blindness_of(measurement)
+    if blind is None or blind.visible > policy.tolerance:
+        return judgement
+    passing = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
+    if not passing:
+        return replace(judgement, warnings=(*judgement.warnings, blind.reason))
+    if rounded(blind.hidden) <= policy.tolerance:
+        statement = f"{blind.reason}; that hides a drop of {blind.hidden:.4g} at most"
+        return _add(judgement, statement)
+    reason = (
+        f"{blind.reason}; a drop of {blind.hidden:.4g} could hide, and {policy.tolerance:g} is "
+        "tolerated"
+    )
+    reasons = (*judgement.reasons, reason)
+    return replace(judgement, verdict=Verdict.INCONCLUSIVE, needed=None, reasons=reasons)
 
 
 def _limited_by_headroom(
@@ -213,7 +248,8 @@ def _limited_by_headroom(
 
 def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
     """The verdict against the last baseline, unless the drop since the anchor says worse."""
-    together = replace(last, since_anchor=first)
+    warnings = (*last.warnings, *(f"anchor: {warning}" for warning in first.warnings))
+    together = replace(last, since_anchor=first, warnings=warnings)
     if first.verdict in (Verdict.REGRESSED, Verdict.INCOMPARABLE):
         if last.verdict in (Verdict.REGRESSED, Verdict.INCOMPARABLE):
             return together
@@ -223,9 +259,14 @@ def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
         )
         reasons = tuple(f"anchor: {reason}" for reason in first.reasons) or (added_up,)
         return replace(together, verdict=first.verdict, reasons=reasons, losers=first.losers)
-    unknown = first.verdict is Verdict.INCONCLUSIVE and policy.gate == "noninferiority"
+    # An inconclusive comparison has reasons where it could see nothing.
+    unknown = first.verdict is Verdict.INCONCLUSIVE and (
+        policy.gate == "noninferiority" or first.reasons
+    )
     if unknown and last.verdict in (Verdict.HELD, Verdict.IMPROVED):
-        reasons = ("a drop since the anchor that is larger than tolerated is not excluded",)
+        reasons = tuple(f"anchor: {reason}" for reason in first.reasons) or (
+            "a drop since the anchor that is larger than tolerated is not excluded",
+        )
         return replace(together, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
     return together
 
@@ -263,21 +304,42 @@ def _compare(
         if measurement.labels is not None:
             measurement = replace(measurement, labels=None)
             judgement = _add(judgement, _NO_LABELS)
+    judgement = _two_ways(judgement, measurement, baseline)
+    judgement = _decide(
+        judgement, both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
+    )
+    return _limited_by_sight(judgement, measurement, policy)
+
+
+def _decide(
+    judgement: Judgement,
+    both: Pair,
+    measurement: Measurement,
+    baseline: Baseline,
+    policy: Policy,
+    *,
+    upper_alpha: float | None,
+    partial: bool,
+) -> Judgement:
+    """The judgement so far with the verdict on a pair, and its bounds."""
     if not policy.statistical:
-        held = rounded(difference + policy.tolerance) >= 0
+        held = rounded((judgement.difference or 0.0) + policy.tolerance) >= 0
         return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
     judgement = _with_bounds(judgement, both, measurement, policy, upper_alpha)
     difference = judgement.difference or 0.0
     # At a look at a part the answers that are still to come may be others.
-    if measurement.answers and not partial and _same_answers(measurement, baseline):
+    if measurement.answers and not partial and not _other_answers(measurement, baseline):
         statement = "every answer is the one that was accepted"
+        redrawn = sum(item in measurement.redrawn for item in baseline.answers.items())
+        if redrawn:
+            statement += f", {redrawn} but for rounding: {_OTHER_ARITHMETIC}"
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
-    if _same_model(measurement, baseline) and both.largest_change <= _SAME * policy.tolerance:
+    # Of battles the answers tell: ties are no sign of the same model.
+    same = _same_model(measurement, baseline) and not measurement.answers
+    if same and both.largest_change <= _SAME * policy.tolerance:
         statement = "the same model as the baseline's gave the same scores"
         if both.largest_change:
-            statement += (
-                f", within {both.largest_change:.6f}: other arithmetic, as of another processor"
-            )
+            statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
     strict = _is_strict(measurement, policy)
     verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
@@ -478,15 +540,32 @@ def _bounds_by_betting(both: Pair, measurement: Measurement, alpha: float) -> Bo
 
 
 def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
-    """True where weights and settings are those of the baseline."""
+    """True where weights and settings say that they are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
 
 
-def _same_answers(measurement: Measurement, baseline: Baseline) -> bool:
-    """True where the answers to all samples that both have are equal."""
-    common = measurement.answers.keys() & baseline.answers.keys()
-    return all(measurement.answers[sample] == baseline.answers[sample] for sample in common)
+def _other_answers(measurement: Measurement, baseline: Baseline) -> list[str]:
+    """Samples of both whose answers are not the accepted ones, not even but for rounding."""
+    return [
+        name
+        for name, own in measurement.answers.items()
+        if (other := baseline.answers.get(name, own)) != own
+        and (name, other) not in measurement.redrawn
+    ]
+
+
+def _two_ways(judgement: Judgement, measurement: Measurement, baseline: Baseline) -> Judgement:
+    """The judgement, with a warning where a model of the accepted identity answers otherwise."""
+    other = len(_other_answers(measurement, baseline))
+    if not other or not _same_model(measurement, baseline):
+        return judgement
+    warning = (
+        f"one identity answered in two ways: {other} of {len(measurement.answers)} answers are not "
+        "the accepted ones, and the model is the accepted one by its identity, "
+        f"{measurement.model['identity']}: {_CHECK_IDENTITY}"
+    )
+    return replace(judgement, warnings=(*judgement.warnings, warning))
 
 
 def _losers(both: Pair) -> tuple[Loser, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -76,6 +77,20 @@ def mean_of_scores(scores: Scores) -> float:
 
 
 @dataclass(frozen=True)
+class Blindness:
+    """Why the scores of a case show no drop, or a small one alone.
+
+    reason: a sentence.
+    hidden: the most that the case may have lost unseen, in its own unit.
+    visible: the largest drop that its scores can show.
+    """
+
+    reason: str
+    hidden: float
+    visible: float = 0.0
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Measured scores of one case, with everything that they depend on.
 
@@ -116,6 +131,10 @@ class Measurement:
     the judge decides alone.
     facts: what became of the facts of the samples along their chains, for the reader; None where
     the metric is not about facts.
+    blind: why a judge or a detector could see no drop here; None where nothing says so.
+    anchor_blind: the same of the battles against the anchor's answers.
+    redrawn: sample id and digest of an opposing answer, where the answer is that one but for
+    rounding.
     proxy: what `proxies` are, kind and formula in one line; empty where there are none.
     proxies: category -> sample id -> score of the beginning of its chain, of all samples that have
     a score and perhaps of more.
@@ -145,6 +164,9 @@ class Measurement:
     unscored: tuple[str, ...] = ()
     labels: PeopleScores | None = None
     facts: FactSummary | None = None
+    blind: Blindness | None = None
+    anchor_blind: Blindness | None = None
+    redrawn: AbstractSet[tuple[str, str]] = frozenset()
     proxy: str = ""
     proxies: Scores = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from math import ceil, inf, log, log1p
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.baseline import Baseline, Noise
-from pytest_cepbench.gate.measurement import DECIMALS, Measurement
+from pytest_cepbench.gate.measurement import DECIMALS, Blindness, Measurement
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
 from pytest_cepbench.gate.statistics.power import POWER
@@ -27,6 +27,9 @@ ACCEPT_OPTION = "--cep-accept-insensitive"
 
 _CEILING = 1e-6
 """Scores have six decimals: what is as near to the best as this is the best."""
+
+MOST_TIES = 0.9
+"""Of different answers: from this share of ties on, what judges them may tell nothing apart."""
 
 Record = Baseline | Measurement
 
@@ -134,6 +137,19 @@ def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterat
         span = range_of(record, measurement.floor)
         if span is not None and span.share < SMALLEST_SHARE:
             yield f"the {name} is close to what chance gives: {span}"
+
+
+def blindness_of(measurement: Measurement) -> Blindness | None:
+    """Why what decides a measurement can see no drop: people where they labelled, else a judge."""
+    labels = measurement.labels
+    if labels is None:
+        return measurement.blind
+    if not labels.rated or labels.ties / labels.rated < MOST_TIES:
+        return None
+    return Blindness(
+        f"people's labels cannot see a drop: {labels.ties} of {labels.rated} are ties",
+        EVEN * (labels.rated + labels.missing) / len(labels.scores),
+    )
 
 
 def power_remark(

@@ -68,7 +68,12 @@ def shortage_advice(results: Sequence[CaseResult]) -> str:
     """What to do about undecided cases; more looks where there were none."""
     looked = any(len(result.looks) > 1 or result.partial for result in results)
     more = "more samples or seeds" if looked else "try --cep-inconclusive=more, more samples"
-    return f"{counted(len(results), 'case')} undecided: {more}, or a larger tolerance"
+    unseen = sum(bool(result.unseen) for result in results)
+    advice = f"{more}, or a larger tolerance"
+    if unseen:
+        other = f"another judge or set-up for {unseen} that could see no drop"
+        advice = other if unseen == len(results) else f"{other}; for the others {advice}"
+    return f"{counted(len(results), 'case')} undecided: {advice}"
 
 
 def figures_of(result: CaseResult) -> Iterator[TableLine]:

@@ -206,6 +206,9 @@ def _shortage(cases: Sequence[CaseResult]) -> str:
     alone = [result for result in open_cases if result.visible is not None or result.needed]
     known = [result for result in alone if result.needed is not None and result.n]
     clauses = [f"{len(open_cases)} of {counted(len(cases), 'gating case')}"]
+    unseen = [result for result in open_cases if result.unseen]
+    if unseen:
+        clauses.append(f"{_case(unseen[0])}: {_reason(unseen[0])}")
     if known:
         most = max(known, key=lambda result: (result.needed or 0) / result.n)
         which = "" if len(known) == len(alone) else f" {len(known)} of them"

@@ -5,6 +5,8 @@ It crosses from workers to the controller, so it is made of built-in types all t
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
@@ -292,6 +294,9 @@ class EncoderVote(msgspec.Struct, frozen=True):
     reward: bool = False
 
 
+_UNSEEN = "name a judge, or models, that see it: more samples of the same show no more"
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """A judged case. Numbers are None where they could not be measured or compared.
 
@@ -414,7 +419,19 @@ class CaseResult(msgspec.Struct, frozen=True):
         """Presentation of its verdict."""
         if self.refused:
             return REFUSED
-        return present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
+        shown = present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
+        if not self.unseen:
+            return shown
+        return dataclasses.replace(shown, meaning=self.unseen, next_step=_UNSEEN)
+
+    @property
+    def unseen(self) -> str:
+        """Why an inconclusive case could see no drop, whatever its samples; empty where it could.
+
+        Too few samples are no reason of their own.
+        """
+        undecided = self.verdict == Verdict.INCONCLUSIVE and self.difference is not None
+        return self.reasons[0] if undecided and self.reasons else ""
 
     @property
     def passes(self) -> bool:

@@ -77,7 +77,7 @@ def explain(result: CaseResult) -> str:
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
     word = result.word.lower() if result.primary else f"{result.verdict} (informational)"
-    lines = wrap(f"{word}: {case} ({result.presentation.meaning})", _WIDTH)
+    lines = wrap(f"{word}: {case} ({printable(result.presentation.meaning, 500)})", _WIDTH)
     for block in blocks:
         shown = list(block)
         lines += ["", *shown] if shown else []
@@ -98,7 +98,8 @@ def _numbers(result: CaseResult) -> Iterator[str]:
     judge = [f"judge: {result.judge}"] if result.judge else []
     for note in (*result.notes, *judge, *result.warnings):
         yield f"  {printable(note, 500)}"
-    for reason in (*result.reasons, *filter(None, [result.refused])):
+    reasons = result.reasons[1:] if result.unseen else result.reasons  # said in the first line
+    for reason in (*reasons, *filter(None, [result.refused])):
         for line in reason.splitlines():
             yield f"  {printable(line, 500)}"
 
@@ -179,7 +180,7 @@ def one_line(result: CaseResult) -> str:
     if result.refused:
         return f"{name_of(result)} refused: {printable(result.refused, 500)}"
     named = f"{name_of(result)} {result.verdict}"
-    if result.difference is None:
+    if result.difference is None or result.unseen:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning
         return f"{named}: {printable(reason)}"
     bounds = between(result.low, result.high)
@@ -193,7 +194,7 @@ def one_line(result: CaseResult) -> str:
 def figures_first(result: CaseResult) -> str:
     """A case in one line that begins with its numbers: who shows it may cut its end."""
     name = f"{name_of(result)} {'refused' if result.refused else result.verdict}"
-    if result.refused or result.difference is None:
+    if result.refused or result.difference is None or result.unseen:
         reason = result.refused or next(iter(result.reasons), result.presentation.meaning)
         value = "" if result.value is None else f"{number(result.value)} now, "
         return f"{value}{printable(reason)}: {name}"

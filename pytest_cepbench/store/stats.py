@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -82,9 +82,12 @@ def model_of(provenance: str) -> str | None:
     return model if isinstance(model, str) else None
 
 
-def models_in(read: Read) -> set[str]:
-    """All models in the provenance of results."""
-    rows = read("SELECT DISTINCT provenance FROM results", ())
+def models_in(read: Read, texts: Sequence[str] = ()) -> set[str]:
+    """All models in the provenance of results. texts: of those alone that are one of these."""
+    query = "SELECT DISTINCT provenance FROM results"
+    if texts:
+        query += f" WHERE kind = 'text' AND payload IN ({', '.join('?' * len(texts))})"
+    rows = read(query, [text.encode() for text in texts])
     models = {model_of(str(provenance)) for (provenance,) in rows}
     return {model for model in models if model is not None}
 

@@ -344,13 +344,21 @@ def _anchors(
 ) -> Iterator[tuple[PreparedSuite, frozenset[CaseKey]]]:
     """The suite with each model that anchors are of, other than the chosen one, and their cases.
 
-    Raises SpecError where such a model is not there as it was any more.
+    Raises SpecError where such a model is not there as it was any more, and where an anchor of the
+    chosen model has other scores: one of two models under its identity could not be measured.
     """
     chosen = next(iter(choice.records.values())).model.get("identity")
     specs: dict[str, list[CaseKey]] = {}
     for key, anchor in choice.anchors.items():
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
+        elif _scores(anchor) != _scores(choice.records[key]):
+            msg = (
+                f"one identity answered in two ways: the anchor of {key} is of {chosen}, as the "
+                "results are, and has other scores. Look whether its weights moved or a library "
+                "was upgraded, or forget the steps until here with --move-anchor"
+            )
+            raise SpecError(msg)
     for spec, keys in specs.items():
         choices = replace(choice.choices, model=spec)
         model, whose = choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import numpy as np
+
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.artifacts.criteria import CriteriaScores
@@ -35,6 +37,12 @@ V = TypeVar("V")
 
 LoadedStep = tuple[str, ImageArtifact | None]
 """A step's text, empty where it has none, and its image."""
+
+REDRAWN = "redrawn/1"
+"""Version of the notes on which answers are others but for rounding."""
+
+_ROUNDING = 2
+"""Levels of 255 that make no other image: another processor's sums move a number by one."""
 
 _MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
 
@@ -263,6 +271,54 @@ class AnswerData(SampleData):
             judged = self._judge(pairs)
             known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
             self.store.image_cache.clear()
+
+    def redrawn(
+        self, samples: Sequence[Sample], opponents: Opponents
+    ) -> frozenset[tuple[str, str]]:
+        """Ids of samples and digests of opposing answers that are their own but for rounding.
+
+        Texts are equal, and no number of an image is farther than `_ROUNDING` levels from the other
+        image's, as where another processor draws it. What is found is noted in the store. Equal
+        answers are none of them, nor are those with a lost image.
+        """
+        pairs = {
+            f"{REDRAWN} {own.digest} {other}": (name, own.digest, other)
+            for name, own in self.answers(samples).items()
+            if (other := opponents.answers.get(name)) and own.digest not in ("", other)
+        }
+        noted = self.store.notes(pairs)
+        new = {note: pair for note, pair in pairs.items() if note not in noted}
+        answers = get_answers(self.store, {digest for _, *pair in new.values() for digest in pair})
+        found = {
+            note: self._is_redrawn(answers[own], answers[other])
+            for note, (_, own, other) in new.items()
+            if own in answers and other in answers
+        }
+        made = {note: str(int(same)) for note, same in found.items() if same is not None}
+        self.store.note_all(made)
+        return frozenset(
+            (name, other)
+            for note, (name, _, other) in pairs.items()
+            if (noted | made).get(note) == "1"
+        )
+
+    def _is_redrawn(self, own: Answer, other: Answer) -> bool | None:
+        """Whether answers that differ are one but for rounding; None where an image is lost."""
+        frames = [[(step.text, step.image is None) for step in a.steps] for a in (own, other)]
+        if frames[0] != frames[1]:
+            return False
+        for pair in zip(own.images, other.images, strict=True):
+            if pair[0] == pair[1]:
+                continue
+            drawn = [self.store.get_image(digest) for digest in pair]
+            pixels = [image.pixels.astype(np.int16) for image in drawn if image is not None]
+            if len(pixels) < 2:
+                return None
+            if pixels[0].shape != pixels[1].shape:
+                return False
+            if np.abs(pixels[0] - pixels[1]).max() > _ROUNDING:
+                return False
+        return True
 
     def scores(self, samples: Sequence[Sample]) -> dict[str, CriteriaScores]:
         """The judge's scores of each sample's answer, by id; those without an answer are left out.

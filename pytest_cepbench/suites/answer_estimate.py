@@ -156,12 +156,9 @@ def _opposing(
     store = run.data.store
     if run.suite.table.arena.against == "gold":
         return [{sample.id: refer_to_gold(sample, store) for sample in samples}]
-    model = run.model_record()["identity"]
     both = run.opponents_of(case)
     return [
-        _stored(side, samples, store)
-        for side in (both.accepted, both.anchor)
-        if side is not None and side.identity != model
+        _stored(side, samples, store) for side in (both.accepted, both.anchor) if side is not None
     ]
 
 

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
-from pytest_cepbench.gate.measurement import CaseKey
+from pytest_cepbench.gate.measurement import Blindness, CaseKey
 from pytest_cepbench.models.judges.score_prompt import SCORE_PROMPT
 from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
 from pytest_cepbench.store.answers import get_answers
@@ -137,8 +137,7 @@ class AnswerRun(SuiteRun):
         Raises what models and store raise.
         """
         measure = self.measures[case.key.metric]
-        model = self.model_record()["identity"]
-        measure.read(case, samples, self.data, self.opponents_of(case), model)
+        measure.read(case, samples, self.data, self.opponents_of(case))
 
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Answer all questions, before the judge is asked."""
@@ -200,10 +199,9 @@ class AnswerRun(SuiteRun):
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
         data = self.data if most is None else self.data.narrowed(most)
-        model = self.model_record()["identity"]
-        measured = measure.measure(case, data, self.opponents_of(case), model)
+        measured = measure.measure(case, data, self.opponents_of(case))
         measured = self._with_text_counts(case, measured, data)
-        measured = self._with_labels(case, measured, model, partial=most is not None)
+        measured = self._with_labels(case, measured, partial=most is not None)
         if not (measure.judged or measure.scored):
             return measured
         if JUDGE in self.assignments.gated:
@@ -212,7 +210,8 @@ class AnswerRun(SuiteRun):
         if not measured.verdicts:
             return replace(measured, warnings=(*measured.warnings, *warnings))
         remark = self._judge_remark
-        warnings += [remark.warning] if remark.warning else []
+        if remark.warning:  # measured on more battles than this case has
+            measured = replace(measured, blind=Blindness(remark.warning, measured.at_stake))
         return replace(measured, judge=remark.line, warnings=(*measured.warnings, *warnings))
 
     def _with_text_counts(self, case: Case, measured: Measured, data: AnswerData) -> Measured:
@@ -253,9 +252,7 @@ class AnswerRun(SuiteRun):
         """True if people labelled battles of the suite, so that the case is measured whole."""
         return self._labels is not None and self.battles(case) and self._labels.present
 
-    def _with_labels(
-        self, case: Case, measured: Measured, model: str, *, partial: bool
-    ) -> Measured:
+    def _with_labels(self, case: Case, measured: Measured, *, partial: bool) -> Measured:
         """A win rate against the accepted answers with the labels of people, if there are any."""
         own = self.opponents_of(case).accepted
         if self._labels is None or own is None or not self.battles(case):
@@ -267,7 +264,7 @@ class AnswerRun(SuiteRun):
         whole = self._read_answers([key], baseline_path) or own
         if any(whole.answers.get(s.id) != own.answers.get(s.id) for s in measured.samples):
             whole = own
-        return self._labels.applied(measured, self.data, whole, model, partial=partial)
+        return self._labels.applied(measured, self.data, whole, partial=partial)
 
     @cached_property
     def _judge_remark(self) -> JudgeRemark:

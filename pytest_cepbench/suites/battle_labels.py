@@ -47,17 +47,21 @@ class BattleLabels:
         measured: Measured,
         data: AnswerData,
         opponents: Opponents,
-        model: str,
         *,
         partial: bool,
     ) -> Measured:
         """The measured win rate with people's labels of its battles, or why it goes without them.
 
-        model: identity of the model under test. partial: whether some samples are not looked at.
+        partial: whether some samples are not looked at.
         Labels that may not decide are an obstacle: with what they say left out, the judge alone
         would decide what people were asked about.
         """
-        if self.rule == "ignored" or opponents.identity == model:
+        equal = all(
+            other == own or (name, other) in measured.redrawn
+            for name, own in measured.answers.items()
+            for other in [opponents.answers.get(name)]
+        )
+        if self.rule == "ignored" or equal:  # people have nothing to add
             return measured
         if not self.present or partial:
             return self._without(measured, "not all samples are looked at" if partial else "")

@@ -166,4 +166,6 @@ def _line(card: KeptCard) -> str:
 
 def _warning(card: KeptCard) -> str:
     """Of a judge that is no better than a coin: a win rate by it says nothing."""
-    return f"its card says: {one_line(card.sentence, 300)}" if card.sees_nothing else ""
+    if not card.sees_nothing:
+        return ""
+    return f"the judge cannot see a drop: its card says: {one_line(card.sentence, 300)}"

@@ -130,7 +130,7 @@ def _value(run: AnswerRun, case: Case, data: AnswerData) -> float:
     """The mean score of a case's samples, as other models answer."""
     present = tuple(c for c in case.categories if data.dataset.in_category(c))
     measure = run.measures[case.key.metric]
-    measured = measure.measure(replace(case, categories=present), data, CaseOpponents(), "")
+    measured = measure.measure(replace(case, categories=present), data, CaseOpponents())
     scores = {s: score for part in measured.scores.values() for s, score in part.items()}
     return mean_of_scores({"": scores})
 

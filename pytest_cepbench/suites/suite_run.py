@@ -174,6 +174,9 @@ class SuiteRun(ABC):
                 unscored=measured.unscored,
                 labels=measured.labels,
                 facts=measured.facts,
+                blind=measured.blind,
+                anchor_blind=measured.anchor_blind,
+                redrawn=measured.redrawn,
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.opening.answer_files import read_answers
 from pytest_cepbench.files import parse_toml
 from pytest_cepbench.gate import Verdict
@@ -16,8 +17,10 @@ from pytest_cepbench.store.answers import get_answers
 from tests.cli.conftest import Home
 from tests.cli.reports import result_of, write_report
 from tests.datasets.opening.files import put_questions, question
+from tests.ratings.voted import vote_all
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
+from tests.suites.test_people_as_judge import rate
 
 BUNDLE = "baselines/arena/answers.zip"
 
@@ -58,6 +61,16 @@ class Undecided:
     def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
         """A verdict each."""
         return ["B" if len(battle.second) > len(battle.first) else "Tie(A)" for battle in battles]
+
+
+class Silent(Undecided):
+    """Never gives a verdict."""
+
+    fingerprint = "silent/1"
+
+    def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
+        """Nothing that can be read."""
+        return [Failure("no-verdict", "I cannot decide.")] * len(battles)
 
 
 @pytest.fixture
@@ -297,10 +310,48 @@ def _judges(folder: Path) -> set[str]:
     return {baseline.identity["judge"] for _, baseline in battle_baselines(folder)}
 
 
+def _ask(accepted: Home, judge: str) -> None:
+    """Have a judge decide battles of another model, as a run under it does."""
+    with Store(accepted.path / ".cepbench/store") as store:
+        asked = prepare(accepted.path, store, model=WORSE, roles={"judge": judge})
+        assert asked.judge().verdict is Verdict.INCOMPARABLE
+
+
+def test_a_judge_that_gave_no_verdict_is_not_written(accepted: Home) -> None:
+    """Neither one that was never asked nor one that only failed; the line says what to run."""
+    folder = accepted.path / "baselines/arena"
+    before = _judges(folder)
+    with Store(accepted.path / ".cepbench/store") as store:
+        roles = {"judge": "shapes:?flip=0.1"}
+        prepare(accepted.path, store, roles=roles).measure()  # of the accepted answers alone
+    for judge in ("shapes:?flip=0.1", "python:tests.cli.test_answers:Silent"):
+        if judge.endswith("Silent"):
+            _ask(accepted, judge)
+        ended = accepted.command("arena", "rejudge", ".", f"--judge={judge}")
+        assert ended.code == 2
+        assert f"the judge {judge} gave no verdict yet" in ended.err
+        assert f"`pytest . --model=CANDIDATE --judge={judge}`" in ended.err
+    assert _judges(folder) == before
+
+
+def test_people_without_a_vote_are_not_written(accepted: Home) -> None:
+    """With a vote they are: they name themselves, and each candidate has battles of its own."""
+    with Store(accepted.path / ".cepbench/store") as store:
+        ratings = rate(accepted.path, store)
+    judge = f"--judge=human:{ratings.path}"
+    early = accepted.command("arena", "rejudge", ".", judge)
+    vote_all(ratings, lambda _: "B")
+    ended = accepted.command("arena", "rejudge", ".", judge)
+    assert early.code == 2
+    assert f"let people judge, with `cepbench rate {ratings.path}`" in early.err
+    assert ended.code == 0
+
+
 def test_another_judge_takes_over(accepted: Home) -> None:
     """The accepted answers stay, and a run with the new judge is comparable with them."""
     folder = accepted.path / "baselines/arena"
     before = _judges(folder)
+    _ask(accepted, "shapes:?flip=0.1")
     dry = accepted.command("arena", "rejudge", ".", "--judge=shapes:?flip=0.1", "--dry-run")
     after_dry = _judges(folder)
     ended = accepted.command("arena", "rejudge", ".", "--judge=shapes:?flip=0.1")
@@ -333,6 +384,7 @@ def test_baselines_keep_their_answers_when_rejudged(accepted: Home) -> None:
     """Nothing but the judge changes in the file."""
     (path,) = (accepted.path / "baselines").rglob("overall-win-rate-*.toml")
     before = path.read_text("utf-8").splitlines()
+    _ask(accepted, "shapes:?tie=0.2")
     accepted.command("arena", "rejudge", ".", "--judge=shapes:?tie=0.2")
     after = path.read_text("utf-8").splitlines()
 

@@ -245,6 +245,20 @@ def test_an_anchor_is_forgotten_only_on_demand(home: Home) -> None:
     assert not (root / "toy" / "anchors").exists()
 
 
+def test_an_anchor_of_one_identity_with_other_scores_is_said(home: Home) -> None:
+    """The model that it was cannot be measured again, so what it held later steps to is kept."""
+    root = home.path / "baselines"
+    chosen = measure(home, CHOSEN)
+    accept_by_hand(root, measure(home, "shapes:?miss=0.5"), model=dict(chosen[0].model))
+    before = contents(root)
+    ended = accept_again(home, chosen)
+    assert ended.code == 2
+    assert "one identity answered in two ways: the anchor of toy/" in ended.err
+    assert contents(root) == before
+    accept_by_hand(root, chosen)
+    assert accept_again(home, chosen).code == 0
+
+
 def test_an_anchor_that_is_gone_is_said(home: Home) -> None:
     """Its model cannot be measured: nothing is accepted unless it is to be forgotten."""
     root = home.path / "baselines"

@@ -91,12 +91,13 @@ def test_battles_against_reference_answers_name_the_judge(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_card_of_a_coin_is_a_warning(tmp_path: Path) -> None:
+def test_a_card_of_a_coin_leaves_a_win_rate_undecided(tmp_path: Path) -> None:
     """A judge that sees nothing decides nothing, whatever the win rate is."""
     coin = "shapes:?flip=0.6"
     project = ArenaProject.make(tmp_path / "coin", judge=coin)
     with inside(project.path):
         assert main(["judge-card", f"--judge={coin}", "--on=shapes-arena", "--limit=40"]) == 0
-    warnings = win_rate(project, judge=coin).warnings
+    result = win_rate(project, judge=coin)
 
-    assert any("its card says" in line and "sees nothing" in line for line in warnings)
+    assert result.verdict == "inconclusive"
+    assert any("its card says" in line and "sees nothing" in line for line in result.reasons)

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.labels.usable import PeopleScores
+from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import SeriesShares
 from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
 from tests.gate.build import accepted, measured
@@ -68,6 +69,19 @@ def test_people_overrule_a_judge_that_is_too_strict() -> None:
     candidate = battled(judge_says=0.3, people_say=0.5, labels=400)
     assert judged(replace(candidate, labels=None)).verdict is Verdict.REGRESSED
     assert judged(candidate).verdict is Verdict.HELD
+
+
+def test_labels_that_nearly_all_tie_show_nothing() -> None:
+    """Of people as of a judge; what a judge cannot see does not matter where people decide."""
+    candidate = battled(judge_says=0.5, people_say=0.5, labels=400)
+    blind = replace(candidate, blind=Blindness("the judge cannot see a drop: why", 0.5))
+    assert judged(blind).verdict is Verdict.HELD
+    assert judged(replace(blind, labels=None)).verdict is Verdict.INCONCLUSIVE
+    assert blind.labels is not None
+    for ties, verdict in ((359, Verdict.HELD), (360, Verdict.INCONCLUSIVE)):
+        judgement = judged(replace(blind, labels=replace(blind.labels, ties=ties)))
+        assert judgement.verdict is verdict
+    assert "people's labels cannot see a drop: 360 of 400 are ties" in judgement.reasons[0]
 
 
 def test_undecided_labels_say_how_many_would_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from pytest_cepbench.gate import (
     judge,
     load_baseline,
 )
+from pytest_cepbench.gate.measurement import Blindness
 from tests.gate.build import NAMES, accepted, measured, text_of
 
 KEY = CaseKey("arena", "overall", "win_rate")
@@ -161,6 +163,46 @@ def test_other_questions_cannot_be_compared() -> None:
     fewer, baseline = _battles(0.5, OTHER, 40), _baseline()
     assert judge(fewer, baseline, POLICY).verdict is Verdict.INCOMPARABLE
     assert judge(fewer, baseline, POLICY, pairing="common").verdict is Verdict.HELD
+
+
+def test_what_a_blind_judge_may_hide_makes_a_case_inconclusive() -> None:
+    """Under every rule, and what it calls better is no improvement; a loss stays one."""
+    blind = Blindness("the judge cannot see a drop: why", 0.4)
+    for gate in ("regression", "noninferiority", "threshold"):
+        policy = replace(POLICY, gate=gate)
+        for scores in (0.5, 1.0):
+            judgement = judge(_battles(scores, blind=blind), _baseline(), policy)
+            assert judgement.verdict is Verdict.INCONCLUSIVE
+            (reason,) = judgement.reasons
+            assert reason.startswith("the judge cannot see a drop: why; a drop of 0.4 could hide")
+    lost = judge(_battles(0.0, blind=blind), _baseline(), POLICY)
+    assert (lost.verdict, lost.warnings) == (Verdict.REGRESSED, (blind.reason,))
+    new = judge(_battles(0.5, blind=blind), None, POLICY)
+    assert (new.verdict, new.warnings) == (Verdict.NO_BASELINE, (blind.reason,))
+
+
+@pytest.mark.parametrize(
+    ("blind", "verdict"),
+    [
+        (Blindness("why", 0.05), Verdict.HELD),
+        (Blindness("why", 0.050001), Verdict.INCONCLUSIVE),
+        (Blindness("why", 0.5, visible=0.05), Verdict.INCONCLUSIVE),
+        (Blindness("why", 0.5, visible=0.050001), Verdict.HELD),
+    ],
+)
+def test_blindness_is_measured_by_the_tolerance(blind: Blindness, verdict: Verdict) -> None:
+    """It counts where more than the tolerance may be lost, and no drop as large can show."""
+    assert judge(_battles(0.5, blind=blind), _baseline(), POLICY).verdict is verdict
+
+
+def test_ties_of_the_same_identity_are_no_same_answers() -> None:
+    """Three ties of other answers exclude nothing, whoever the model says that it is."""
+    same: dict[str, Any] = {"model": {"spec": "step-7000", "identity": "accepted"}}
+    judgement = judge(_battles(0.5, n=3, **same), _baseline(n=3), POLICY)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.warnings[0].startswith("one identity answered in two ways: 3 of 3 answers are")
+    equal = judge(_battles(0.5, OTHER, 3, **same), _baseline(n=3), POLICY)
+    assert (equal.verdict, equal.warnings) == (Verdict.HELD, ())
 
 
 # -- anchors ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from tests.plugin.project import PHOTOS, SHAPES, SLOWLY_BOTH, Project, assert_one_message, contents
 from tests.plugin.scored_project import ACCEPT, ScoredProject, model, scored_suite
+from tests.suites.answers import HEAD, WORSE
 
 TWO = scored_suite(n=30, categories=("one", "two"))
 
@@ -178,6 +179,44 @@ def test_a_generator_of_one_picture_is_said_in_words(project: Project) -> None:
     project.run_here("--model=python:user_models:generator?behaviour=one")
     (case,) = [case for case in project.report()["cases"] if case["metric"] == "gc"]
     assert "all 5 drawings are the same, of descriptions that differ" in case["warnings"]
+
+
+DULL = f"""\
+{HEAD.replace("samples_per_category = 2", "samples_per_category = 6")}
+[answer]
+[roles]
+interleaver = "shapes:"
+judge = "python:tests.suites.answers:DullJudge?way=ties"
+[metrics.win_rate]
+tolerance = 0.05
+parts = "overall"
+[gate]
+primary = ["overall/win_rate"]
+pooled = true
+"""
+
+
+def test_a_judge_that_sees_nothing_is_said_in_the_first_line(project: Project) -> None:
+    """A much worse model is undecided by its ties, under `-q` too, and fails noninferiority.
+
+    So is the suite as a whole, whose reason names the case.
+    """
+    project.suite(DULL)
+    project.run_here(ACCEPT)
+    result = project.run_here(f"--model={WORSE}", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    assert set(project.verdicts().values()) == {"inconclusive"}
+    result.stdout.fnmatch_lines([
+        "  overall/win_rate: the judge cannot see a drop: 52 of 52 different answers are*",
+        "Undecided: 2 of 2 gating cases; arena/overall win rate: the judge cannot see a*",
+    ])  # fmt: skip
+    failing = project.run_here(f"--model={WORSE}", "--cep-gate=noninferiority")
+    assert failing.ret == pytest.ExitCode.TESTS_FAILED
+    failing.stdout.fnmatch_lines([
+        "inconclusive: arena, overall, win rate (the judge cannot see a drop: 52 of 52*",
+        "*Undecided, which fails this run: 2 of 2 gating cases; arena/overall win rate: the *",
+        "2 cases undecided: another judge or set-up for 1 that could see no drop; *",
+    ])  # fmt: skip
 
 
 def test_an_honest_run_has_no_remarks(accepted: Project) -> None:

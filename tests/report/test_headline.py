@@ -63,6 +63,10 @@ _DIED = "1 tests did not report: a"
         ),
         ([replace(UNDECIDED, needed=None)], "Undecided: 1 of 1 gating case"),
         (
+            [replace(UNDECIDED, needed=None, reasons=["the judge cannot see"]), HELD],
+            "Undecided: 1 of 2 gating cases; toy/color GC@2: the judge cannot see",
+        ),
+        (
             [replace(UNDECIDED, strict=True), HELD],
             (
                 "Undecided, which fails this run: 1 of 2 gating cases; about 420 samples would "

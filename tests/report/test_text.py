@@ -327,6 +327,25 @@ def test_undecided_cases_have_a_table_of_their_own() -> None:
     assert "\n  needed              420   samples would decide it" in explain(case)
 
 
+def test_a_case_that_could_see_no_drop_says_so_first() -> None:
+    """Its first line, the warnings and the advice name the reason: more samples are no help."""
+    why = "the judge cannot see a drop: all tie"
+    case = msgspec.structs.replace(FULL, verdict="inconclusive", reasons=[why, "and more"])
+    first, *rest = explain(case).split("\n\n")
+    assert " ".join(first.split()) == f"inconclusive: toy, color, GC@2 ({why})"
+    text = "\n".join(rest)
+    assert why not in text
+    assert "  and more" in text
+    assert "next: name a judge, or models, that see it" in text
+    assert one_line(case) == f"toy color GC@2 inconclusive: {why}"
+    assert shortage_warning([case]).splitlines()[1] == f"0.5000 now, {why}: toy color GC@2"
+    advice = "1 case undecided: another judge or set-up for 1 that could see no drop"
+    assert advice in promise_lines([case])
+    few = msgspec.structs.replace(FULL, verdict="inconclusive", part="few")
+    both = f"{advice.replace('1 case', '2 cases')}; for the others more samples or seeds, or a"
+    assert any(line.startswith(both) for line in promise_lines([case, few]))
+
+
 def test_many_undecided_cases_are_one_warning() -> None:
     """It begins with their number and names the first few."""
     cases = [

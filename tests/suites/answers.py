@@ -10,14 +10,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure
+import numpy as np
+from msgspec.structs import replace as replaced
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.criteria import CRITERIA
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
+from pytest_cepbench.datasets.shapes.arena.answer import AnswerDegradation
 from pytest_cepbench.gate import Judgement, Measurement, dump_baseline, judge, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply
-from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
+from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerStep, Battle, Reply
+from pytest_cepbench.models.rule_based.arena_models import (
+    JudgeKnobs,
+    ShapesInterleaver,
+    ShapesJudge,
+)
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
@@ -79,13 +88,19 @@ class MeasuredSuite:
             anchor=read_baseline(anchor_path(self.baselines, key), key),
         )
 
-    def accept(self, *, anchor: bool = False) -> None:
-        """Make every measured case the baseline, or the anchor."""
+    def accept(self, *, anchor: bool = False, identity: str | None = None) -> None:
+        """Make every measured case the baseline, or the anchor.
+
+        identity: what the file says of the model, where it was edited.
+        """
         for case in self.cases.values():
             path_of = anchor_path if anchor else baseline_path
             path = path_of(self.baselines, case.key)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(dump_baseline(record_of(self.run.measure(case))), encoding="utf-8")
+            record = record_of(self.run.measure(case))
+            if identity is not None:
+                record = replaced(record, model=record.model | {"identity": identity})
+            path.write_text(dump_baseline(record), encoding="utf-8")
 
     def answers(self) -> dict[str, str]:
         """Digest of each sample's answer, without a battle."""
@@ -136,6 +151,30 @@ def without_gold() -> Dataset:
     return Dataset("without gold", {"loader": "without gold"}, samples)
 
 
+class RedrawnInterleaver(ShapesInterleaver):
+    """Answers as the embedded interleaver does, every image some levels brighter in one corner."""
+
+    def __init__(self, levels: str) -> None:
+        super().__init__(AnswerDegradation())
+        object.__setattr__(self, "levels", int(levels))
+
+    fingerprint = "redrawn/1"
+
+    def interleave(self, questions: Any, limits: Any, seeds: Any) -> Any:
+        """The embedded answers, redrawn."""
+        return [
+            tuple(AnswerStep(step.text, self._redrawn(step.image)) for step in answer)
+            for answer in super().interleave(questions, limits, seeds)
+            if not isinstance(answer, Failure)
+        ]
+
+    def _redrawn(self, image: Any) -> Any:
+        pixels = np.asarray(image).copy()
+        corner = pixels[:8, :8].astype(int) - self.levels  # type: ignore[attr-defined]
+        pixels[:8, :8] = corner.clip(0)
+        return Image.fromarray(pixels)
+
+
 class SilentJudge(ShapesJudge):
     """Judges as the embedded judge does, and says nothing of a share of the battles."""
 
@@ -161,6 +200,40 @@ class BattleJudge:
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
         """The first answer."""
         return ["A"] * len(battles)
+
+
+class DullJudge(ShapesJudge):
+    """A judge that tells little or nothing apart.
+
+    way: "ties" (that lean to either side by turns), "content" (ties that lean by the first answer),
+    "few" (nine battles in ten are ties), "first" (A in nine of ten, else B, whatever is shown),
+    "coarse" (all are ties but answers to other questions).
+    """
+
+    def __init__(self, way: str) -> None:
+        super().__init__(JudgeKnobs())
+        self.way, self.fingerprint = way, f"dull/1/{way}"
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
+        """The verdicts."""
+        exact = super().judge(battles, seeds)
+        return [self._dull(*each) for each in zip(battles, seeds, exact, strict=True)]
+
+    def _dull(self, battle: Battle, seed: int, exact: Any) -> Any:
+        first, second = _words(battle.first), _words(battle.second)
+        digests = [int(digest_text(words)[:8], 16) for words in (first, second)]
+        drawn = (digests[0] ^ digests[1]) % 10
+        if self.way == "first":
+            return "A" if drawn else "B"
+        if self.way == "few" and not drawn:
+            return exact
+        if self.way == "coarse" and len(set(first.split()) & set(second.split())) < 4:
+            return exact
+        return ("Tie(A)", "Tie(B)")[(digests[0] if self.way == "content" else seed) % 2]
+
+
+def _words(pieces: Sequence[Any]) -> str:
+    return " ".join(piece for piece in pieces if isinstance(piece, str))
 
 
 DISLIKED = 5

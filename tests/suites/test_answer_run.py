@@ -198,7 +198,10 @@ def test_failures_of_the_judge_are_counted(tmp_path: Path, store: Store) -> None
 
 
 def test_reference_answers_are_battled(tmp_path: Path, store: Store) -> None:
-    """Where the suite says so: the right answer ties with them, a worse one loses."""
+    """Where the suite says so: the right answer ties with them, a worse one loses.
+
+    Of ties alone nobody knows whether the judge would see a loss.
+    """
     text = ANSWERS + '[arena]\nagainst = "gold"\n'
     right, worse = prepare(tmp_path, store, text), prepare(tmp_path, store, text, WORSE)
     assert right.measure().value == 0.5
@@ -206,7 +209,8 @@ def test_reference_answers_are_battled(tmp_path: Path, store: Store) -> None:
     assert right.measure().answers == {}
     worse.accept()
     again = prepare(tmp_path, store, text).judge()
-    assert (again.baseline_value, again.verdict) == (worse.measure().value, Verdict.HELD)
+    assert (again.baseline_value, again.verdict) == (worse.measure().value, Verdict.INCONCLUSIVE)
+    assert "different answers are ties to it" in again.reasons[0]
     assert again.difference == pytest.approx(0.5 - worse.measure().value)
 
 
@@ -246,6 +250,121 @@ def test_an_image_that_a_server_did_not_draw_is_an_error(tmp_path: Path, store: 
 
     with pytest.raises(MeasurementError, match=r"an image of the answer to .* 503\. Run again"):
         suite.measure("overall-no_image")
+
+
+def _dull(way: str, rules: str = "") -> str:
+    """Sixty questions, judged by a judge that tells little apart, and nothing but the win rate."""
+    head = HEAD.replace("samples_per_category = 2", "samples_per_category = 6")
+    return (
+        f'{head}[answer]\n[roles]\ninterleaver = "shapes:"\n'
+        f'judge = "python:tests.suites.answers:DullJudge?way={way}"\n'
+        '[metrics.win_rate]\ntolerance = 0.05\nparts = "overall"\n'
+        f"[arena]\n{rules}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store that keeps the answers of the tests of judges."""
+    with Store(tmp_path_factory.mktemp("answered") / "store") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("way", "rules", "reason"),
+    [
+        ("ties", "", "52 of 52 different answers are ties to it"),
+        ("ties", 'against = "gold"', "different answers are ties to it"),
+        ("content", "", "52 of 52 different answers are ties to it"),
+        ("content", 'tie = "lean"', "34 of its verdicts turn with the order of the answers"),
+        ("coarse", "", "50 of 52 different answers are ties to it"),
+        ("first", "", "52 of its verdicts turn with the order of the answers, and 0 stand"),
+        ("first", 'order = "balanced"', "42 of its 52 verdicts are for the answer that was shown"),
+        ("first", 'order = "adaptive"', "42 of its 52 verdicts are for the answer that was shown"),
+    ],
+)
+def test_a_judge_that_tells_nothing_apart_holds_nothing(
+    tmp_path: Path, answered: Store, way: str, rules: str, reason: str
+) -> None:
+    """A model that is much worse is not held, and the first reason says that the judge is blind."""
+    text = _dull(way, rules)
+    prepare(tmp_path, answered, text).accept()
+    judgement = prepare(tmp_path, answered, text, WORSE).judge()
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reasons[0].startswith("the judge cannot see a drop: ")
+    assert reason in judgement.reasons[0]
+    assert judgement.needed is None
+
+
+def test_a_few_ties_hide_no_more_than_is_tolerated(tmp_path: Path, answered: Store) -> None:
+    """Equal answers need no judge, so it is held where the others could not lose enough."""
+    text = _dull("ties")
+    prepare(tmp_path, answered, text).accept()
+    few = prepare(tmp_path, answered, text, "shapes:?miss=0.01")
+    judgement = few.judge()
+    assert few.inputs("judge") > 0
+    assert judgement.verdict is Verdict.HELD
+    assert any("the judge cannot see a drop" in statement for statement in judgement.statements)
+
+
+def test_a_judge_that_is_blind_to_what_was_lost_since_the_anchor(
+    tmp_path: Path, answered: Store
+) -> None:
+    """Equal to the last accepted answers, and only ties against those of the anchor."""
+    text = _dull("ties")
+    prepare(tmp_path, answered, text).accept(anchor=True)
+    prepare(tmp_path, answered, text, WORSE).accept()
+    judgement = prepare(tmp_path, answered, text, WORSE).judge()
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reasons[0].startswith("anchor: the judge cannot see a drop: ")
+
+
+# -- one identity ----------------------------------------------------------------------------------
+
+
+def test_one_identity_that_answers_in_two_ways_is_battled(tmp_path: Path, store: Store) -> None:
+    """Other answers are no accepted ones, whatever the baseline says of the model."""
+    worse = prepare(tmp_path, store, model=WORSE)
+    identity = worse.run.model_record()["identity"]
+    prepare(tmp_path, store).accept(identity=identity)
+    judgement = worse.judge()
+    assert judgement.verdict is Verdict.REGRESSED
+    (warning,) = judgement.warnings
+    assert warning.startswith("one identity answered in two ways: 15 of 20 answers are not the ")
+    assert identity in warning
+    assert "a python: model" in warning
+
+
+def test_labels_that_are_needed_are_needed_of_any_identity(tmp_path: Path, store: Store) -> None:
+    """People are asked about other answers, whatever the baseline says of the model."""
+    text = ANSWERS + '[gate]\nlabels = "needed"\n'
+    worse = prepare(tmp_path, store, text, WORSE)
+    prepare(tmp_path, store, text).accept(identity=worse.run.model_record()["identity"])
+    judgement = worse.judge()
+    assert judgement.verdict is Verdict.INCOMPARABLE
+    assert "this suite needs people's labels" in judgement.reasons[0]
+    assert prepare(tmp_path, store, text).judge().verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(("levels", "verdict"), [(2, Verdict.HELD), (3, Verdict.INCONCLUSIVE)])
+def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
+    tmp_path: Path, store: Store, levels: int, verdict: Verdict
+) -> None:
+    """Equal texts, and images no number of which is more than two levels away; once noted."""
+    _accept(tmp_path, store)
+    redrawn = f"python:tests.suites.answers:RedrawnInterleaver?levels={levels}"
+    suite = prepare(tmp_path, store, model=redrawn)
+    judgement = suite.judge()
+    assert judgement.verdict is verdict
+    said = any("but for rounding: other arithmetic" in s for s in judgement.statements)
+    assert said is (verdict is Verdict.HELD)
+    blind = any("20 of 20 different answers are ties" in reason for reason in judgement.reasons)
+    assert blind is not said
+    for name in suite.answers().values():
+        for digest in get_answers(store, [name])[name].images:
+            store.image_path(digest).write_bytes(b"no image")
+    store.image_cache.clear()
+    assert prepare(tmp_path, store, model=redrawn).judge() == judgement
 
 
 # -- looking again, and ahead ----------------------------------------------------------------------

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole
 from pytest_cepbench.models.registry import bind
+from pytest_cepbench.store import Store
 from pytest_cepbench.suites.judge_cards import (
     card_path,
     identify_judge,
     read_card,
     remark_on_judge,
 )
+from tests.suites.answers import WORSE, prepare
 
 LINE = (
     "agreement 0.82 [0.81, 0.84] with human_verdicts over 4,301 battles, order effect +0.09 logits "
@@ -103,14 +106,21 @@ def test_a_card_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     assert line.endswith(f"the card {path.name} cannot be read")
 
 
-def test_a_judge_that_sees_nothing_is_a_warning(tmp_path: Path) -> None:
-    """Its card says so in the report's warnings."""
+def test_a_judge_that_sees_nothing_by_its_card_holds_nothing(tmp_path: Path) -> None:
+    """The card's sentence is why a case is undecided."""
     bound = judge("shapes:?flip=0.5")
     keep(tmp_path, bound, sees_nothing=True, sentence="it sees nothing of a true drop")
 
-    assert (
-        remark_on_judge(tmp_path, bound).warning == "its card says: it sees nothing of a true drop"
-    )
+    said = "the judge cannot see a drop: its card says: it sees nothing of a true drop"
+    assert remark_on_judge(tmp_path, bound).warning == said
+    with Store(tmp_path / "store") as store:
+        prepare(tmp_path, store, model=WORSE).accept()
+        accepted = prepare(tmp_path, store, model=WORSE)
+        keep(accepted.baselines, judge("shapes:"), sees_nothing=True, sentence="it sees nothing")
+        assert accepted.judge().verdict is Verdict.HELD  # no battle was fought
+        judgement = prepare(tmp_path, store).judge()
+        assert judgement.verdict is Verdict.INCONCLUSIVE
+        assert "its card says: it sees nothing; a drop of 0." in judgement.reasons[0]
 
 
 def test_a_card_without_order_effect(tmp_path: Path) -> None:

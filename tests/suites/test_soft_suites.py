@@ -87,6 +87,18 @@ def test_a_shy_judge_is_a_warning(tmp_path: Path, store: Store) -> None:
     shy = _gated(tmp_path, store, _text("?confidence=0.2")).measure()
     assert any("soft scores show 0.09 of" in warning for warning in shy.warnings)
     assert any("no drop beyond 0.045 can show" in warning for warning in shy.warnings)
+    judgement = _gated(tmp_path, store, _text("?confidence=0.2")).judge()
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "its soft scores show none beyond 0.04" in judgement.reasons[0]
+
+
+def test_soft_scores_that_are_all_near_one_half_hold_nothing(tmp_path: Path, store: Store) -> None:
+    """However few they are: here too few to say how much of a difference they show."""
+    text = _text("?confidence=0.02")
+    prepare(tmp_path, store, text).accept()
+    judgement = prepare(tmp_path, store, text, model="shapes:?miss=0.08").judge()
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "different answers are ties to it" in judgement.reasons[0]
 
 
 def test_a_judge_that_is_never_sure_is_an_error(tmp_path: Path, store: Store) -> None:

@@ -29,6 +29,7 @@ class PeopleScores:
     probabilities: sample id -> the probability with which it was drawn.
     decided: how many of them were decided without people.
     missing: how many of them need people, and have no label.
+    ties: how many labels are ties.
     stretch: at least 1; no score is farther from one half than half of it.
     needed: whether the suite accepts no verdict of the judge alone.
     """
@@ -37,6 +38,7 @@ class PeopleScores:
     probabilities: Mapping[str, float] = field(default_factory=dict)
     decided: int = 0
     missing: int = 0
+    ties: int = 0
     stretch: float = 1.0
     needed: bool = False
 
@@ -231,6 +233,7 @@ def people_scores(
         {sample: drawn[sample].probability for sample in scores},
         decided=len(samples & decided),
         missing=len(missing),
+        ties=sum(labels.scores[sample] == EVEN for sample in asked - missing),
         stretch=max(stretch.values(), default=1.0),
     )
     return people, ""

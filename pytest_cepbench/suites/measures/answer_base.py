@@ -50,17 +50,11 @@ class AnswerMeasure(CaseMeasure, Protocol):
         samples: Sequence[Sample],
         data: AnswerData,
         opponents: CaseOpponents,
-        model: str,
     ) -> None:
-        """Have everything made that the case needs of these samples and the store does not hold.
+        """Have everything made that the case needs of these samples and the store does not hold."""
 
-        model: identity of the model under test.
-        """
-
-    def measure(
-        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
-    ) -> Measured:
-        """The scores of a case. model: as of `read`."""
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+        """The scores of a case."""
 
 
 def outcome_of_answer(own: SampleAnswer) -> CaseScores:

@@ -77,13 +77,11 @@ class CountMeasure:
     scored: bool = False
     win_rate: str = ""
 
-    def read(
-        self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents, ___: str
-    ) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
         """The answers."""
         data.answers(samples)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
         """A number per sample."""
         parts = by_category(case, data)
         samples = everyone(parts)
@@ -137,13 +135,11 @@ class TruthMeasure:
         """The definition."""
         return f"{TRUTH_VERSION} {self.criterion}"
 
-    def read(
-        self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents, ___: str
-    ) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
         """The answers and their truth."""
         self._scores(samples, data)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
         """A score per sample; 0 for one without an answer."""
         parts = by_category(case, data)
         samples = everyone(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal, Protocol
@@ -14,7 +15,7 @@ from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.labels.usable import PeopleScores
-from pytest_cepbench.gate.measurement import SAMPLE
+from pytest_cepbench.gate.measurement import SAMPLE, Blindness
 from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
 from pytest_cepbench.metrics.facts import FactSummary
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
@@ -104,12 +105,13 @@ class Measured:
 
     scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles,
     judge: as in `Measurement`.
-    unscored, labels, facts: as in `Measurement`.
+    unscored, labels, facts, blind, anchor_blind, redrawn: as in `Measurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
     a part of the measure was at work.
     verdicts: how many of a judge the scores come from.
+    at_stake: the most that the battles with such verdicts are worth, of the case's value.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -127,10 +129,14 @@ class Measured:
     anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
     verdicts: int = 0
+    at_stake: float = 0.0
     judge: str = ""
     unscored: tuple[str, ...] = ()
     labels: PeopleScores | None = None
     facts: FactSummary | None = None
+    blind: Blindness | None = None
+    anchor_blind: Blindness | None = None
+    redrawn: AbstractSet[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)

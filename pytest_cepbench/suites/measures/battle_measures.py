@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from operator import mul
 
 from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
-from pytest_cepbench.chains.answers.battles import PairOutcome, mean_score
+from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome, mean_score
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
+from pytest_cepbench.gate.sensitivity import MOST_TIES
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.answer_base import (
@@ -90,19 +93,16 @@ class WinRateMeasure:
         samples: Sequence[Sample],
         data: AnswerData,
         opponents: CaseOpponents,
-        model: str,
     ) -> None:
         """The answers and the verdicts."""
         data.answers(samples)
         if self.against == "gold":
             data.gold_battles(samples)
             return
-        _fight(samples, data, opponents.accepted, model, "baseline")
-        _fight(samples, data, opponents.anchor, model, "anchor")
+        _fight(samples, data, opponents.accepted, "baseline")
+        _fight(samples, data, opponents.anchor, "anchor")
 
-    def measure(
-        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
-    ) -> Measured:
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample."""
         parts = by_category(case, data)
         samples = everyone(parts)
@@ -118,24 +118,42 @@ class WinRateMeasure:
             scores = {name: outcome.score for name, outcome in fought.items()}
             votes = _missing_votes(fought, data)
             remarks = _remarks_on_judge(fought.values(), data.rules)
+            sight = _sight_of_judge(fought, parts, data.rules, self.span)
             return Measured(
                 by_part(parts, scores),
                 samples,
                 outcomes,
                 obstacles=votes,
                 notes=remarks.notes,
+                blind=sight.blind,
+                at_stake=sight.at_stake,
                 warnings=remarks.warnings,
                 verdicts=remarks.verdicts,
             )
-        fought, obstacles = _fight(samples, data, opponents.accepted, model, "baseline")
-        since, more = _fight(samples, data, opponents.anchor, model, "anchor")
+        fought, obstacles = _fight(samples, data, opponents.accepted, "baseline")
+        since, more = _fight(samples, data, opponents.anchor, "anchor")
         anchor_scores = {name: since[name].score for name in since}
         scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
         remarks = _remarks_on_judge(fought.values(), data.rules)
+        sides = [(fought, opponents.accepted), (since, opponents.anchor)]
+        redrawn: set[tuple[str, str]] = set()
+        sights = []
+        for outcomes_of, side in sides:
+            redrawn |= data.redrawn(samples, side) if side is not None and outcomes_of else set()
+            other = {
+                name: outcome
+                for name, outcome in outcomes_of.items()
+                if side is None or (name, side.answers.get(name)) not in redrawn
+            }
+            sights.append(_sight_of_judge(other, parts, data.rules, self.span))
         return Measured(
             by_part(parts, scores),
             samples,
             outcomes,
+            blind=sights[0].blind,
+            at_stake=sights[0].at_stake,
+            redrawn=frozenset(redrawn),
+            anchor_blind=sights[1].blind,
             answers={s.id: answers[s.id].digest for s in samples},
             anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
             obstacles=(*obstacles, *more, *_missing_votes(fought | since, data)),
@@ -182,33 +200,30 @@ class JudgeFailuresMeasure:
         samples: Sequence[Sample],
         data: AnswerData,
         opponents: CaseOpponents,
-        model: str,
     ) -> None:
         """The verdicts and scores."""
-        self._fought(samples, data, opponents, model)
+        self._fought(samples, data, opponents)
         if self.scored:
             data.scores(samples)
 
-    def measure(
-        self, case: Case, data: AnswerData, opponents: CaseOpponents, model: str
-    ) -> Measured:
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per sample; 0 where the judge was not needed."""
         parts = by_category(case, data)
         samples = everyone(parts)
-        fought, obstacles = self._fought(samples, data, opponents, model)
+        fought, obstacles = self._fought(samples, data, opponents)
         scores = data.scores(samples) if self.scored else {}
         shares = {s.id: _failed_share(fought.get(s.id), scores.get(s.id)) for s in samples}
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
         return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
 
     def _fought(
-        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents, model: str
+        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
     ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
         if not self.judged:
             return {}, ()
         if self.against == "gold":
             return data.gold_battles(samples), ()
-        return _fight(samples, data, opponents.accepted, model, "baseline")
+        return _fight(samples, data, opponents.accepted, "baseline")
 
 
 def _failed_share(outcome: PairOutcome | None, scores: CriteriaScores | None) -> float:
@@ -225,18 +240,15 @@ def _fight(
     samples: Sequence[Sample],
     data: AnswerData,
     opponents: Opponents | None,
-    model: str,
     name: str,
 ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
     """The battles against the answers of one baseline, and why they could not be fought.
 
-    model: identity of the model under test. name: of the baseline, for people.
+    Also of a model with the identity of the accepted one: its answers are looked at, and equal ones
+    need no judge. name: of the baseline, for people.
     """
     if opponents is None:
         return {}, ()
-    if opponents.identity == model:
-        # The same weights and settings: other digests would be another machine's arithmetic.
-        return {sample.id: PairOutcome() for sample in samples}, ()
     fought: dict[str, PairOutcome] = {}
     missing = data.missing_opponents(samples, opponents)
     if not missing:
@@ -280,6 +292,13 @@ _ENOUGH_VERDICTS = 20
 
 _EVEN_ENOUGH = 0.01
 """Soft scores that are all as near to one half say nothing."""
+
+_ORDER_DECIDES = 0.75
+"""Of decided verdicts in one order, for one place: where a share f follows the order and the others
+the answers, (1 + f) / 2 are for that place, so that from here on f is at least one half."""
+
+_CHANCE = 0.05
+"""Two-sided level of the sign test by which so many verdicts for one place are no chance."""
 
 _HARDLY_ANY = 0.04
 """Below it not even a model that loses every battle drops by more than 0.02: an error."""
@@ -331,8 +350,6 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
             raise MeasurementError(msg)
         if len(given) >= _ENOUGH_VERDICTS and one_place >= _MANY_FIRST:
             warnings.append(f"{said}: the judge has a strong order effect")
-        if len(given) >= _ENOUGH_VERDICTS and all(w in ("Tie(A)", "Tie(B)") for w in given):
-            warnings.append(f"all {len(given)} verdicts are ties: this judge saw no difference")
     shown = _shown_by_soft_scores(fought, rules)
     if shown is not None:
         remark = (
@@ -358,3 +375,87 @@ def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> 
     square = sum(verdict**2 for verdict in verdicts)
     soft = (outcome.score - EVEN for outcome in fought)
     return sum(map(mul, soft, verdicts)) / square if square else None
+
+
+# -- judges that tell nothing apart ----------------------------------------------------------------
+
+
+_BLIND = "the judge cannot see a drop"
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """Why a judge sees no drop in some battles, and the most that they are worth together."""
+
+    at_stake: float = 0.0
+    blind: Blindness | None = None
+
+
+def _sight_of_judge(
+    outcomes: Mapping[str, PairOutcome],
+    parts: Mapping[str, Sequence[Sample]],
+    rules: BattleRules,
+    span: float,
+) -> _Sight:
+    """Whether the battles of a case would show a drop, by the verdicts that were given.
+
+    They would not where the order of the answers outweighs what is said of them, or where nearly
+    all different answers tie.
+    outcomes: of answers that differ. parts: the samples of the case. span: the most that a sample
+    can lose.
+    """
+    given = {name: _given(outcome) for name, outcome in outcomes.items()}
+    given = {name: verdicts for name, verdicts in given.items() if verdicts}
+    if not given:
+        return _Sight()
+    hidden = mean_of_scores(
+        {name: {s.id: span * (s.id in given) for s in part} for name, part in parts.items()}
+    )
+    outweighed = _outweighed_by_order(list(given.values()), rules)
+    if outweighed:
+        return _Sight(hidden, Blindness(f"{_BLIND}: {outweighed}", hidden))
+    ties = sum(not _tells_apart(verdicts, rules) for verdicts in given.values())
+    if ties / len(given) >= MOST_TIES:
+        said = f"{_BLIND}: {ties} of {len(given)} different answers are ties to it"
+        return _Sight(hidden, Blindness(said, hidden))
+    shown = _shown_by_soft_scores([outcomes[name] for name in given], rules)
+    if shown is not None and shown < _MUCH_SHRUNK:
+        visible = max(0.0, shown) * EVEN
+        said = f"{_BLIND}: its soft scores show none beyond {visible:.3f}"
+        return _Sight(hidden, Blindness(said, hidden, visible))
+    return _Sight(hidden)
+
+
+def _given(outcome: PairOutcome) -> list[OrderedVerdict]:
+    return [verdict for verdict in outcome.verdicts if isinstance(verdict.winner, str)]
+
+
+def _tells_apart(verdicts: Sequence[OrderedVerdict], rules: BattleRules) -> bool:
+    """Whether one of two answers is ahead by the verdicts on them; a tie is none that leans."""
+    if rules.score == "soft":
+        return abs(mean_score(verdicts, rules.tie, "soft") - EVEN) >= _EVEN_ENOUGH
+    return mean_score(verdicts, "half", "verdict") != EVEN
+
+
+def _outweighed_by_order(battles: Sequence[Sequence[OrderedVerdict]], rules: BattleRules) -> str:
+    """How the order decides more than the answers; "" where it does not.
+
+    With both orders more verdicts turn with it than stand; soft scores still tell answers apart by
+    their sizes. With one, or one first, so many are for the answer in one place that at least every
+    second one follows it, and chance does not explain that.
+    """
+    if rules.order == "both":
+        scores = [[v.score(rules.tie) for v in own] for own in battles if len(own) > 1]
+        turned = sum(first != second and first + second == 1 for first, second in scores)
+        stood = sum(first == second != EVEN for first, second in scores)
+        if rules.score == "soft" or turned <= stood:
+            return ""
+        return f"{turned} of its verdicts turn with the order of the answers, and {stood} stand"
+    first = [own[0].score(rules.tie) == own[0].candidate_first for own in battles
+             if own[0].score(rules.tie) != EVEN]  # fmt: skip
+    most = max(sum(first), len(first) - sum(first))
+    tail = sum(comb(len(first), k) for k in range(most, len(first) + 1))
+    if not first or most < _ORDER_DECIDES * len(first) or 2 * tail > _CHANCE * 2 ** len(first):
+        return ""
+    place = "first" if 2 * sum(first) > len(first) else "second"
+    return f"{most} of its {len(first)} verdicts are for the answer that was shown {place}"

@@ -18,7 +18,9 @@ from pytest_cepbench.artifacts.criteria import (
 )
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.metrics.arena import mean_of_rounded_means
+from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
 from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.answer_base import CaseOpponents, outcome_of_answer
@@ -31,8 +33,8 @@ from pytest_cepbench.suites.measures.base import (
     everyone,
 )
 
-_ENOUGH = 20
-"""Scores, of which a judge with an eye for answers does not give the same to all."""
+_ALIKE = 0.01
+"""Scores in [0, 1] that are all nearer to each other are the same."""
 
 _NOT_MEASURED = "how well this judge's scores agree with people's is not known here"
 
@@ -76,13 +78,11 @@ class CriteriaMeasure:
         """The definition."""
         return f"criteria/1 {self.criterion}"
 
-    def read(
-        self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents, ___: str
-    ) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
         """The answers and their scores."""
         data.scores(samples)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
         """A score per sample, in [0, 1]; none for one that the judge did not score.
 
         Raises MeasurementError where it scored no answer of a category.
@@ -100,18 +100,19 @@ class CriteriaMeasure:
         }
         self._refuse_unscored(by_part, given)
         values = [scores[name] for name in given if name in scores]
-        warnings = []
-        if len(values) >= _ENOUGH and len(set(values)) == 1:
-            warnings.append(
-                f"all {len(values)} answers have the score {values[0] * HIGHEST_SCORE:g}: this "
-                "judge saw no difference"
+        blind = None
+        if len(values) >= FEWEST_ANSWERS and max(values) - min(values) < _ALIKE:
+            blind = Blindness(
+                f"the judge cannot see a drop: all {len(values)} answers have the score "
+                f"{values[0] * HIGHEST_SCORE:.3g} by it",
+                1.0,
             )
         return Measured(
             by_part,
             samples,
             [outcome_of_answer(own) for own in answers.values()],
             notes=tuple(self._notes(given)),
-            warnings=tuple(warnings),
+            blind=blind,
             unscored=tuple(sample.id for sample in samples if sample.id not in scores),
         )
 

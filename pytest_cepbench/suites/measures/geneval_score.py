@@ -12,6 +12,7 @@ from pytest_cepbench.artifacts import Detections, Failure, canonical_json, diges
 from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, boxes
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.metrics.constancy import most_common
 from pytest_cepbench.metrics.geneval import (
     GENEVAL,
@@ -174,7 +175,7 @@ class ComplianceMeasure:
             curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
             identity={"clauses": digest_json(clauses)[:16]},
             shares=True,
-            warnings=_same_boxes(judged_chains.values()),
+            blind=_same_boxes(judged_chains.values()),
         )
 
     def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
@@ -291,14 +292,13 @@ def _boxes_found(detections: Detections) -> int:
     return hash(tuple((detection.box, detection.score) for detection in detections.found))
 
 
-def _same_boxes(judged_chains: Iterable[JudgedChain]) -> tuple[str, ...]:
-    """A sentence where a detector does not tell images apart."""
+def _same_boxes(judged_chains: Iterable[JudgedChain]) -> Blindness | None:
+    """Why no drop would be seen, where a detector does not tell images apart."""
     common = most_common(pair for chain in judged_chains for pair in chain.seen)
     if common is None or not common.constant:
-        return ()
-    if common.answer == _NOTHING_FOUND:
-        return (f"the detector found nothing in {common} different images",)
-    return (f"the detector found the same boxes in {common} different images",)
+        return None
+    found = "nothing" if common.answer == _NOTHING_FOUND else "the same boxes"
+    return Blindness(f"the detector found {found} in {common} different images", 1.0)
 
 
 def make_compliance(

@@ -64,18 +64,11 @@ class AgreementMeasure:
         """The definition."""
         return f"agreement/1 ties {self.ties}"
 
-    def read(
-        self,
-        _: Case,
-        samples: Sequence[Sample],
-        data: AnswerData,
-        __: CaseOpponents,
-        ___: str,
-    ) -> None:
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
         """The verdicts."""
         data.gold_battles(samples)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents, __: str) -> Measured:
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
         parts = by_category(case, data)
         samples = everyone(parts)

@@ -81,11 +81,11 @@ def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str
     assert rated.returncode == 0, rated.stderr
     ratings = read_ratings(tmp_path / "ratings/may", "arena")
     people = "--judge=human:ratings/may"
+    prefer(ratings, "accepted", "ada", leave_out=4)
     changed = run(tmp_path, "pytest_cepbench.cli", "arena", "rejudge", "suite.toml", people)
     assert changed.returncode == 0, changed.stderr
     assert "people's votes human/1 people" in changed.stdout
 
-    prefer(ratings, "accepted", "ada", leave_out=4)
     partly = run(tmp_path, *gate, WORSE, people, "--cep-report=partly.json")
     assert partly.returncode == 1
     judged = verdicts(tmp_path, "partly.json")

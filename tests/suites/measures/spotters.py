@@ -65,6 +65,13 @@ class Masked(Spotter):
         return Detections(tuple(replace(detection, mask=mask) for detection in detections.found))
 
 
+class Blind(Spotter):
+    """Finds each object that it is asked for in the middle, whatever is shown."""
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        return Detections(tuple(Detection(q, 1.0, (8, 8, 16, 16), color="red") for q in asked[:1]))
+
+
 def _answers(shape: str, color: str) -> tuple[str, ...]:
     return shape, f"a photo of a {shape}", f"a photo of a {color} {shape}"
 
@@ -77,6 +84,11 @@ def spotter(queries: str = "classes", score: str = "1.0") -> Spotter:
 def weak() -> Weak:
     """A weak one."""
     return Weak("classes", 1.0)
+
+
+def blind() -> Blind:
+    """One that does not look."""
+    return Blind("classes", 1.0)
 
 
 def masked() -> Masked:

@@ -14,6 +14,8 @@ from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import object_boxes
 from pytest_cepbench.errors import MeasurementError, ModelError, SuiteError
+from pytest_cepbench.gate import Policy, Verdict, record_of
+from pytest_cepbench.gate import judge as compare
 from pytest_cepbench.metrics.geneval import (
     COLORS,
     TASKS,
@@ -169,6 +171,18 @@ def test_a_detector_that_fails_makes_its_picture_wrong(tmp_path: Path, store: St
     zeros = [s for part in measured.scores.values() for s in part.values() if s == 0.0]
     assert measured.failures == {"bad-boxes": len(zeros)}
     assert 0 < len(zeros) < 27
+
+
+def test_a_detector_of_one_box_holds_nothing(tmp_path: Path, store: Store) -> None:
+    """Whatever is drawn gets the same scores; no checkpoint is held by them."""
+    text = SUITE.replace(
+        'detector = "shapes:"', 'detector = "python:tests.suites.measures.spotters:blind"'
+    )
+    measured = stage(tmp_path / "suite", text + METRICS, store).measure("overall-geneval")
+    assert measured.value > 0
+    judgement = compare(measured, record_of(measured), Policy())
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reasons[0].startswith("the detector found the same boxes in all ")
 
 
 def _colored(staged: Staged) -> dict[str, list[str | None]]:
