@@ -143,9 +143,11 @@ class GateFolder:
         """What is kept under a name."""
         return self.root / "checkpoints" / name
 
-    def path(self, submission: Submission) -> str:
-        """The path or model spec that the gate of a checkpoint loads."""
-        return str(self.kept(submission.kept)) if submission.kept else submission.given
+    def path(self, checkpoint: Submission | AcceptedCheckpoint) -> str:
+        """The path or model spec that is loaded for a checkpoint."""
+        if checkpoint.kept:  # also where the folder was moved since
+            return str(self.kept(checkpoint.kept))
+        return checkpoint.given if isinstance(checkpoint, Submission) else checkpoint.path
 
     def load(self) -> GateState:
         """The state; an empty one in a new folder.
@@ -181,7 +183,7 @@ class GateFolder:
             if self.standing(checkpoint) is None:
                 (self.root / name).unlink(missing_ok=True)
             else:
-                self._write(name, checkpoint.path)
+                self._write(name, self.path(checkpoint))
         return state
 
     def exists(self, submission: Submission) -> bool:
@@ -233,6 +235,9 @@ class GateFolder:
         partial = self.kept(f".{submission.name}.new")
         with self._explained(submission.name):
             files = _read_files(partial)
+            if not files:
+                msg = "it has no file; `save` has to return when it has written all of them"
+                raise OSError(msg)
             name = f"{submission.name}-{_digest(files)[:12]}"
             kept = self.kept(name)
             there = _read_files(kept)
@@ -267,8 +272,9 @@ class GateFolder:
         """
         if not checkpoint.files:
             return checkpoint.files
-        given = checkpoint.given if isinstance(checkpoint, Submission) else checkpoint.path
-        place = self.kept(checkpoint.kept.partition("/")[0]) if checkpoint.kept else Path(given)
+        place = Path(self.path(checkpoint))
+        if checkpoint.kept:  # its folder, also where it is loaded by the only file in it
+            place = self.kept(checkpoint.kept.partition("/")[0])
         try:
             files = _read_files(place, checkpoint.files)
         except OSError:
@@ -282,7 +288,7 @@ class GateFolder:
         """
         if checkpoint is None or self.unchanged_files(checkpoint) is None:
             return None
-        return Path(checkpoint.path)
+        return Path(self.path(checkpoint))
 
     def checked(self, checkpoint: AcceptedCheckpoint | None) -> Path | None:
         """As `standing`, but raises TrainingGateError where files are not the ones that passed."""

@@ -197,6 +197,8 @@ class TrainingGate:
             self.close()
         if self.stopped is not None:
             raise TrainingStoppedError(self.stopped.summary, self.stopped.code)
+        if not self.verdicts:
+            LOGGER.warning("gate: the training ends, and no checkpoint of it was gated")
 
     def close(self) -> None:
         """End a gate that still runs; the next process of this training runs it again."""

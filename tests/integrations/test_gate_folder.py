@@ -105,6 +105,26 @@ def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
     assert len(list(files.kept("").iterdir())) == 2
 
 
+def test_folder_that_was_moved_has_its_checkpoints(tmp_path: Path) -> None:
+    """Copies are found beside the state, wherever the training's folder lies now."""
+    files = GateFolder(tmp_path / "gate")
+    submission = kept(files, save(tmp_path / "checkpoint-1", miss=0.1))
+    accepted(files, submission)
+    moved = GateFolder((tmp_path / "gate").rename(tmp_path / "moved"))
+
+    assert moved.checked(moved.load().accepted) == tmp_path / "moved/checkpoints" / submission.kept
+    moved.change(running=None)
+    assert (tmp_path / "moved/accepted").read_text() == moved.path(submission)
+
+
+def test_checkpoint_without_a_file_is_refused(tmp_path: Path) -> None:
+    """What a saver in the background writes later could not be compared with anything."""
+    (tmp_path / "checkpoint-1").mkdir()
+
+    with pytest.raises(TrainingGateError, match="it has no file"):
+        kept(GateFolder(tmp_path / "gate"), tmp_path / "checkpoint-1")
+
+
 def test_damaged_copy_is_replaced_by_the_same_checkpoint(tmp_path: Path) -> None:
     """A copy whose files are not those of its name is not taken for the checkpoint."""
     checkpoint = save(tmp_path / "latest", miss=0.1)

@@ -396,9 +396,6 @@ while code != 0:
     number += 1
     folder = root / f"killed-{number}"
     shutil.copytree(begun, folder)
-    # As the folder of this training alone: copies are found by the state's names, not by its paths.
-    state = folder / "gate" / "state.json"
-    state.write_text(state.read_text().replace(str(begun), str(folder)))
     child = os.fork()
     if child == 0:
         train(folder, number)

@@ -321,6 +321,19 @@ def test_exit_that_says_success_waits_for_the_verdict(
     assert outcomes(gate) == {1: "accepted", 2: "regressed"} if not code else {1: "accepted"}
 
 
+def test_training_without_a_gated_checkpoint_says_so(
+    rule_gate: MakeGate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too few steps for `every`, or nothing that was saved: the end of the training is no pass."""
+    with TrainingGate(rule_gate(), every=500) as gate:
+        assert not gate.step(3, lambda folder: save(folder, 0.1))
+    assert "no checkpoint of it was gated" in caplog.text
+    caplog.clear()
+
+    train(TrainingGate(rule_gate()), [0.1])
+    assert "no checkpoint of it was gated" not in caplog.text
+
+
 def test_save_that_exits_is_an_error(rule_gate: MakeGate) -> None:
     """The script would end with 0, and the checkpoint have no verdict."""
 
