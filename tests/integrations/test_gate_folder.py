@@ -348,6 +348,30 @@ def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
     assert files.load().accepted == checkpoint
 
 
+def test_pytest_compares_with_a_copy_of_the_baselines(tmp_path: Path) -> None:
+    """What it writes is no baseline; only the records of series are the ones that stay."""
+    files = GateFolder(tmp_path)
+    baseline = files.baselines / "instrument" / "series" / "overall-gc.toml"
+    record = files.baselines / "series" / "run-1.jsonl"
+    for path in (baseline, record):
+        path.parent.mkdir(parents=True)
+        path.write_text("before")
+    files.copy_baselines()
+    (files.compared / "left over.toml").write_text("")
+    files.copy_baselines()
+
+    copies = {
+        path: files.compared / path.relative_to(files.baselines) for path in (baseline, record)
+    }
+    assert [copy.read_text() for copy in copies.values()] == ["before", "before"]
+    for copy in copies.values():
+        copy.write_text("after")
+
+    assert (baseline.read_text(), record.read_text()) == ("before", "after")
+    assert (files.compared / "series").is_symlink()
+    assert not (files.compared / "left over.toml").exists()
+
+
 def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """A file in the place of the folder, one line."""
     (tmp_path / "gate").write_text("")

@@ -115,6 +115,15 @@ def test_training_that_stopped_goes_on_from_an_earlier_step(
         TrainingGate(rule_gate()).submit(3, save(tmp_path / "c-3", 0.1))
 
 
+def test_new_training_may_begin_after_one_that_stopped_at_once(rule_gate: MakeGate) -> None:
+    """It begins from step 0, which is before the first step that did not pass."""
+    train(TrainingGate(rule_gate()), [0.1])
+    with pytest.raises(TrainingStoppedError, match="step-1-"):
+        train(TrainingGate(rule_gate()), [0.9])
+
+    assert not TrainingGate(rule_gate()).begin()
+
+
 def test_checkpoints_that_the_training_saved_are_gated_once(
     rule_gate: MakeGate, tmp_path: Path
 ) -> None:
