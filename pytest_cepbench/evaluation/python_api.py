@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.errors import (
     DataAbsentError,
+    MeasurementError,
     MissingDependencyError,
     SpecError,
     SuiteError,
@@ -111,6 +112,9 @@ class GateOptions(TypedDict, total=False):
     accept_insensitive: bool
 
 
+_OUTCOMES = ("_pytest.outcomes", "unittest.case")
+"""Modules of the exceptions that skip a test, or end the run."""
+
 _COLUMNS = (
     "suite", "part", "metric", "verdict", "passes", "primary", "value", "baseline", "difference",
     "low", "high", "tolerance", "alpha", "gate", "n", "units", "visible", "floor",
@@ -119,7 +123,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class GateResult:
-    """The verdicts of one checkpoint.
+    """The verdicts of one checkpoint; true where it passed.
 
     cases: the judged cases, in the order of their suites.
     skipped: suite -> why none of its cases was judged.
@@ -142,6 +146,10 @@ class GateResult:
     def passed(self) -> bool:
         """Whether everything was measured that was asked for, and no case fails."""
         return self.exit_code == 0
+
+    def __bool__(self) -> bool:
+        """As `passed`, so that `if gate_checkpoint(...):` is not always true."""
+        return self.passed
 
     @property
     def headline(self) -> str:
@@ -236,9 +244,11 @@ def gate_checkpoint(
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports, and a line
         in the history, are written where `report` or `report_dir` is given.
-    Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option. A
-    suite that the model under test has no part in is skipped, as in pytest; one whose data set is
-    not here makes the result incomplete.
+    Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option; and
+    MeasurementError where code of a model or a data set ends the process or skips the test that
+    calls (sys.exit, pytest.skip), which would look like a pass. A suite that the model under test
+    has no part in is skipped, as in pytest; one whose data set is not here makes the result
+    incomplete.
     """
     settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
     files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
@@ -247,9 +257,26 @@ def gate_checkpoint(
         with importable(files):
             report = "report" in options or "report_dir" in options
             return _gate(evaluator, files, update=snapshot_update, report=report)
+    except BaseException as error:
+        if not _leaves(error):
+            raise
+        msg = (
+            "nothing is known of the checkpoint: code of a model or a data set raised "
+            f"{type(error).__name__}({error}) where an ordinary exception is expected"
+        )
+        raise MeasurementError(msg) from error
     finally:
         evaluator.close()
         evaluator.context.remove_folder()
+
+
+def _leaves(error: BaseException) -> bool:
+    """Whether an exception ends a process or a test without a failure; Ctrl-C does neither."""
+    if isinstance(error, KeyboardInterrupt):
+        return False
+    # pytest's and unittest's for skipping and leaving: some of them are ordinary exceptions.
+    own = any(kind.__module__ in _OUTCOMES for kind in type(error).__mro__)
+    return own or not isinstance(error, Exception)
 
 
 @contextmanager

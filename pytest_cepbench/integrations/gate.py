@@ -44,8 +44,8 @@ class Gate:
         the training sees.
     env: environment variables for the gate's process, beside the training's own.
     timeout: seconds after which a gate is ended and counts as failed. Default: never.
-    keep: whether the folder keeps the accepted and the best checkpoint, and those that are to be
-        gated, by hard links, so that the training may delete its own.
+    keep: whether the folder keeps copies of the accepted and the best checkpoint, and of those that
+        are to be gated, so that the training may delete or overwrite its own.
     python: interpreter of the gate's process.
     Raises TrainingGateError for settings that cannot be meant.
     """
@@ -87,11 +87,17 @@ class Gate:
     def __call__(self, checkpoint: str | Path, step: int | None = None) -> GateVerdict:
         """Gate a saved checkpoint and wait for the verdict; later ones are held to what passes.
 
-        checkpoint: its folder, or another model spec.
+        checkpoint: its folder or file, or another model spec.
         step: of the training.
         Raises TrainingGateError where the gate's process or folder cannot be used.
         """
-        run = self.start(self.submit(checkpoint, step))
+        left = self.files.load().running
+        if left is not None and left.accepting:  # killed between the verdict and its acceptance
+            self._wait(left)
+        return self._wait(self.submit(checkpoint, step))
+
+    def _wait(self, submission: Submission) -> GateVerdict:
+        run = self.start(submission)
         try:
             return run.wait()
         finally:
@@ -118,14 +124,26 @@ class Gate:
     def submit(self, checkpoint: str | Path, step: int | None = None) -> Submission:
         """A checkpoint that is to be gated now or later, kept in the folder until then.
 
-        Raises TrainingGateError where it cannot be kept.
+        Raises TrainingGateError where it cannot be kept, and for a path with parameters, whose
+        files would not be.
         """
         path = Path(checkpoint)
         folder = os.path.isdir(path)  # noqa: PTH112 - False too for a spec too long for a path
-        name = (path.resolve() if folder else path).name or "checkpoint"
+        local = folder or os.path.isfile(path)  # noqa: PTH113 - as above
+        plain, mark, parameters = str(checkpoint).partition("?")
+        if not local and mark and os.path.exists(plain):  # noqa: PTH110 - as above
+            msg = (
+                f"{checkpoint} is a path with parameters: give the gate {plain}, and "
+                f'model="{{checkpoint}}?{parameters}"'
+            )
+            raise TrainingGateError(msg)
+        if folder and Path(self.folder).resolve().is_relative_to(path.resolve()):
+            msg = f"the gate's folder {self.folder} is in the checkpoint {checkpoint}: move it out"
+            raise TrainingGateError(msg)
+        name = (path.resolve() if folder else path).name
         if step is not None and not re.search(rf"(?<!\d){step}(?!\d)", name):
             name = f"{name}-step{step}"
-        submission = Submission(str(checkpoint), name, step, folder=folder)
+        submission = Submission(str(checkpoint), name, step, local=local)
         return self.files.keep(submission) if self.keep else submission
 
     def start(self, submission: Submission, device: str | None = None) -> GateRun:
@@ -152,11 +170,11 @@ class Gate:
     def _pytest(self, submission: Submission) -> list[str]:
         """Pytest, as an engineer would start it."""
         files = self.files
-        checkpoint = files.kept(submission.name) if submission.kept else submission.given
+        checkpoint = files.path(submission)
         return [
             *(self.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.parent_death"),
             *self._suites,
-            f"--model={self.model.replace('{checkpoint}', str(checkpoint))}",
+            f"--model={self.model.replace('{checkpoint}', checkpoint)}",
             f"--cep-report={files.report(submission.name)}",
             *([] if self.series is None else [f"--cep-series={self.series}"]),
             *self.options,

@@ -1,14 +1,18 @@
 """The folder of a gate: what it accepted, what it is at, and the checkpoints that it keeps.
 
-A training may be killed at any moment. Its state is one JSON file that is replaced whole; a
-checkpoint is kept by a folder of hard links that is renamed into place.
+A training may be killed at any moment, and saves over its own files. So the state is one JSON file
+that is replaced whole, and a checkpoint is kept as a copy under a name that holds the digest of its
+files: no copy ever takes the place of another, and only the state says which one is accepted.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -16,13 +20,25 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.files import parse_json, read_text
+from pytest_cepbench.files import open_regular, parse_json, read_text
 
-_FORMAT = 1
+_FORMAT = 2
 """Version of the state file."""
 
 _SERIES = "series"
 """The folder of the records of series, in a folder of baselines."""
+
+_FICLONE = 0x40049409  # <linux/fs.h>; a number that the file system does not know is an OSError
+
+_RACY_NS = 2_000_000_000
+"""Age from which a time of change is trusted: clocks of file systems tick every 2 s at worst."""
+
+Files = Mapping[str, tuple[str, str]]
+"""Path of each file within a checkpoint -> its stamp, empty where none can be trusted, and SHA-256.
+
+A stamp moves when the file is written to or replaced. One that was written within a tick of the
+clock has none, because it can be written once more in the same tick: it is read again.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,16 +48,19 @@ class Submission:
     given: its path or model spec, as the training gave it.
     name: of its reports, log and kept copy.
     step: of the training, None where it was not given.
-    folder: whether it is a folder, and not another model spec.
-    kept: whether `checkpoints/NAME` of the gate's folder holds it, and is what the gate loads.
+    local: whether it is a folder or a file of this machine, and not another model spec.
+    kept: path within `checkpoints` of the gate's folder that the gate loads: the copy's folder, or
+        the only file in it. Empty where there is no copy, and the gate loads what was given.
+    files: as they were before the gate loads them; empty where they are not known.
     accepting: whether it passed already, and only has to be accepted.
     """
 
     given: str
     name: str
     step: int | None
-    folder: bool = False
-    kept: bool = False
+    local: bool = False
+    kept: str = ""
+    files: Files = field(default_factory=dict)
     accepting: bool = False
 
 
@@ -53,14 +72,16 @@ class AcceptedCheckpoint:
     name: as of its submission.
     step: of the training, None where it was not given.
     value: of the headline, None where it could not be measured.
-    files: of a kept copy, each with its size in bytes and time of change in ns.
+    kept: as of its submission.
+    files: that were measured; empty where they are not known.
     """
 
     path: str
     name: str
     step: int | None
     value: float | None
-    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    kept: str = ""
+    files: Files = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,21 +140,35 @@ class GateFolder:
         return self.root / "logs" / f"{name}.log"
 
     def kept(self, name: str) -> Path:
-        """The kept copy of a checkpoint."""
+        """What is kept under a name."""
         return self.root / "checkpoints" / name
 
+    def path(self, checkpoint: Submission | AcceptedCheckpoint) -> str:
+        """The path or model spec that is loaded for a checkpoint."""
+        if checkpoint.kept:  # also where the folder was moved since
+            return str(self.kept(checkpoint.kept))
+        return checkpoint.given if isinstance(checkpoint, Submission) else checkpoint.path
+
     def load(self) -> GateState:
-        """The state; an empty one where there is none. Raises TrainingGateError."""
+        """The state; an empty one in a new folder.
+
+        Raises TrainingGateError for a state that cannot be read, and for baselines without one.
+        """
         path = self.root / "state.json"
         try:
             document = parse_json(read_text(path))
             if document["format"] != _FORMAT:
-                msg = f"{path} has format {document['format']}, and {_FORMAT} is expected"
+                msg = (
+                    f"{path} has format {document['format']}, and {_FORMAT} is expected: give the "
+                    "training a new folder for its gate"
+                )
                 raise TrainingGateError(msg)
             return _state(document)
         except FileNotFoundError:
+            if any(self.baselines.rglob("*.toml")):
+                raise TrainingGateError(self._lost()) from None
             return GateState()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             msg = f"{path} cannot be read ({error!r}): give the training a new folder for its gate"
             raise TrainingGateError(msg) from error
 
@@ -141,32 +176,46 @@ class GateFolder:
         """Write the state with some fields replaced, and return it. Raises TrainingGateError."""
         state = replace(self.load(), **fields)
         self._write("state.json", json.dumps({"format": _FORMAT, **asdict(state)}, indent=1))
-        # For the shell: pytest suites --model="$(cat FOLDER/accepted)".
+        # For the shell: pytest suites --model="$(cat FOLDER/accepted)". Looked at each time, since
+        # the process before may have been killed between the state and these.
         for name in ("accepted", "best"):
             checkpoint = getattr(state, name)
-            if name in fields and checkpoint is not None:
-                self._write(name, checkpoint.path)
+            if self.standing(checkpoint) is None:
+                (self.root / name).unlink(missing_ok=True)
+            else:
+                self._write(name, self.path(checkpoint))
         return state
 
     def exists(self, submission: Submission) -> bool:
         """Whether a checkpoint is still there to be gated."""
-        path = self.kept(submission.name) if submission.kept else Path(submission.given)
-        return not submission.folder or path.is_dir()
+        return not submission.local or Path(self.path(submission)).exists()
 
     def keep(self, submission: Submission) -> Submission:
-        """Keep a checkpoint that the training may delete or overwrite; the same for a model spec.
+        """Copy a checkpoint that the training may delete or overwrite; the same for a model spec.
 
-        Files are hard links where the file system allows it, and copies elsewhere.
-        Raises TrainingGateError.
+        Files are clones where the file system has them (Btrfs, XFS), which share their space with
+        the training's until either is written to. A hard link would change with the training's.
+        Raises TrainingGateError, also where the checkpoint changes meanwhile.
         """
-        if not submission.folder:
+        if not submission.local:
             return submission
-        with self._explained(submission.name):
-            partial = self.begin_copy(submission.name)
-            shutil.copytree(
-                submission.given, partial, copy_function=_link_or_copy, dirs_exist_ok=True
-            )
-        return self.end_copy(submission)
+        # A link that is turned to another checkpoint meanwhile must not mix the two.
+        source = Path(submission.given).resolve()
+        partial = self.begin_copy(submission.name)
+        try:
+            with self._explained(submission.name):
+                before = _stamps(source)
+                if source.is_dir():
+                    shutil.copytree(source, partial, copy_function=_copy, dirs_exist_ok=True)
+                else:
+                    _copy(source, partial / Path(submission.given).name)
+                if _stamps(source) != before:
+                    msg = "it changed while it was copied; gate it when it is saved"
+                    raise OSError(msg)  # noqa: TRY301 - explained as any other
+            return self.end_copy(submission, single=not source.is_dir())
+        except BaseException:  # half a copy on a full disk is in the way of the training
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
 
     def begin_copy(self, name: str) -> Path:
         """A new, empty folder for the files of a checkpoint. Raises TrainingGateError."""
@@ -176,21 +225,77 @@ class GateFolder:
             partial.mkdir(parents=True)
         return partial
 
-    def end_copy(self, submission: Submission) -> Submission:
-        """Have what was written into the new folder be the kept checkpoint, whole or not at all.
+    def end_copy(self, submission: Submission, *, single: bool = False) -> Submission:
+        """Have what was written into the new folder be a kept checkpoint, whole or not at all.
 
         submission: one that has no path yet gets that of the kept checkpoint.
+        single: whether the checkpoint is the only file of the folder, and not the folder.
         Raises TrainingGateError.
         """
-        kept = self.kept(submission.name)
-        partial, old = (kept.with_name(f".{kept.name}.{suffix}") for suffix in ("new", "old"))
+        partial = self.kept(f".{submission.name}.new")
         with self._explained(submission.name):
-            shutil.rmtree(old, ignore_errors=True)
-            if kept.exists():
-                kept.rename(old)
-            partial.rename(kept)
-        shutil.rmtree(old, ignore_errors=True)
-        return replace(submission, given=submission.given or str(kept), folder=True, kept=True)
+            files = _read_files(partial)
+            if not files:
+                msg = "it has no file; `save` has to return when it has written all of them"
+                raise OSError(msg)
+            name = f"{submission.name}-{_digest(files)[:12]}"
+            kept = self.kept(name)
+            there = _read_files(kept)
+            if there and _digest(there) == _digest(files):  # the same once more
+                files = there
+                shutil.rmtree(partial)
+            else:
+                shutil.rmtree(kept, ignore_errors=True)  # left over, or damaged
+                partial.rename(kept)
+        if single:
+            name = f"{name}/{Path(submission.given).name}"
+        given = submission.given or str(kept)
+        return replace(submission, given=given, local=True, kept=name, files=files)
+
+    def stamp(self, submission: Submission) -> Submission:
+        """A checkpoint with its files as they are now, where there is no copy of it.
+
+        Raises TrainingGateError where they cannot be read.
+        """
+        if submission.kept or not submission.local:
+            return submission
+        try:
+            return replace(submission, files=_read_files(Path(submission.given)))
+        except OSError as error:
+            msg = f"the checkpoint {submission.given} cannot be read: {error}"
+            raise TrainingGateError(msg) from error
+
+    def unchanged_files(self, checkpoint: Submission | AcceptedCheckpoint) -> Files | None:
+        """Its files, with their stamps of now; None where they are not the ones that are known.
+
+        Files are read again only where their stamps moved, or cannot be trusted.
+        """
+        if not checkpoint.files:
+            return checkpoint.files
+        place = Path(self.path(checkpoint))
+        if checkpoint.kept:  # its folder, also where it is loaded by the only file in it
+            place = self.kept(checkpoint.kept.partition("/")[0])
+        try:
+            files = _read_files(place, checkpoint.files)
+        except OSError:
+            return None
+        return files if _digest(files) == _digest(checkpoint.files) else None
+
+    def standing(self, checkpoint: AcceptedCheckpoint | None) -> Path | None:
+        """Where an accepted checkpoint can be loaded from.
+
+        None where there is none, or its files are not the ones that passed.
+        """
+        if checkpoint is None or self.unchanged_files(checkpoint) is None:
+            return None
+        return Path(self.path(checkpoint))
+
+    def checked(self, checkpoint: AcceptedCheckpoint | None) -> Path | None:
+        """As `standing`, but raises TrainingGateError where files are not the ones that passed."""
+        path = self.standing(checkpoint)
+        if checkpoint is not None and path is None:
+            raise TrainingGateError(changed_since(checkpoint))
+        return path
 
     def copy_baselines(self) -> None:
         """Copy the baselines, so that only their acceptance changes them. Raises OSError.
@@ -209,49 +314,36 @@ class GateFolder:
         (self.compared / _SERIES).symlink_to(records.resolve(), target_is_directory=True)
 
     def prune(self) -> None:
-        """Delete the kept copies of checkpoints that no part of the state names."""
+        """Delete the copies of checkpoints that no part of the state names."""
         state = self.load()
         named = (state.accepted, state.best, state.running, state.stopped, *state.waiting)
-        needed = {each.name for each in named if each is not None}
+        needed = {each.kept.partition("/")[0] for each in named if each is not None}
         with suppress(FileNotFoundError):
             for path in self.kept("").iterdir():
                 if path.name not in needed:
                     shutil.rmtree(path, ignore_errors=True)
 
-    def files(self, name: str) -> dict[str, tuple[int, int]]:
-        """Size and time of change of each file of a kept checkpoint; empty if there is none."""
-        root = self.kept(name)
-        return {
-            str(path.relative_to(root)): (status.st_size, status.st_mtime_ns)
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
-            for status in [path.stat()]
-        }
-
-    def checked(self, checkpoint: AcceptedCheckpoint | None) -> Path | None:
-        """Where an accepted checkpoint can be loaded from.
-
-        Raises TrainingGateError where its kept files are not the ones that passed: a training that
-        saves over a checkpoint changes the hard links to it too.
-        """
-        if checkpoint is None:
-            return None
-        if checkpoint.files and {k: tuple(v) for k, v in checkpoint.files.items()} != self.files(
-            checkpoint.name
-        ):
-            msg = (
-                f"{checkpoint.path} was changed since it was accepted: the training saved over "
-                "it, or its files were removed"
-            )
-            raise TrainingGateError(msg)
-        return Path(checkpoint.path)
+    def _lost(self) -> str:
+        """What to do where there are baselines and no state."""
+        try:
+            accepted = f", {read_text(self.root / 'accepted')}"
+        except (OSError, ValueError):
+            accepted = ""
+        return (
+            f"{self.baselines} has baselines, and there is no {self.root / 'state.json'} that says "
+            "of which checkpoint: the next one would be accepted without a comparison. Bring the "
+            f"file back; or `rm -r {self.baselines}` and gate a checkpoint that is known to be "
+            f"good first (the last accepted one{accepted})"
+        )
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, shutil.Error) as error:
-            msg = f"the checkpoint {name} cannot be kept in {self.kept('')}: {error}"
+        except OSError as error:
+            # Of many files that a full disk does not take, the first says why.
+            words = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+            msg = f"the checkpoint {name} cannot be kept in {self.kept('')}: {words}"
             raise TrainingGateError(msg) from error
 
     def _write(self, name: str, text: str) -> None:
@@ -269,24 +361,86 @@ class GateFolder:
             raise TrainingGateError(msg) from error
 
 
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)
+def changed_since(checkpoint: AcceptedCheckpoint) -> str:
+    """What is wrong with an accepted checkpoint whose files are others."""
+    return (
+        f"{checkpoint.path} was changed since it was accepted: the training saved over it, or its "
+        "files were removed"
+    )
+
+
+def _copy(source: str | Path, target: str | Path) -> None:
+    """Copy a file, and have it on the disk before the state names it."""
+    with open_regular(Path(source)) as old, Path(target).open("xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+        except OSError:  # another file system, or one without clones
+            shutil.copyfileobj(old, new, 2**20)
+            new.flush()
+        os.fsync(new.fileno())
+    shutil.copystat(source, target)
+
+
+def _paths(place: Path) -> list[Path]:
+    """The files of a checkpoint, which may be one."""
+    if not place.is_dir():
+        return [place] if place.exists() else []
+    return sorted(
+        Path(folder, name)
+        for folder, _, names in os.walk(place, followlinks=True)
+        for name in names
+    )
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
+def _stamps(place: Path) -> dict[Path, str]:
+    return {path: _stamp(path.stat()) for path in _paths(place)}
+
+
+def _read_files(place: Path, known: Files | None = None) -> Files:
+    """The files of a checkpoint; none where there is nothing. Raises OSError.
+
+    known: of an earlier look; what has the same stamp is not read again.
+    """
+    files: dict[str, tuple[str, str]] = {}
+    for path in _paths(place):
+        # Before the file is read, so that a write meanwhile shows in the next stamp.
+        taken, status = time.time_ns(), path.stat()
+        name, stamp = str(path.relative_to(place)), _stamp(status)
+        before, digest = (known or {}).get(name, ("", ""))
+        if stamp != before:
+            with open_regular(path) as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        settled = taken - status.st_mtime_ns > _RACY_NS
+        files[name] = (stamp if settled else "", digest)
+    return files
+
+
+def _digest(files: Files) -> str:
+    """SHA-256 of the names and contents of files."""
+    digests = {name: digest for name, (_, digest) in files.items()}
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
 def _state(document: Mapping[str, Any]) -> GateState:
+    def files(entry: Mapping[str, Any]) -> Files:
+        return {name: (stamp, digest) for name, (stamp, digest) in entry["files"].items()}
+
     def submission(entry: Mapping[str, Any] | None) -> Submission | None:
-        return None if entry is None else Submission(**entry)
+        return None if entry is None else Submission(**{**entry, "files": files(entry)})
 
     def accepted(entry: Mapping[str, Any] | None) -> AcceptedCheckpoint | None:
-        return None if entry is None else AcceptedCheckpoint(**entry)
+        return None if entry is None else AcceptedCheckpoint(**{**entry, "files": files(entry)})
 
     return GateState(
         accepted=accepted(document["accepted"]),
         best=accepted(document["best"]),
         running=submission(document["running"]),
-        waiting=tuple(Submission(**entry) for entry in document["waiting"]),
+        waiting=tuple(
+            each for entry in document["waiting"] if (each := submission(entry)) is not None
+        ),
         stopped=submission(document["stopped"]),
     )

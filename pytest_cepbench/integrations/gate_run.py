@@ -10,7 +10,12 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations.gate_folder import AcceptedCheckpoint, GateFolder, Submission
+from pytest_cepbench.integrations.gate_folder import (
+    AcceptedCheckpoint,
+    GateFolder,
+    Submission,
+    changed_since,
+)
 from pytest_cepbench.integrations.gate_process import GateProcess, read_output
 from pytest_cepbench.integrations.verdict import GateVerdict, Measured, Outcome, read_measured
 
@@ -54,9 +59,13 @@ class GateRun:
         self._lock = _lock(files.lock)
         try:
             self._first = files.load().accepted is None
-            files.change(running=submission)
+            # What passed may have to be accepted still: the process was killed that was about to.
+            passed = self._read(0) if submission.accepting else None
+            if passed is None or passed.outcome is not Outcome.ACCEPTED:
+                self.submission = files.stamp(replace(submission, accepting=False))
+            files.change(running=self.submission)
             files.prune()
-            self._process = self._accept() if submission.accepting else self._measure()
+            self._process = self._accept(passed) if self.submission.accepting else self._measure()
         except OSError as error:
             self._lock.release()
             msg = f"the gate's folder cannot be used: {error}"
@@ -108,17 +117,26 @@ class GateRun:
         self._files.copy_baselines()
         return self._start((*self._commands.pytest, f"--cep-baselines={self._files.compared}"))
 
-    def _accept(self) -> GateProcess:
-        """Accept what passed, also where the process was killed that was about to do so."""
-        self._passed = self._passed or self._read(0)
+    def _accept(self, measured: Measured | None) -> GateProcess:
+        """Have what passed be the new baselines."""
+        self._passed = measured
         return self._start(self._commands.accept)
 
     def _start(self, command: tuple[str, ...]) -> GateProcess:
         return GateProcess(command, self._files.log(self.submission.name), self._commands.env)
 
     def _read(self, code: int) -> Measured:
+        """What pytest measured. Only files that stayed the same since before it can be accepted."""
         report = self._files.report(self.submission.name)
-        return read_measured(code, report, case=self._commands.case, first=self._first)
+        measured = read_measured(code, report, case=self._commands.case, first=self._first)
+        if measured.outcome is not Outcome.ACCEPTED:
+            return measured
+        files = self._files.unchanged_files(self.submission)
+        if files is None:
+            words = f"{self._files.path(self.submission)} was written to while it was gated"
+            return Measured(Outcome.FAILED, measured.cases, words)
+        self.submission = replace(self.submission, files=files)
+        return measured
 
     def _advance(self, code: int) -> None:
         """Go on after a process ended."""
@@ -133,9 +151,8 @@ class GateRun:
         if measured.outcome is not Outcome.ACCEPTED or self._first:
             self._conclude(measured, code)
             return
-        self._passed = measured
         self._files.change(running=replace(self.submission, accepting=True))
-        self._process = self._accept()
+        self._process = self._accept(measured)
 
     def _conclude(self, measured: Measured, code: int) -> None:
         """Write down what becomes of the checkpoint."""
@@ -149,6 +166,9 @@ class GateRun:
         # What failed is not known to be bad: the next process of this training gates it again.
         running = replace(submission, accepting=False) if failed else None
         files.change(accepted=accepted, best=best, running=running)
+        lines = [measured.reason] if measured.reason else []
+        if accepted is not None and files.standing(accepted) is None:
+            lines.append(changed_since(accepted))
         output = read_output(files.log(submission.name))
         self._verdict = GateVerdict(
             checkpoint=Path(submission.given),
@@ -156,19 +176,22 @@ class GateRun:
             outcome=measured.outcome,
             code=code or int(failed),
             cases=measured.cases,
-            accepted=None if accepted is None else Path(accepted.path),
-            best=None if best is None else Path(best.path),
+            accepted=files.standing(accepted),
+            best=files.standing(best),
             report=files.report(submission.name).with_suffix(".html"),
-            output=output + (f"{measured.reason}\n" if measured.reason else ""),
+            output=output + "".join(f"{line}\n" for line in lines),
             seconds=time.monotonic() - self._begin,
         )
 
     def _accepted_checkpoint(self, measured: Measured) -> AcceptedCheckpoint:
-        submission, files = self.submission, self._files
-        path = str(files.kept(submission.name)) if submission.kept else submission.given
-        kept = files.files(submission.name) if submission.kept else {}
+        submission = self.submission
         return AcceptedCheckpoint(
-            path, submission.name, submission.step, measured.cases[0].value, kept
+            path=self._files.path(submission),
+            name=submission.name,
+            step=submission.step,
+            value=measured.cases[0].value,
+            kept=submission.kept,
+            files=submission.files,
         )
 
 

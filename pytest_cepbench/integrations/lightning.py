@@ -88,9 +88,9 @@ class GateCallback(Callback):
         self.gate.finish()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """End a gate that runs beside a training that failed."""
-        del trainer, pl_module, exception
-        self.gate.close()
+        """End a gate that runs beside a training that failed, or called sys.exit() with success."""
+        del trainer, pl_module
+        self.gate.leave(exception)
 
     def _gate_saved(self, trainer: Any, module: Any) -> None:
         if self._saved:

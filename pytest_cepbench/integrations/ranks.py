@@ -41,11 +41,11 @@ class Ranks:
         import torch.distributed as dist
 
         box: list[Any] = [None, None]
-        failure: Exception | None = None
+        failure: BaseException | None = None
         if self.rank == 0:
             try:
                 box[0] = act()
-            except Exception as error:  # noqa: BLE001 - raised below, after the others know of it
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - raised below
                 failure, box[1] = error, str(error)
         dist.broadcast_object_list(box, src=0, group=self.group)
         if failure is not None:

@@ -71,7 +71,9 @@ def track(verdict: GateVerdict, trackers: Sequence[Tracker] | None) -> None:
     for each in active_runs() if trackers is None else trackers:
         try:
             each(values, verdict.step or 0)
-        except Exception as error:  # noqa: BLE001 - whatever a tracker raises is no reason to stop
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - nor is sys.exit() in one a reason to stop
             LOGGER.warning("a verdict could not be logged: %s: %s", type(error).__name__, error)
 
 

@@ -143,11 +143,12 @@ class TrainingGate:
         step: from 1.
         save: writes the model as a folder that pytest can load, into the empty folder that it is
             given; called by every rank, in the steps that are due.
-        Returns whether to stop. Raises TrainingGateError where the gate cannot run (`on_error`).
+        Returns whether to stop. Raises TrainingGateError where the gate cannot run (`on_error`) and
+        where `save` calls sys.exit().
         """
         if self._ranks is None and self.begin(step - 1):
             return True
-        submission = Submission("", f"step-{step}", step)
+        submission = Submission("", f"step-{step}", step, local=True)
         if save is None or not self.due(step) or not self._is_new(step, submission.name):
             return self.look()
         try:
@@ -155,7 +156,11 @@ class TrainingGate:
         except TrainingGateError as error:
             self._raise_or_warn(error)
             return self.look()
-        save(folder)
+        try:
+            save(folder)
+        except SystemExit as leaving:  # the script would end without a verdict, perhaps with 0
+            msg = f"the checkpoint of step {step} was not saved: save called sys.exit()"
+            raise TrainingGateError(msg) from leaving
         self._all_ranks.wait_for_all()  # until every rank has written its part
         return self._look(lambda: self._add(self.gate.files.end_copy(submission)))
 
@@ -192,6 +197,8 @@ class TrainingGate:
             self.close()
         if self.stopped is not None:
             raise TrainingStoppedError(self.stopped.summary, self.stopped.code)
+        if not self.verdicts:
+            LOGGER.warning("gate: the training ends, and no checkpoint of it was gated")
 
     def close(self) -> None:
         """End a gate that still runs; the next process of this training runs it again."""
@@ -199,6 +206,16 @@ class TrainingGate:
             self._run.close()
         self._run, self._busy = None, False
         self._queue = []
+
+    def leave(self, error: BaseException | None) -> None:
+        """End the training as `finish` does, or as `close` does where it failed.
+
+        error: what ends it. A `sys.exit()` that says success ends it as if there were none.
+        """
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self.finish()
+        else:
+            self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -209,10 +226,7 @@ class TrainingGate:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.close()
+        self.leave(error)
 
     # -- what rank 0 does --------------------------------------------------------------------------
 
@@ -259,7 +273,7 @@ class TrainingGate:
             msg = (
                 f"the gate stopped this training at step {stopped.step}, and it starts from step "
                 f"{step}: start from the last accepted checkpoint, "
-                f"{state.accepted.path if state.accepted else 'none'}, give a new training a new "
+                f"{self.gate.files.standing(state.accepted) or 'none'}, give a new training a new "
                 'folder, or set stop_on="never"'
             )
             raise TrainingStoppedError(msg, 1)
@@ -282,6 +296,7 @@ class TrainingGate:
             self._start_waiting()
         else:
             self.gate.files.change(waiting=tuple(self._queue))
+            self.gate.files.prune()  # of a copy that another one replaces
 
     def _start_waiting(self) -> None:
         """Start on the first checkpoint that waits; between steps, gate all of them."""
@@ -317,15 +332,15 @@ class TrainingGate:
     def _take(self, verdict: GateVerdict, submission: Submission) -> None:
         self.verdicts.append(verdict)
         stops = self._stops(verdict)
-        fine = verdict.outcome is Outcome.ACCEPTED
-        (LOGGER.info if fine else LOGGER.warning)("%s", verdict.line)
-        track(verdict, self.trackers)
-        if verdict.outcome is Outcome.FAILED and not stops:
-            LOGGER.warning("%s", verdict.output)
-        if stops:
+        if stops:  # before trackers, which are the user's code and may be interrupted
             self._queue = []
             stopped = None if verdict.outcome is Outcome.FAILED else submission
             self.gate.files.change(stopped=stopped, waiting=())
+        fine = verdict.outcome is Outcome.ACCEPTED
+        (LOGGER.info if fine else LOGGER.warning)("%s", verdict.line)
+        if verdict.outcome is Outcome.FAILED and not stops:
+            LOGGER.warning("%s", verdict.output)
+        track(verdict, self.trackers)
 
     def _stops(self, verdict: GateVerdict) -> bool:
         if verdict.outcome is Outcome.FAILED:

@@ -69,15 +69,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """What the gate says of a checkpoint.
+    """What the gate says of a checkpoint; true where the training may go on, as `not stops`.
 
     checkpoint: as it was given to the gate.
     step: of the training, None where it was not given.
     outcome: what becomes of the checkpoint.
     code: exit code of the gate's process.
     cases: the numbers that can fail a run, the headline first; empty where nothing was measured.
-    accepted: the last accepted checkpoint, this one included; None before the first.
-    best: the accepted checkpoint with the best headline.
+    accepted: the last accepted checkpoint, this one included; None before the first, and where its
+        files were changed since.
+    best: the accepted checkpoint with the best headline, likewise.
     report: the HTML page; it may not exist where the outcome is `failed`.
     output: what the process printed, its last 64 KiB.
     seconds: that the gate took.
@@ -107,6 +108,10 @@ class GateVerdict:
         (`--cep-inconclusive=fail`).
         """
         return self.outcome is not Outcome.ACCEPTED and self.code != 0
+
+    def __bool__(self) -> bool:
+        """Whether the checkpoint passed its gate: `if gate(checkpoint):` is not always true."""
+        return not self.stops
 
     @property
     def line(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,7 @@ def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> N
     result = gate_checkpoint("suites/instrument/suite.toml", **GENERATOR)
 
     assert result.passed
+    assert result
     assert result.verdict == "passed"
     text = str(result)
     assert text.splitlines()[0] == result.headline
@@ -120,6 +122,7 @@ def test_a_regression_says_why(project: Path) -> None:
     )
 
     assert not result.passed
+    assert not result
     assert result.exit_code == 1
     assert "regressed: instrument, overall" in str(result)
     assert '<td style="color: red">REGRESSED</td>' in result._repr_html_()
@@ -244,6 +247,71 @@ def test_modules_beside_a_suite_are_importable_while_it_runs(project: Path) -> N
     assert result.cases
     assert "error" not in {case.verdict for case in result.cases}
     assert sys.path == before
+
+
+LEAVING = """
+import sys, unittest
+import pytest
+
+def leave(how):
+    {"exit": sys.exit, "skip": pytest.skip, "quit": pytest.exit, "unittest": skip,
+     "interrupt": interrupt}[how](0 if how == "exit" else "no GPU")
+
+def skip(words):
+    raise unittest.SkipTest(words)
+
+def interrupt(words):
+    raise KeyboardInterrupt
+
+class Describer:
+    fingerprint = "leaving/1"
+
+    def __init__(self, how, at="describe"):
+        self.how = how
+        if at == "factory":
+            leave(how)
+
+    def describe(self, images, prompt, seeds):
+        leave(self.how)
+
+def load(samples_per_category, seed):
+    leave("HOW")
+"""
+"""A module whose code ends the process, or skips the test that calls it."""
+
+
+@pytest.mark.parametrize(
+    ("how", "at"),
+    [("exit", "module"), ("exit", "factory"), ("exit", "describe"), ("exit", "loader"),
+     ("skip", "describe"), ("skip", "loader"), ("quit", "loader"), ("unittest", "loader")],
+)  # fmt: skip
+def test_code_that_leaves_the_process_is_an_error(project: Path, how: str, at: str) -> None:
+    """The script would end with 0, or the test around it be skipped, and no verdict be known."""
+    module = f"leaving_{how}_{at}"
+    text = LEAVING.replace("HOW", how) + ("leave('exit')\n" if at == "module" else "")
+    (project / SUITE).with_name(f"{module}.py").write_text(text)
+    suite = project / SUITE
+    model = f"python:{module}:Describer?how={how}&at={at}"
+    if at == "loader":
+        loader = f'loader = "python:{module}:load"'
+        suite.write_text(re.sub(r'(?m)^loader = "\w+"$', loader, suite.read_text(), count=1))
+        assert loader in suite.read_text()
+        model = "shapes:"
+    before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
+
+    with pytest.raises(CepError, match=r"SystemExit|Skipped|Exit|SkipTest"):
+        gate_checkpoint(SUITE, snapshot_update=True, model=model, role="describer", samples=4)
+
+    assert {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")} == before
+
+
+def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
+    """Ctrl-C ends the script as it does everywhere."""
+    (project / SUITE).with_name("interrupted.py").write_text(LEAVING)
+    with pytest.raises(KeyboardInterrupt):
+        gate_checkpoint(
+            SUITE, model="python:interrupted:Describer?how=interrupt", role="describer", samples=4
+        )
 
 
 def test_a_folder_without_suites_is_an_error(tmp_path: Path) -> None:

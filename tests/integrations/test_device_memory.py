@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import TrainingGateError
+from pytest_cepbench.errors import DeviceMemoryError, TrainingGateError
+from pytest_cepbench.integrations import device_memory
 
 torch = pytest.importorskip("torch", reason="device memory needs the [models] extra")
 
@@ -126,3 +129,93 @@ def test_what_holds_no_tensors_is_an_error() -> None:
     """A scheduler in the place of an optimizer would keep the memory: one line says so."""
     with pytest.raises(TrainingGateError, match="memory of a str"):
         find_storages(["model"])
+
+
+class BusyStorage:
+    """A storage whose device is full for a while."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def resize_(self, size: int) -> None:
+        """Fail as torch does, so many times."""
+        self.times -= 1
+        if self.times >= 0:
+            msg = f"CUDA out of memory. Tried to allocate {size} bytes"
+            raise RuntimeError(msg)
+
+
+@pytest.mark.parametrize("times", [0, 1, 19, 20])
+def test_memory_of_a_process_that_has_just_ended_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Twenty attempts with half a second between them; then the training cannot go on."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+
+    if times < 20:
+        device_memory._resize(BusyStorage(times), 8)
+    else:
+        with pytest.raises(DeviceMemoryError, match=r"8 bytes.*another process uses the device"):
+            device_memory._resize(BusyStorage(times), 8)
+
+    assert pauses == [0.5] * min(times, 19)
+
+
+def test_what_is_on_another_device_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storages of accelerators are held by the host meanwhile, and those of the host stay."""
+    moved: list[Any] = []
+
+    class Storage:
+        def __init__(self, kind: str) -> None:
+            self.device, self.size, self.copied = SimpleNamespace(type=kind), 4, None
+
+        def nbytes(self) -> int:
+            return self.size
+
+        def cpu(self) -> str:
+            return "bytes on the host"
+
+        def resize_(self, size: int) -> None:
+            self.size = size
+            moved.append((self.device.type, size))
+
+        def copy_(self, copy: Any) -> None:
+            self.copied = copy
+
+    storages = [Storage("cuda"), Storage("cpu"), Storage("meta")]
+    monkeypatch.setattr(device_memory, "find_storages", lambda holders: storages)
+
+    with release_memory([]):
+        assert moved == [("cuda", 0)]
+
+    assert moved == [("cuda", 0), ("cuda", 4)]
+    assert [storage.copied for storage in storages] == ["bytes on the host", None, None]
+
+
+@pytest.mark.parametrize(
+    ("visible", "name"), [(None, "1"), ("4,7", "7"), ("GPU-a, GPU-b", "GPU-b")]
+)
+def test_device_has_the_name_that_a_child_process_needs(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, name: str
+) -> None:
+    """The second of those that the training sees; none where there is none."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    assert device_memory.visible_device() == name
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_memory.visible_device() is None
+
+
+def test_gradients_of_results_are_not_asked_for() -> None:
+    """Only leaves have gradients of their own; asking others is a warning of torch."""
+    leaf = torch.ones(2, requires_grad=True)
+    result = leaf * 2
+    assert len(find_storages([result])) == 1
+    result.sum().backward()
+    assert len(find_storages([leaf])) == 2

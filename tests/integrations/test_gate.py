@@ -9,15 +9,21 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations import Gate, Outcome
-from pytest_cepbench.integrations.gate_process import inherited_environment
-from tests.integrations.conftest import QUICK, ROOT, TEST, MakeGate
+from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, TrainingGate, gate_process
+from pytest_cepbench.integrations.gate_process import (
+    GateProcess,
+    inherited_environment,
+    read_output,
+)
+from tests.integrations.conftest import ENVIRONMENT, PRIVATE, QUICK, ROOT, TEST, MakeGate
 from tests.integrations.folder_model import SPEC, save
 
 
@@ -50,8 +56,10 @@ def children(marker: str) -> list[int]:
         ({"options": ["--model=other"]}, "set by the gate itself"),
         ({"options": ["--snapshot-update"]}, "set by the gate itself"),
         ({"options": ["--cep-plan"]}, "set by the gate itself"),
+        ({"options": ["--cep-plan=1"]}, "--cep-plan is set by the gate itself"),
         ({"model": "checkpoint"}, "does not contain {checkpoint}"),
         ({"timeout": 0}, "above 0"),
+        ({"timeout": -1.0}, "above 0"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_errors(
@@ -60,6 +68,7 @@ def test_settings_that_cannot_be_meant_are_errors(
     """Before a step is trained, in one line."""
     with pytest.raises(TrainingGateError, match=message):
         make_gate(**settings)
+    assert make_gate(timeout=0.5).timeout == 0.5
 
 
 def test_suites_must_be_there(tmp_path: Path) -> None:
@@ -68,6 +77,8 @@ def test_suites_must_be_there(tmp_path: Path) -> None:
         Gate(tmp_path, "suites/shape")
     with pytest.raises(TrainingGateError, match="suites is empty"):
         Gate(tmp_path, [])
+    assert Gate(tmp_path, [TEST, f"{ROOT}/suites"]).accepted is None
+    assert Gate(tmp_path, Path(ROOT, "suites")).best is None
 
 
 def test_gate_is_no_rank_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,36 +99,131 @@ def test_gate_is_no_rank_of_the_training(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-@pytest.mark.slow
-def test_accepted_and_best_outlive_the_training_s_own(make_gate: MakeGate, tmp_path: Path) -> None:
-    """Of three checkpoints that the training deletes, the best and the last accepted one stay.
+@dataclass(frozen=True)
+class GatedTraining:
+    """A training that saves each step into one folder, and was gated by real runs of pytest.
 
-    A small loss is accepted and a large one is not; the headline decides which is the best.
+    gate: its gate.
+    latest: the folder.
+    verdicts: of three steps: accepted, accepted after a small loss, regressed.
     """
-    gate = make_gate(timeout=300)
-    verdicts = []
-    for step, miss in ((1, 0.0), (2, 0.02), (3, 0.6)):
-        checkpoint = save(tmp_path / f"checkpoint-{step}", miss)
-        verdicts.append(gate(checkpoint, step))
-        shutil.rmtree(checkpoint)
 
-    assert [verdict.outcome for verdict in verdicts] == ["accepted", "accepted", "regressed"]
-    last = verdicts[-1]
+    gate: Gate
+    latest: Path
+    verdicts: list[GateVerdict]
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> GatedTraining:
+    """The training; the weights of its first step are overwritten while they are gated."""
+    path = tmp_path_factory.mktemp("training")
+    gate = Gate(path / "gate", TEST, QUICK, model=SPEC, env=ENVIRONMENT)
+    latest = path / "latest"
+    orders: list[dict[str, Any]] = [{"miss": 0.0, "overwrite": str(latest)}]
+    orders += [{"miss": 0.02}, {"miss": 0.6}]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(PRIVATE)]:
+            patch.delenv(name)
+        verdicts = [gate(save(latest, **order)) for order in orders]
+    shutil.rmtree(latest)
+    return GatedTraining(gate, latest, verdicts)
+
+
+def test_small_loss_passes_and_a_large_one_does_not(gated: GatedTraining) -> None:
+    """Verdicts of real runs, the numbers of their report and what they print."""
+    assert [str(verdict.outcome) for verdict in gated.verdicts] == [
+        "accepted", "accepted", "regressed",
+    ]  # fmt: skip
+    assert [bool(verdict) for verdict in gated.verdicts] == [True, True, False]
+    first, second, last = gated.verdicts
+    assert [verdict.code for verdict in gated.verdicts] == [0, 0, 1]
     assert last.stops
-    assert last.step == 3
-    assert last.code == 1
-    assert last.cases[0].name == "instrument/overall/gc"
-    assert last.cases[0].verdict == "regressed"
+    assert [case.name for case in last.cases] == ["instrument/overall/gc"]
+    case = last.cases[0]
+    assert (case.verdict, case.label, case.higher_is_better) == ("regressed", "GC@3", True)
+    assert case.baseline == second.value
+    assert case.value == last.value
+    assert first.value is not None
+    assert last.value is not None
+    assert first.value > last.value + 0.1
     assert last.report.exists()
     assert "regressed: instrument, overall, GC@3" in last.summary
-    kept = tmp_path / "gate" / "checkpoints"
-    assert (gate.accepted, gate.best) == (kept / "checkpoint-2", kept / "checkpoint-1")
+
+
+def test_accepted_and_best_outlive_the_training_s_own(gated: GatedTraining) -> None:
+    """Of three checkpoints of one name, the best and the last accepted one stay, as measured.
+
+    Though the training overwrote the best one under its gate, and has deleted its folder. What
+    stopped the training can be looked into until the next gate.
+    """
+    gate, last = gated.gate, gated.verdicts[-1]
+
     assert (last.accepted, last.best) == (gate.accepted, gate.best)
-    # What stopped the training can be looked into until the next gate.
-    assert {path.name for path in kept.iterdir()} == {
-        "checkpoint-1", "checkpoint-2", "checkpoint-3",
-    }  # fmt: skip
-    assert json.loads((kept / "checkpoint-1" / "weights.json").read_text())["miss"] == 0.0
+    assert gate.accepted is not None
+    assert gate.best is not None
+    copies = gate.accepted.parent.iterdir()
+    misses = {path: json.loads((path / "weights.json").read_text())["miss"] for path in copies}
+    assert (misses[gate.accepted], misses[gate.best]) == (0.02, 0.0)
+    assert sorted(misses.values()) == [0.0, 0.02, 0.6]
+    assert (gate.files.root / "accepted").read_text() == str(gate.accepted)
+    assert f"last accepted checkpoint: {gate.accepted}" in last.summary
+
+
+def test_first_baseline_stays_as_the_anchor(gated: GatedTraining) -> None:
+    """Small losses, each tolerated, are held to the first checkpoint too."""
+    files = gated.gate.files
+    (anchor,) = (files.baselines / "instrument/anchors").glob("overall-gc-*.toml")
+    (current,) = (files.baselines / "instrument").glob("overall-gc-*.toml")
+    values = [tomllib.loads(path.read_text())["value"] for path in (anchor, current)]
+
+    assert values == [pytest.approx(verdict.value, abs=1e-9) for verdict in gated.verdicts[:2]]
+
+
+def test_state_that_is_lost_stops_the_next_gate(gated: GatedTraining, tmp_path: Path) -> None:
+    """Baselines of a real run without the state beside them: nothing is accepted as the first."""
+    folder = Path(shutil.copytree(gated.gate.files.root, tmp_path / "gate"))
+    (folder / "state.json").unlink()
+    gate = Gate(folder, TEST, QUICK, model=SPEC, env=ENVIRONMENT)
+
+    with pytest.raises(TrainingGateError, match=rf"rm -r {folder}/baselines"):
+        gate(save(tmp_path / "latest", 0.6))
+    with pytest.raises(TrainingGateError, match="without a comparison"):
+        TrainingGate(gate).begin(3)
+
+    assert not (folder / "state.json").exists()
+
+
+def test_log_is_shown_from_its_end(tmp_path: Path) -> None:
+    """64 KiB of what a process printed; nothing where there is no log."""
+    log = tmp_path / "c-1.log"
+    log.write_bytes(b"a" * 100_000 + b"\xff" + b"b" * 65_530)
+
+    assert read_output(log) == "a" * 5 + "\ufffd" + "b" * 65_530
+    log.write_text("short")
+    assert read_output(log) == "short"
+    assert read_output(tmp_path / "none.log") == ""
+
+
+def test_process_that_ignores_interrupts_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted first, so that it ends its own; one that has ended is left alone."""
+    monkeypatch.setattr(gate_process, "_GRACE", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    stubborn = f"trap '' INT; echo > {pipe}; read x < {pipe}"
+    process = GateProcess(["sh", "-c", stubborn], tmp_path / "log", {})
+    pipe.read_text()  # the trap is set
+    process.end()
+    assert process.poll() == -signal.SIGKILL
+    process.end()
+
+    polite = f"trap 'exit 7' INT; echo > {pipe}; read x < {pipe}"
+    process = GateProcess(["sh", "-c", polite], tmp_path / "log", {})
+    pipe.read_text()
+    monkeypatch.setattr(gate_process, "_GRACE", 60)
+    process.end()
+    assert process.poll() == 7
 
 
 @pytest.mark.slow
@@ -154,19 +260,6 @@ def test_ini_file_that_accepts_everything_accepts_nothing(
     assert (verdict.outcome, verdict.stops) == (Outcome.FAILED, True)
     assert "remove --snapshot-update" in verdict.summary
     assert {path: path.read_text() for path in gate.files.baselines.rglob("*.toml")} == baselines
-
-
-@pytest.mark.slow
-def test_gate_that_hangs_is_ended(make_gate: MakeGate, tmp_path: Path) -> None:
-    """After its time it counts as failed, nothing of it runs on, and it is no pass."""
-    gate = make_gate(timeout=0.2)
-
-    verdict = gate(save(tmp_path / "checkpoint-1", 0.1, seconds=600), 1)
-
-    assert (verdict.outcome, verdict.accepted) == (Outcome.FAILED, None)
-    assert verdict.code != 0
-    assert "longer than its 0.2 s" in verdict.output
-    assert children(f"{tmp_path}/gate") == []
 
 
 TRAINING = """
@@ -214,7 +307,8 @@ def test_killed_training_takes_its_gate_along(tmp_path: Path) -> None:
         time.sleep(0.05)
     running = gate.files.load().running
     assert running is not None
-    assert (running.name, running.kept) == ("checkpoint-1", True)
+    assert running.name == "checkpoint-1"
+    assert gate.files.exists(running)
     assert gate.accepted is None
 
 

@@ -1,14 +1,21 @@
-"""The folder of a gate: kept checkpoints survive the training's deletions and its writing over."""
+"""The folder of a gate: copies that nothing of the training changes, and a state that is whole."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
+import os
+import resource
 import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations import Gate
+from pytest_cepbench.integrations import Gate, gate_folder
 from pytest_cepbench.integrations.gate_folder import (
     AcceptedCheckpoint,
     GateFolder,
@@ -17,34 +24,141 @@ from pytest_cepbench.integrations.gate_folder import (
 )
 from tests.integrations.folder_model import save
 
+DAY = 86_400 * 10**9
+
 
 def kept(files: GateFolder, checkpoint: Path) -> Submission:
     """A checkpoint in the folder."""
-    return files.keep(Submission(str(checkpoint), checkpoint.name, 1, folder=True))
+    return files.keep(Submission(str(checkpoint), checkpoint.name, 1, local=True))
 
 
 def accepted(files: GateFolder, submission: Submission) -> AcceptedCheckpoint:
     """The same as the last accepted one."""
-    name = submission.name
-    state = files.change(
-        accepted=AcceptedCheckpoint(str(files.kept(name)), name, 1, 0.5, files.files(name))
+    checkpoint = AcceptedCheckpoint(
+        files.path(submission), submission.name, 1, 0.5, submission.kept, submission.files
     )
+    state = files.change(accepted=checkpoint)
     assert state.accepted is not None
     return state.accepted
 
 
-def test_kept_checkpoint_outlives_the_training_s_own(tmp_path: Path) -> None:
-    """Its files are hard links, so keeping costs no space until the training deletes its own."""
-    checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
-    files = GateFolder(tmp_path / "gate")
-    accepted(files, kept(files, checkpoint))
-    assert (files.kept("checkpoint-1") / "weights.json").samefile(checkpoint / "weights.json")
+def age(*paths: Path) -> None:
+    """Set the times of files back, as of a checkpoint that was saved a day ago."""
+    for path in paths:
+        times = path.stat()
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns - DAY))
 
+
+def test_kept_checkpoint_is_a_copy(tmp_path: Path) -> None:
+    """A training that writes into its files in place, and then deletes them, changes nothing of it.
+
+    Sizes and times of change stay as they were, as those of a hard link would not.
+    """
+    checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
+    (checkpoint / "shards").mkdir()
+    (checkpoint / "shards" / "model-00001-of-00002.safetensors").write_bytes(b"\x00" * 2**20)
+    files = GateFolder(tmp_path / "gate")
+    submission = kept(files, checkpoint)
+    accepted(files, submission)
+    path = files.kept(submission.kept)
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    assert path.name == f"checkpoint-1-{path.name[-12:]}"
+    assert {str(file.relative_to(path)) for file in before} == {
+        "weights.json", "optimizer.bin", "shards/model-00001-of-00002.safetensors",
+    }  # fmt: skip
+
+    save(checkpoint, miss=0.9)
     shutil.rmtree(checkpoint)
 
-    path = files.checked(files.load().accepted)
-    assert path == files.kept("checkpoint-1")
-    assert {file.name for file in path.iterdir()} == {"weights.json", "optimizer.bin"}
+    assert files.checked(files.load().accepted) == path
+    assert {file: file.read_bytes() for file in before} == before
+    assert not any(path.parent.glob(".*"))
+
+
+def test_kernel_is_asked_for_clones(tmp_path: Path) -> None:
+    """It clones, or says that this file system does not; of another request it knows nothing."""
+    (tmp_path / "old").write_bytes(b"weights")
+    with (tmp_path / "old").open("rb") as old, (tmp_path / "new").open("wb") as new:
+        refused = None
+        try:
+            fcntl.ioctl(new.fileno(), gate_folder._FICLONE, old.fileno())
+        except OSError as error:
+            refused = error.errno
+    assert refused != errno.ENOTTY
+
+
+def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
+    """Copies of one name lie side by side; the same files once more are the same copy."""
+    checkpoint = save(tmp_path / "latest", miss=0.1)
+    files = GateFolder(tmp_path / "gate")
+    first = kept(files, checkpoint)
+    accepted(files, first)
+    second = kept(files, save(checkpoint, miss=0.9))
+    again = kept(files, save(tmp_path / "other" / "latest", miss=0.1))
+
+    assert again.kept == first.kept != second.kept
+    assert files.unchanged_files(again) == again.files
+    assert files.checked(files.load().accepted) == files.kept(first.kept)
+    for submission, miss in ((first, 0.1), (second, 0.9)):
+        weights = Path(files.path(submission), "weights.json")
+        assert json.loads(weights.read_text())["miss"] == miss
+    assert len(list(files.kept("").iterdir())) == 2
+
+
+def test_folder_that_was_moved_has_its_checkpoints(tmp_path: Path) -> None:
+    """Copies are found beside the state, wherever the training's folder lies now."""
+    files = GateFolder(tmp_path / "gate")
+    submission = kept(files, save(tmp_path / "checkpoint-1", miss=0.1))
+    accepted(files, submission)
+    moved = GateFolder((tmp_path / "gate").rename(tmp_path / "moved"))
+
+    assert moved.checked(moved.load().accepted) == tmp_path / "moved/checkpoints" / submission.kept
+    moved.change(running=None)
+    assert (tmp_path / "moved/accepted").read_text() == moved.path(submission)
+
+
+def test_checkpoint_without_a_file_is_refused(tmp_path: Path) -> None:
+    """What a saver in the background writes later could not be compared with anything."""
+    (tmp_path / "checkpoint-1").mkdir()
+
+    with pytest.raises(TrainingGateError, match="it has no file"):
+        kept(GateFolder(tmp_path / "gate"), tmp_path / "checkpoint-1")
+
+
+def test_damaged_copy_is_replaced_by_the_same_checkpoint(tmp_path: Path) -> None:
+    """A copy whose files are not those of its name is not taken for the checkpoint."""
+    checkpoint = save(tmp_path / "latest", miss=0.1)
+    files = GateFolder(tmp_path / "gate")
+    first = kept(files, checkpoint)
+    (files.kept(first.kept) / "weights.json").write_text("{}")
+
+    again = kept(files, checkpoint)
+
+    assert again.kept == first.kept
+    assert (files.kept(again.kept) / "weights.json").read_text() != "{}"
+    assert files.unchanged_files(again) is not None
+
+
+def test_single_file_is_kept_too(tmp_path: Path) -> None:
+    """A checkpoint of one file keeps its name, by which its format is known, and is checked."""
+    file = tmp_path / "runs" / "step-7.safetensors"
+    file.parent.mkdir()
+    file.write_bytes(b"weights")
+    gate = Gate(tmp_path / "gate", tmp_path)
+
+    submission = gate.submit(file, step=7)
+    accepted(gate.files, submission)
+    file.write_bytes(b"others!")
+
+    path = gate.accepted
+    assert path is not None
+    assert (path.name, path.read_bytes()) == ("step-7.safetensors", b"weights")
+    assert str(path) == gate.files.path(submission) == (tmp_path / "gate/accepted").read_text()
+    gate.files.prune()
+    assert path.exists()
+    path.write_bytes(b"others!")
+    with pytest.raises(TrainingGateError, match="changed since it was accepted"):
+        _ = gate.accepted
 
 
 def test_checkpoint_behind_links_is_kept_itself(tmp_path: Path) -> None:
@@ -53,39 +167,104 @@ def test_checkpoint_behind_links_is_kept_itself(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint-1"
     checkpoint.mkdir()
     (checkpoint / "weights.json").symlink_to(blob / "weights.json")
+    (checkpoint / "more").symlink_to(blob)
     files = GateFolder(tmp_path / "gate")
 
-    kept(files, checkpoint)
+    submission = kept(files, checkpoint)
     shutil.rmtree(blob)
 
-    assert (files.kept("checkpoint-1") / "weights.json").read_text()
+    assert set(submission.files) == {"weights.json", "more/weights.json", "more/optimizer.bin"}
+    assert files.unchanged_files(submission) is not None
 
 
-def test_writing_over_an_accepted_checkpoint_is_seen(tmp_path: Path) -> None:
-    """Hard links change with the training's file: what is loaded then is not what passed."""
+@pytest.mark.parametrize("old", [False, True], ids=["just written", "a day old"])
+@pytest.mark.parametrize("place", ["copy", "the training's"])
+@pytest.mark.parametrize("change", ["same size", "new file", "gone"])
+def test_other_files_than_the_accepted_ones_are_seen(
+    tmp_path: Path, place: str, change: str, old: bool
+) -> None:
+    """Also with the times of before, and where no stamp can be trusted; and told by `accepted`."""
     checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
-    files = GateFolder(tmp_path / "gate")
-    accepted(files, kept(files, checkpoint))
+    if old:
+        age(*checkpoint.iterdir())
+    gate = Gate(tmp_path / "gate", tmp_path, keep=place == "copy")
+    submission = gate.files.stamp(gate.submit(checkpoint, 1))
+    assert all(bool(stamp) == old for stamp, _ in submission.files.values())
+    accepted(gate.files, submission)
+    path = gate.accepted
+    assert path is not None
+    assert path == (checkpoint if place != "copy" else gate.files.kept(submission.kept))
+    assert (tmp_path / "gate/accepted").read_text() == str(path)
 
-    save(checkpoint, miss=0.25)
+    weights = path / "weights.json"
+    times = weights.stat()
+    if change == "same size":
+        weights.write_text(weights.read_text().replace("0.1", "0.9"))
+        os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    elif change == "new file":
+        (path / "adapter_config.json").write_text("{}")
+    else:
+        weights.unlink()
 
     with pytest.raises(TrainingGateError, match="changed since it was accepted"):
-        files.checked(files.load().accepted)
+        _ = gate.accepted
+    gate.files.change(running=None)
+    assert not (tmp_path / "gate/accepted").exists()
+
+
+def test_what_was_touched_or_brought_back_is_the_same(tmp_path: Path) -> None:
+    """Times alone are no change: a copy that comes out of a backup is read, and passes."""
+    files = GateFolder(tmp_path / "gate")
+    checkpoint = accepted(files, kept(files, save(tmp_path / "checkpoint-1", miss=0.1)))
+    path = Path(checkpoint.path)
+    shutil.copytree(path, tmp_path / "backup")
+    shutil.rmtree(path)
+    assert files.standing(checkpoint) is None
+    (tmp_path / "backup").rename(path)
+    age(*path.iterdir())
+
+    assert files.checked(checkpoint) == path
+    fresh = files.unchanged_files(checkpoint)
+    assert fresh is not None
+    assert all(stamp for stamp, _ in fresh.values())
+
+
+def test_checkpoint_that_cannot_be_read_has_no_stamp(tmp_path: Path) -> None:
+    """One line names it; a model spec has no files, and a copy keeps the stamps that it has."""
+    files = GateFolder(tmp_path / "gate")
+    checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
+    submission = kept(files, checkpoint)
+    assert files.stamp(submission) is submission
+    (checkpoint / "gone").symlink_to(tmp_path / "nowhere")
+
+    with pytest.raises(TrainingGateError, match="checkpoint-1 cannot be read"):
+        files.stamp(Submission(str(checkpoint), "checkpoint-1", 1, local=True))
+
+    spec = Submission("shapes:", "shapes:", None)
+    assert files.keep(spec) is files.stamp(spec) is spec
+    assert files.unchanged_files(spec) == {}
+    assert files.exists(spec)
+    assert files.exists(submission)
+    shutil.rmtree(files.kept(submission.kept))
+    assert not files.exists(submission)
 
 
 def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
     """What is neither accepted, best, running, waiting nor the reason of a stop is deleted."""
     files = GateFolder(tmp_path / "gate")
+    files.prune()
     submissions = [
-        kept(files, save(tmp_path / f"checkpoint-{number}", miss=0.1)) for number in range(6)
+        kept(files, save(tmp_path / f"checkpoint-{number}", miss=0.1 * number))
+        for number in range(6)
     ]
+    files.begin_copy("of a process that was killed")
     accepted(files, submissions[0])
     files.change(running=submissions[1], waiting=(submissions[2],), stopped=submissions[3])
 
     files.prune()
 
     assert {path.name for path in files.kept("").iterdir()} == {
-        f"checkpoint-{number}" for number in range(4)
+        submission.kept for submission in submissions[:4]
     }
     assert (tmp_path / "checkpoint-5").is_dir()  # the training's own is the training's
 
@@ -94,23 +273,103 @@ def test_state_is_what_was_written(tmp_path: Path) -> None:
     """Every field is read back, and the paths lie in small files for the shell."""
     files = GateFolder(tmp_path / "gate")
     assert files.load() == GateState()
-    checkpoint = AcceptedCheckpoint("runs/c-1", "c-1", 1, None, {})
-    submission = Submission("runs/c-2", "c-2", None, folder=True, accepting=True)
+    checkpoint = AcceptedCheckpoint("hf://runs/c-1", "c-1", 1, None)
+    submission = Submission(
+        "runs/c-2", "c-2", None, local=True, kept="c-2-00", files={"a": ("1 2", "ff")},
+        accepting=True,
+    )  # fmt: skip
 
-    state = files.change(accepted=checkpoint, best=checkpoint, waiting=(submission,))
+    state = files.change(
+        accepted=checkpoint, best=checkpoint, running=submission, waiting=(submission,),
+        stopped=submission,
+    )  # fmt: skip
 
-    assert files.load() == state == GateState(checkpoint, checkpoint, None, (submission,))
-    assert (tmp_path / "gate" / "accepted").read_text() == "runs/c-1"
-    assert (tmp_path / "gate" / "best").read_text() == "runs/c-1"
+    assert files.load() == state
+    assert state == GateState(checkpoint, checkpoint, submission, (submission,), submission)
+    assert json.loads((tmp_path / "gate" / "state.json").read_text())["format"] == 2
+    assert (tmp_path / "gate" / "accepted").read_text() == "hf://runs/c-1"
+    assert (tmp_path / "gate" / "best").read_text() == "hf://runs/c-1"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "accepted": 3}'])
+def test_files_of_a_gate_lie_in_its_folder(tmp_path: Path) -> None:
+    """Where the documentation says, and nowhere else."""
+    files = GateFolder(tmp_path)
+
+    assert files.baselines == tmp_path / "baselines"
+    assert files.compared == tmp_path / ".baselines"
+    assert files.store == tmp_path / "store"
+    assert files.lock == tmp_path / ".lock"
+    assert files.report("c-1") == tmp_path / "reports/c-1.json"
+    assert files.log("c-1") == tmp_path / "logs/c-1.log"
+    assert files.kept("c-1") == tmp_path / "checkpoints/c-1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "3", '{"format": 3}', '{"format": 1, "accepted": null}',
+     '{"format": 2, "accepted": 3}', '{"format": 2, "accepted": {"files": []}}'],
+)  # fmt: skip
 def test_damaged_state_is_an_error(tmp_path: Path, text: str) -> None:
-    """A gate that forgot what it accepted would accept anything: it does not start."""
+    """A gate that forgot what it accepted would accept anything: it does not start.
+
+    Nor with the state of another version, whose copies lie elsewhere.
+    """
     (tmp_path / "state.json").write_text(text)
 
-    with pytest.raises(TrainingGateError, match=r"state\.json"):
+    with pytest.raises(TrainingGateError, match=r"state\.json.*a new folder for its gate"):
         GateFolder(tmp_path).load()
+
+
+def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
+    """The next checkpoint would be the first again, and be accepted without a comparison.
+
+    Nothing writes a new state either; the error says what goes on, and that does.
+    """
+    files = GateFolder(tmp_path / "gate")
+    checkpoint = accepted(files, kept(files, save(tmp_path / "checkpoint-1", miss=0.1)))
+    (files.baselines / "instrument").mkdir(parents=True)
+    (files.baselines / "instrument" / "overall-gc.toml").write_text("")
+    state = tmp_path / "gate" / "state.json"
+    state.rename(tmp_path / "state.json")
+
+    for use in (files.load, files.prune, lambda: files.change(running=None)):
+        with pytest.raises(TrainingGateError) as error:
+            use()
+        for words in (str(state), f"`rm -r {files.baselines}`", checkpoint.path):
+            assert words in str(error.value)
+    assert not state.exists()
+    (tmp_path / "gate" / "accepted").unlink()
+    with pytest.raises(TrainingGateError, match=r"\(the last accepted one\)"):
+        files.load()
+
+    shutil.rmtree(files.baselines)
+    assert files.load() == GateState()
+    (tmp_path / "state.json").rename(state)
+    assert files.load().accepted == checkpoint
+
+
+def test_pytest_compares_with_a_copy_of_the_baselines(tmp_path: Path) -> None:
+    """What it writes is no baseline; only the records of series are the ones that stay."""
+    files = GateFolder(tmp_path)
+    baseline = files.baselines / "instrument" / "series" / "overall-gc.toml"
+    record = files.baselines / "series" / "run-1.jsonl"
+    for path in (baseline, record):
+        path.parent.mkdir(parents=True)
+        path.write_text("before")
+    files.copy_baselines()
+    (files.compared / "left over.toml").write_text("")
+    files.copy_baselines()
+
+    copies = {
+        path: files.compared / path.relative_to(files.baselines) for path in (baseline, record)
+    }
+    assert [copy.read_text() for copy in copies.values()] == ["before", "before"]
+    for copy in copies.values():
+        copy.write_text("after")
+
+    assert (baseline.read_text(), record.read_text()) == ("before", "after")
+    assert (files.compared / "series").is_symlink()
+    assert not (files.compared / "left over.toml").exists()
 
 
 def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
@@ -124,17 +383,62 @@ def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         kept(files, save(tmp_path / "checkpoint-1", miss=0.1))
 
 
-def test_keeping_that_is_cut_off_leaves_what_was_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["dangling link", "named pipe"])
+def test_keeping_that_is_cut_off_leaves_what_was_kept(tmp_path: Path, damage: str) -> None:
     """A checkpoint whose file cannot be read is not kept in part; the one before stays."""
     checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
     files = GateFolder(tmp_path / "gate")
-    accepted(files, kept(files, checkpoint))
-    (checkpoint / "gone").symlink_to(tmp_path / "nowhere")
+    before = accepted(files, kept(files, checkpoint))
+    if damage == "named pipe":
+        os.mkfifo(checkpoint / "pipe")
+    else:
+        (checkpoint / "gone").symlink_to(tmp_path / "nowhere")
 
-    with pytest.raises(TrainingGateError, match="cannot be kept"):
+    with pytest.raises(TrainingGateError, match="checkpoint-1 cannot be kept in"):
         kept(files, checkpoint)
 
-    assert files.checked(files.load().accepted) == files.kept("checkpoint-1")
+    assert files.checked(files.load().accepted) == Path(before.path)
+    assert [str(path) for path in files.kept("").iterdir()] == [before.path]
+
+
+def test_full_disk_leaves_no_half_of_a_copy(tmp_path: Path) -> None:
+    """The copy that did not fit is gone, so that the training can save; one line says why."""
+    files = GateFolder(tmp_path / "gate")
+    before = accepted(files, kept(files, save(tmp_path / "checkpoint-1", miss=0.1)))
+    large = save(tmp_path / "checkpoint-2", miss=0.2)
+    (large / "model.safetensors").write_bytes(bytes(2**20))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, limits[1]))
+        with pytest.raises(TrainingGateError, match=r"cannot be kept in \S+: \[Errno 27\][^\n]*$"):
+            kept(files, large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+    assert files.checked(files.load().accepted) == Path(before.path)
+    assert [str(path) for path in files.kept("").iterdir()] == [before.path]
+
+
+def test_checkpoint_that_changes_while_it_is_copied_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of one step and half of the next is a checkpoint of no step."""
+    checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
+    files = GateFolder(tmp_path / "gate")
+    copystat = shutil.copystat
+
+    def copied(source: Any, target: Any, **options: Any) -> None:
+        copystat(source, target, **options)
+        if Path(source).name == "weights.json":
+            save(checkpoint, miss=0.25)
+
+    monkeypatch.setattr(shutil, "copystat", copied)
+
+    with pytest.raises(TrainingGateError, match="changed while it was copied"):
+        kept(files, checkpoint)
+    assert list(files.kept("").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", [".", "..", "latest"])
@@ -151,6 +455,20 @@ def test_checkpoint_is_named_by_what_it_is(
 
     submission = gate.submit(name, step=5)
 
-    assert (submission.name, submission.kept) == ("checkpoint-5", True)
-    assert (tmp_path / "gate/checkpoints/checkpoint-5/weights.json").exists()
+    assert (submission.name, submission.step) == ("checkpoint-5", 5)
+    assert (gate.files.kept(submission.kept) / "weights.json").exists()
     assert gate.submit(checkpoint, step=15).name == "checkpoint-5-step15"
+    assert gate.submit(checkpoint).name == "checkpoint-5"
+
+
+def test_checkpoint_whose_files_would_not_be_looked_at_is_refused(tmp_path: Path) -> None:
+    """A path with parameters would be taken for a model spec; a folder around the gate's is too."""
+    checkpoint = save(tmp_path / "run", miss=0.1)
+    gate = Gate(checkpoint / "gate", tmp_path)
+
+    with pytest.raises(TrainingGateError, match=r"model=\"\{checkpoint\}\?dtype=float32\""):
+        gate.submit(f"{checkpoint}?dtype=float32")
+    with pytest.raises(TrainingGateError, match="is in the checkpoint"):
+        gate.submit(checkpoint)
+    assert not gate.submit("shapes:?miss=0.1").local
+    assert not (checkpoint / "gate").exists()

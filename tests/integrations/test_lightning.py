@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +24,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.slow
-def test_regression_stops_the_trainer(make_gate: MakeGate, tmp_path: Path) -> None:
+def test_regression_stops_the_trainer(rule_gate: MakeGate, tmp_path: Path) -> None:
     """Every three steps, counted in steps of the optimizer; `fit` raises, and the loggers know."""
     from pytest_cepbench.integrations.lightning import GateCallback
     from tests.integrations.lightning_modules import fit, make_trainer
@@ -33,10 +34,10 @@ def test_regression_stops_the_trainer(make_gate: MakeGate, tmp_path: Path) -> No
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     logger = TensorBoardLogger(tmp_path / "logs", name="", version="")
-    gate = TrainingGate(make_gate(), every=3)
+    gate = TrainingGate(rule_gate(), every=3)
     trainer = make_trainer(tmp_path, GateCallback(gate), logger=logger)
 
-    with pytest.raises(TrainingStoppedError, match="step-6: regressed"):
+    with pytest.raises(TrainingStoppedError, match=r"step-6-.*: regressed"):
         fit(trainer)
 
     assert trainer.global_step == 6
@@ -49,11 +50,12 @@ def test_regression_stops_the_trainer(make_gate: MakeGate, tmp_path: Path) -> No
     assert outcomes == [(3, 1.0), (6, -1.0)]
     texts = events.Tensors("cepbench/verdict/text_summary")
     assert [text.tensor_proto.string_val for text in texts] == [[b"accepted"], [b"regressed"]]
+    assert gate.trackers is not None
+    assert len(gate.trackers) == 1
 
 
-@pytest.mark.slow
 def test_each_checkpoint_of_lightning_is_exported_and_gated(
-    make_gate: MakeGate, tmp_path: Path
+    rule_gate: MakeGate, tmp_path: Path
 ) -> None:
     """Without `every`: when Lightning has saved, and once where it saves two files in a step."""
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -70,7 +72,7 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     checkpoints = ModelCheckpoint(
         dirpath=tmp_path / "ckpt", every_n_train_steps=9, save_last=True, save_top_k=-1
     )
-    gate = TrainingGate(make_gate(), when="beside", waiting="all")
+    gate = TrainingGate(rule_gate(), when="beside", waiting="all")
 
     fit(make_trainer(tmp_path, checkpoints, GateCallback(gate, export), max_steps=18))
 
@@ -81,14 +83,104 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     assert {path.suffix for path in (tmp_path / "ckpt").iterdir()} == {".ckpt"}
 
 
-@pytest.mark.slow
-def test_module_that_cannot_be_exported_is_an_error(make_gate: MakeGate, tmp_path: Path) -> None:
+def test_module_that_cannot_be_exported_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
     """Before the first step, in one line that says what to give."""
     from pytest_cepbench.integrations.lightning import GateCallback
     from tests.integrations.lightning_modules import Bare, fit, make_trainer
 
-    trainer = make_trainer(tmp_path, GateCallback(make_gate()))
+    trainer = make_trainer(tmp_path, GateCallback(rule_gate()))
 
     with pytest.raises(TrainingGateError, match=r"Bare has no `model` with save_pretrained"):
         fit(trainer, Bare())
     assert trainer.global_step == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"min_steps": 8}, {"min_epochs": 1}])
+def test_stop_is_told_to_the_trainer(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
+) -> None:
+    """It ends after the step that did not pass, or after the least that it was told to do.
+
+    Which the log says once; and the gate gates nothing more.
+    """
+    from pytest_cepbench.integrations.lightning import GateCallback
+    from tests.integrations.lightning_modules import fit, make_trainer
+
+    gate = TrainingGate(rule_gate(), every=2)
+    trainer = make_trainer(tmp_path, GateCallback(gate), **{"max_steps": 10, **settings})
+
+    with pytest.raises(TrainingStoppedError, match=r"step-6-.*: regressed"):
+        fit(trainer)
+
+    assert trainer.global_step == (10 if settings else 6)
+    assert [verdict.step for verdict in gate.verdicts] == [2, 4, 6]
+    assert caplog.text.count("until min_steps and min_epochs are done") == bool(settings)
+    assert gate.trackers is None
+
+
+@pytest.mark.parametrize(("code", "error"), [(0, TrainingStoppedError), (3, SystemExit)])
+def test_exit_that_says_success_waits_for_the_verdict(
+    rule_gate: MakeGate, tmp_path: Path, code: int, error: type[BaseException]
+) -> None:
+    """A module that calls sys.exit() while a regressed checkpoint is gated does not end with 0."""
+    from pytest_cepbench.integrations.lightning import GateCallback
+    from tests.integrations.lightning_modules import Module, fit, make_trainer
+
+    class Leaving(Module):
+        def on_train_batch_end(self, *args: Any) -> None:
+            if self.trainer.global_step == 2:
+                sys.exit(code)
+
+    rule_gate()(save(tmp_path / "start", 0.0))
+    export = lambda module, folder: save(folder, 0.9)  # noqa: E731
+    gate = TrainingGate(rule_gate(), when="beside")
+    gate.every = 2
+
+    with pytest.raises(error):
+        fit(make_trainer(tmp_path, GateCallback(gate, export)), Leaving())
+
+    assert [str(verdict.outcome) for verdict in gate.verdicts] == ["regressed"] * (code == 0)
+
+
+def test_model_that_is_in_parts_needs_an_export(rule_gate: MakeGate) -> None:
+    """Under a strategy that shards, a rank would export its part as the whole."""
+    from pytest_cepbench.integrations.lightning import GateCallback
+    from tests.integrations.lightning_modules import Module
+
+    class FSDPStrategy: ...
+
+    trainer = SimpleNamespace(strategy=FSDPStrategy(), loggers=[], global_step=0, optimizers=[])
+    callback = GateCallback(rule_gate())
+
+    with pytest.raises(TrainingGateError, match="under FSDPStrategy a rank may hold a part"):
+        callback.on_train_start(trainer, Module())
+    GateCallback(rule_gate(), lambda module, folder: None).on_train_start(trainer, Module())
+
+
+def test_loggers_are_given_texts_as_they_take_them() -> None:
+    """TensorBoard as texts, MLflow as tags of its run, W&B in the summary; numbers always."""
+    from pytest_cepbench.integrations.lightning import to_logger
+
+    written: list[Any] = []
+    boards = [
+        SimpleNamespace(add_text=lambda *text: written.append(text)),
+        SimpleNamespace(set_tag=lambda *tag: written.append(tag)),
+        SimpleNamespace(summary={}),
+    ]
+    for board in boards:
+        logger = SimpleNamespace(
+            experiment=board, run_id="r-1", save=lambda: written.append("saved"),
+            log_metrics=lambda numbers, step: written.append((dict(numbers), step)),
+        )  # fmt: skip
+        to_logger(logger)({"a": 1.0, "b": "words"}, 7)
+    bare = SimpleNamespace(
+        experiment=boards[1], save=lambda: None, log_metrics=lambda *_, step: None
+    )
+    to_logger(bare)({"b": "no run to tag"}, 8)
+
+    numbers = ({"a": 1.0}, 7)
+    assert written == [
+        numbers, ("b", "words", 7), "saved", numbers, ("r-1", "b", "words"), "saved", numbers,
+        "saved",
+    ]  # fmt: skip
+    assert boards[2].summary == {"b": "words"}

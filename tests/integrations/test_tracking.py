@@ -8,6 +8,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,10 @@ from pytest_cepbench.integrations.tracking import (
     Values,
     active_runs,
     numbers_of,
+    to_mlflow,
     to_tensorboard,
+    to_trackio,
+    to_wandb,
     track,
     values_of,
 )
@@ -78,6 +82,71 @@ def test_no_run_is_active_where_no_tracker_is_used() -> None:
     track(VERDICT, None)
 
     assert {"mlflow", "trackio"}.isdisjoint(set(sys.modules) - before)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "number"),
+    [(Outcome.ACCEPTED, 1), (Outcome.INCONCLUSIVE, 0), (Outcome.REGRESSED, -1),
+     (Outcome.FAILED, -2)],
+)  # fmt: skip
+def test_outcomes_are_numbers(outcome: Outcome, number: int) -> None:
+    """For charts: the better, the higher."""
+    assert values_of(replace(VERDICT, outcome=outcome))["cepbench/outcome"] == number
+
+
+@pytest.mark.parametrize(
+    ("verdict", "number"),
+    [("improved", 2), ("held", 1), ("inconclusive", 0), ("regressed", -1), ("error", -2),
+     ("incomparable", -2)],
+)  # fmt: skip
+def test_verdicts_of_cases_are_numbers(verdict: str, number: int) -> None:
+    """As outcomes; what was not measured is below all of them."""
+    values = values_of(replace(VERDICT, cases=(replace(CASE, verdict=verdict),), seconds=1.26))
+    assert values["cepbench/shapes/overall/gc/verdict"] == number
+    assert values["cepbench/seconds"] == 1.3
+
+
+def test_step_that_is_not_known_is_the_first() -> None:
+    """Trackers need a number."""
+    given: list[int] = []
+    track(replace(VERDICT, step=None), [lambda values, step: given.append(step)])
+    assert given == [0]
+
+
+def test_interrupt_of_a_tracker_is_no_warning() -> None:
+    """Ctrl-C ends the training, wherever it comes."""
+
+    def interrupted(values: Values, step: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        track(VERDICT, [interrupted])
+
+
+def test_active_runs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of libraries that are imported, and only while a run of theirs is active.
+
+    With what they offer in their place, because the tests' environment has none of them.
+    """
+    run = object()
+    current: list[object] = [None]
+    modules = {
+        "wandb": SimpleNamespace(run=None),
+        "mlflow": SimpleNamespace(active_run=lambda: current[0]),
+        "trackio.context_vars": SimpleNamespace(
+            current_run=SimpleNamespace(get=lambda: current[0])
+        ),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert active_runs() == []
+
+    modules["wandb"].run = current[0] = run
+    assert active_runs() == [to_wandb, to_mlflow, to_trackio]
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace())  # while it is being imported
+    assert active_runs() == [to_wandb, to_trackio]
+    monkeypatch.delitem(sys.modules, "trackio.context_vars")
+    assert active_runs() == [to_wandb]
 
 
 @pytest.mark.models

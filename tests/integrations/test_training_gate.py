@@ -6,12 +6,14 @@ import logging
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pytest_cepbench.integrations.training_gate as training_gate_module
 from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError
 from pytest_cepbench.integrations import GateVerdict, Outcome, TrainingGate
 from pytest_cepbench.integrations.gate_folder import Submission
@@ -44,6 +46,7 @@ def train(gate: TrainingGate, misses: list[float]) -> None:
         ({"stop_on": "regression"}, "Did you mean 'regressed'"),
         ({"stop_on": ("never", "regressed")}, "cannot stand beside another"),
         ({"every": 0}, "at least 1"),
+        ({"every": -1}, "at least 1"),
         ({"share_device": True, "when": "beside"}, "beside it, the training uses the device"),
     ],
 )
@@ -53,6 +56,7 @@ def test_settings_that_do_not_exist_are_errors(
     """In one line, before a step is trained."""
     with pytest.raises(TrainingGateError, match=message):
         TrainingGate(make_gate(), **settings)
+    assert TrainingGate(make_gate(), every=1, stop_on=("never",)).every == 1
 
 
 def test_shared_device_needs_something_to_give_back(make_gate: MakeGate) -> None:
@@ -63,69 +67,373 @@ def test_shared_device_needs_something_to_give_back(make_gate: MakeGate) -> None
         TrainingGate(make_gate(), share_device=True).begin()
 
 
-@pytest.mark.slow
-def test_training_stops_between_steps(make_gate: MakeGate, tmp_path: Path) -> None:
+def test_training_stops_between_steps(rule_gate: MakeGate, tmp_path: Path) -> None:
     """The gate comes every two steps; the loop ends at the first one that regressed.
 
     Leaving the loop raises, so that no script goes on to publish what did not pass. The next
     process may not go on from there, but from the accepted checkpoint.
     """
-    gate = TrainingGate(make_gate(), every=2)
+    gate = TrainingGate(rule_gate(), every=2)
 
-    with pytest.raises(TrainingStoppedError, match="step-4: regressed, the training stops") as stop:
+    with pytest.raises(
+        TrainingStoppedError, match=r"step-4-.*: regressed, the training st"
+    ) as stop:
         train(gate, [0.9, 0.1, 0.1, 0.8, 0.1, 0.1])
 
     assert stop.value.code == 1
     assert outcomes(gate) == {2: "accepted", 4: "regressed"}
-    assert gate.gate.accepted == tmp_path / "gate/checkpoints/step-2"
-    with pytest.raises(TrainingStoppedError, match=r"stopped this training at step 4.*step-2"):
-        TrainingGate(make_gate()).begin(4)
-    assert not TrainingGate(make_gate(), stop_on="never").begin(5)
-    assert not TrainingGate(make_gate()).begin(4)  # it went on, on purpose
+    accepted = gate.gate.accepted
+    assert accepted is not None
+    assert accepted.name.startswith("step-2-")
+    for step in (4, 5):
+        with pytest.raises(
+            TrainingStoppedError, match=rf"at step 4.*step {step}: .*{accepted}"
+        ) as no:
+            TrainingGate(rule_gate()).begin(step)
+        assert no.value.code == 1
+    assert not TrainingGate(rule_gate(), stop_on="never").begin(5)
+    assert not TrainingGate(rule_gate()).begin(4)  # it went on, on purpose
 
 
-@pytest.mark.slow
-def test_training_that_is_faster_than_its_gate(
-    make_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_training_that_stopped_goes_on_from_an_earlier_step(
+    rule_gate: MakeGate, tmp_path: Path
 ) -> None:
-    """Beside the training one checkpoint is gated at a time, the newest of the others waits.
+    """Without a call of `begin` the first step begins, one before itself."""
+    with pytest.raises(TrainingStoppedError):
+        train(TrainingGate(rule_gate()), [0.1, 0.9])
 
-    The last verdict is waited for at the end, and a regression ends the training also there.
+    gate = TrainingGate(rule_gate())
+    assert not gate.step(2, lambda folder: save(folder, 0.12))
+    assert outcomes(gate) == {2: "accepted"}
+    gate.finish()
+    with pytest.raises(TrainingStoppedError):
+        train(TrainingGate(rule_gate()), [0.1, 0.1, 0.9])
+    late = TrainingGate(rule_gate())
+    with pytest.raises(TrainingStoppedError, match="from step 3"):
+        late.step(4, lambda folder: save(folder, 0.1))
+    with pytest.raises(TrainingStoppedError, match="from step 3"):
+        TrainingGate(rule_gate()).submit(3, save(tmp_path / "c-3", 0.1))
+
+
+def test_new_training_may_begin_after_one_that_stopped_at_once(rule_gate: MakeGate) -> None:
+    """It begins from step 0, which is before the first step that did not pass."""
+    train(TrainingGate(rule_gate()), [0.1])
+    with pytest.raises(TrainingStoppedError, match="step-1-"):
+        train(TrainingGate(rule_gate()), [0.9])
+
+    assert not TrainingGate(rule_gate()).begin()
+
+
+def test_checkpoints_that_the_training_saved_are_gated_once(
+    rule_gate: MakeGate, tmp_path: Path
+) -> None:
+    """Each step once, though a Trainer asks twice; steps without a checkpoint cost nothing."""
+    with TrainingGate(rule_gate()) as gate:
+        assert not gate.begin(0)
+        for step, miss in ((1, 0.3), (1, 0.3), (2, 0.2), (3, 0.2)):
+            assert not gate.step(step)
+            assert not gate.submit(step, save(tmp_path / "latest", miss))
+        assert gate.due(7)
+        assert not gate.step(4)
+
+    assert [verdict.step for verdict in gate.verdicts] == [1, 2, 3]
+    assert gate.stopped is None
+
+
+def pipes(folder: Path, *names: str) -> list[Path]:
+    """Named pipes, at which `rule_gate` waits until something is written into them."""
+    paths = [folder / name for name in names]
+    for path in paths:
+        os.mkfifo(path)
+    return paths
+
+
+@pytest.mark.parametrize("waiting", ["newest", "all"])
+def test_training_that_is_faster_than_its_gate(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture, waiting: Any
+) -> None:
+    """Beside the training one checkpoint is gated at a time, and others wait.
+
+    All, or the newest, whose copy alone is kept. The last verdict is waited for at the end, and a
+    regression ends the training also there.
     """
     caplog.set_level(logging.INFO)
-    gate = TrainingGate(make_gate(), every=1, when="beside")
-    began = time.monotonic()
+    (pipe,) = pipes(tmp_path, "pipe")
+    gate = TrainingGate(rule_gate(), when="beside", waiting=waiting)
 
-    with pytest.raises(TrainingStoppedError, match="step-5: regressed"):
-        train(gate, [0.1, 0.2, 0.3, 0.4, 0.8])
+    def wait_for_end() -> None:
+        assert not gate.step(1, lambda folder: save(folder, 0.1, wait=str(pipe)))
+        for step, miss in ((2, 0.2), (3, 0.14), (4, 0.9)):
+            assert not gate.step(step, lambda folder, miss=miss: save(folder, miss))  # type: ignore[misc]
+            assert not gate.look()
+        assert gate.verdicts == []
+        waits = gate.gate.files.load().waiting
+        steps = [submission.step for submission in waits]
+        assert steps == ([4] if waiting == "newest" else [2, 3, 4])
+        copies = {path.name.rpartition("-")[0] for path in gate.gate.files.kept("").iterdir()}
+        assert copies == {"step-1", *(f"step-{step}" for step in steps)}
+        pipe.write_text("")
 
-    assert outcomes(gate) == {1: "accepted", 5: "regressed"}
-    assert time.monotonic() - began >= gate.verdicts[0].seconds
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
-    assert "gate: step 5" in caplog.text
-    assert gate.gate.accepted == tmp_path / "gate/checkpoints/step-1"
+    with pytest.raises(TrainingStoppedError, match=r"step-4-.*: regressed"), gate:
+        wait_for_end()
+
+    expected = {1: "accepted", 4: "regressed"}
+    if waiting == "all":
+        expected = {1: "accepted", 2: "inconclusive", 3: "accepted", 4: "regressed"}
+    assert outcomes(gate) == expected
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["INFO" if each == "accepted" else "WARNING" for each in expected.values()]
+    assert "gate: step 4" in caplog.text
+    assert gate.gate.files.load().waiting == ()
 
 
-@pytest.mark.slow
-def test_what_cannot_be_measured(make_gate: MakeGate, caplog: pytest.LogCaptureFixture) -> None:
+def test_verdict_is_taken_at_the_first_step_after_it(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """It stops the training there; what waited is not gated any more, nor what comes later."""
+    first, second = pipes(tmp_path, "first", "second")
+    gate = TrainingGate(rule_gate(), when="beside", waiting="all")
+    train(gate, [0.1])
+    assert not gate.begin(1)
+    assert not gate.step(2, lambda folder: save(folder, 0.9, wait=str(first)))
+    assert not gate.step(3, lambda folder: save(folder, 0.1, wait=str(second)))
+    first.write_text("")
+    assert gate._run is not None
+    gate._run._process.wait(None)
+
+    assert gate.step(4)
+    assert gate.step(5, lambda folder: save(folder, 0.1))
+    assert gate.look(wait=True)
+    assert outcomes(gate) == {1: "accepted", 2: "regressed"}
+    state = gate.gate.files.load()
+    assert (state.waiting, state.running) == ((), None)
+    assert state.stopped is not None
+    assert state.stopped.step == 2
+    with pytest.raises(TrainingStoppedError):
+        gate.finish()
+
+
+def test_several_regressions_stop_once(rule_gate: MakeGate) -> None:
+    """The first of them is the one that is told, also where others were taken with it."""
+    gate = TrainingGate(rule_gate(), stop_on="never")
+    train(gate, [0.1, 0.9, 0.95])
+    assert outcomes(gate) == {1: "accepted", 2: "regressed", 3: "regressed"}
+    assert gate.stopped is None
+
+    gate = TrainingGate(rule_gate(), when="beside", stop_on="inconclusive")
+    assert not gate.begin()
+    assert not gate.step(4, lambda folder: save(folder, 0.16))
+    assert gate.look(wait=True)
+    assert gate.stopped is gate.verdicts[0]
+    assert gate.stopped.outcome is Outcome.INCONCLUSIVE
+
+
+def test_what_cannot_be_measured(rule_gate: MakeGate, caplog: pytest.LogCaptureFixture) -> None:
     """A broken checkpoint stops the training, or is a warning where that was asked for.
 
-    Neither accepts it.
+    Neither accepts it, and the next process gates it once more.
     """
 
     def broken(folder: Path) -> None:
+        save(folder, 0.1)
         (folder / "weights.json").write_text("{")
 
-    with pytest.raises(TrainingStoppedError) as stop, TrainingGate(make_gate()) as gate:
+    with pytest.raises(TrainingStoppedError) as stop, TrainingGate(rule_gate()) as gate:
         assert gate.step(1, broken)
-    assert stop.value.code != 0
+    assert stop.value.code == 1
     assert outcomes(gate) == {1: "failed"}
+    assert gate.gate.files.load().stopped is None
+    assert caplog.text.count("JSONDecodeError") == 0
 
-    with TrainingGate(make_gate(), on_error="warn") as gate:
+    with TrainingGate(rule_gate(), on_error="warn") as gate:
+        assert not gate.begin(1)
+        assert outcomes(gate) == {1: "failed"}
         assert not gate.step(2, broken)
-    assert "JSONDecodeError" in caplog.text
-    assert set(outcomes(gate).values()) == {"failed"}
-    assert gate.gate.accepted is None
+        assert not gate.step(3, lambda folder: save(folder, 0.1))
+    assert caplog.text.count("JSONDecodeError") == 2
+    assert outcomes(gate) == {1: "failed", 2: "failed", 3: "accepted"}
+
+
+@pytest.mark.parametrize("on_error", ["stop", "warn"])
+def test_gate_that_cannot_run(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture, on_error: Any
+) -> None:
+    """An error at the step, or a warning, on each way into the gate; nothing is accepted."""
+    (tmp_path / "gate").mkdir()
+    (tmp_path / "gate" / "state.json").write_text("{")
+    (tmp_path / "gate" / "checkpoints").write_text("")
+    checkpoint = save(tmp_path / "c-1", 0.1)
+    uses: list[Callable[[TrainingGate], bool]] = [
+        lambda gate: gate.begin(),
+        lambda gate: gate.step(1, lambda folder: save(folder, 0.1)),
+        lambda gate: gate.submit(1, checkpoint),
+    ]
+    for use in uses:
+        gate = TrainingGate(rule_gate(), on_error=on_error)
+        if on_error == "warn":
+            assert not use(gate)
+        else:
+            with pytest.raises(TrainingGateError, match="a new folder for its gate"):
+                use(gate)
+        assert gate.verdicts == []
+    assert caplog.text.count("a new folder for its gate") == (0 if on_error == "stop" else 3)
+    (tmp_path / "gate" / "state.json").unlink()
+    gate = TrainingGate(rule_gate(), on_error="warn")
+    assert not gate.step(1, lambda folder: save(folder, 0.1))
+    assert "step-1 cannot be kept" in caplog.text
+
+
+def test_interrupt_ends_the_gate_beside_the_training(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """No verdict is waited for; the checkpoint has its verdict in the next process."""
+    (pipe,) = pipes(tmp_path, "pipe")
+    gate = TrainingGate(rule_gate(), when="beside")
+
+    def interrupted() -> None:
+        with gate:
+            gate.step(1, lambda folder: save(folder, 0.1, wait=str(pipe)))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not gate.look()
+    with pytest.raises(OSError, match="No such device or address"):
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    running = gate.gate.files.load().running
+    assert running is not None
+    assert running.step == 1
+    (Path(gate.gate.files.path(running)) / "weights.json").unlink()
+    with TrainingGate(rule_gate(), on_error="warn") as again:
+        assert not again.begin(1)
+    assert outcomes(again) == {1: "failed"}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(0, TrainingStoppedError), (None, TrainingStoppedError), (3, SystemExit)],
+)
+def test_exit_that_says_success_waits_for_the_verdict(
+    rule_gate: MakeGate, code: int | None, error: type[BaseException]
+) -> None:
+    """A script that calls sys.exit() in its loop does not end with 0 over a regression.
+
+    One that exits with another code has failed already, and waits for nothing.
+    """
+    gate = TrainingGate(rule_gate(), when="beside")
+
+    def leave() -> None:
+        with gate:
+            assert not gate.step(1, lambda folder: save(folder, 0.1))
+            assert not gate.look(wait=True)
+            gate.step(2, lambda folder: save(folder, 0.9))
+            sys.exit(code)
+
+    with pytest.raises(error):
+        leave()
+    assert outcomes(gate) == {1: "accepted", 2: "regressed"} if not code else {1: "accepted"}
+
+
+def test_training_without_a_gated_checkpoint_says_so(
+    rule_gate: MakeGate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too few steps for `every`, or nothing that was saved: the end of the training is no pass."""
+    with TrainingGate(rule_gate(), every=500) as gate:
+        assert not gate.step(3, lambda folder: save(folder, 0.1))
+    assert "no checkpoint of it was gated" in caplog.text
+    caplog.clear()
+
+    train(TrainingGate(rule_gate()), [0.1])
+    assert "no checkpoint of it was gated" not in caplog.text
+
+
+def test_save_that_exits_is_an_error(rule_gate: MakeGate) -> None:
+    """The script would end with 0, and the checkpoint have no verdict."""
+
+    def leave(folder: Path) -> None:
+        sys.exit(0)
+
+    gate = TrainingGate(rule_gate())
+    with (
+        pytest.raises(TrainingGateError, match=r"step 1 was not saved: save called sys.exit\(\)"),
+        gate,
+    ):
+        gate.step(1, leave)
+
+
+def test_tracker_that_exits_hides_no_regression(
+    rule_gate: MakeGate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a tracker raises is a warning, and the stop is written down before it is asked."""
+    stopped: list[Any] = []
+
+    def leave(values: Any, step: int) -> None:
+        stopped.append(gate.gate.files.load().stopped)
+        sys.exit(0)
+
+    gate = TrainingGate(rule_gate(), trackers=[leave])
+    with pytest.raises(TrainingStoppedError):
+        train(gate, [0.1, 0.9])
+
+    assert stopped[0] is None
+    assert stopped[1].step == 2
+    assert caplog.text.count("could not be logged: SystemExit") == 2
+
+
+def test_preempted_training_gates_what_it_left(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was being gated, then what waited, in this order; what is gone is a warning.
+
+    Also one that had passed and was not accepted yet.
+    """
+    gate = rule_gate()
+    gate(save(tmp_path / "c-1", 0.3), 1)
+    before = gate.files.load()
+    gate(save(tmp_path / "c-2", 0.2), 2)
+    passed = gate.submit(tmp_path / "c-2", 2)
+    third = gate.submit(save(tmp_path / "c-3", 0.14), 3)
+    gone = Submission(str(tmp_path / "gone"), "gone", 4, local=True)
+    (gate.files.baselines / "gc.toml").write_text("0.7")
+    gate.files.change(
+        accepted=before.accepted, best=before.best,
+        running=Submission(**{**vars(passed), "accepting": True}), waiting=(third, gone),
+    )  # fmt: skip
+    gate.files.log("c-2").unlink()
+
+    with TrainingGate(gate) as training_gate:
+        assert not training_gate.begin(4)
+
+    assert outcomes(training_gate) == {2: "accepted", 3: "accepted"}
+    assert not training_gate.verdicts[0].output  # it was not measured again
+    assert f"{tmp_path}/gone was to be gated and is gone" in caplog.text
+    left = gate.files.load()
+    assert (left.running, left.waiting) == (None, ())
+
+
+def test_memory_is_given_back_while_a_gate_runs(
+    rule_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `share_device` only, around each gate; the gate uses the training's device."""
+    pytest.importorskip("torch", reason="device memory needs the [models] extra")
+    import torch
+
+    held: list[Any] = []
+
+    @contextmanager
+    def release(holders: Any) -> Iterator[None]:
+        held.append(holders)
+        yield
+
+    monkeypatch.setattr(training_gate_module, "release_memory", release)
+    monkeypatch.setattr(training_gate_module, "visible_device", lambda: "3")
+    tensor = torch.ones(1)
+    gate = TrainingGate(rule_gate(), share_device=True)
+    gate.begin(0, tensor)
+    gate.step(1, lambda folder: save(folder, 0.1))
+    assert held == [(tensor,)]
+    assert "CUDA_VISIBLE_DEVICES=3" in gate.verdicts[0].output
+
+    gate = TrainingGate(rule_gate())
+    gate.begin(1, tensor)
+    gate.step(2, lambda folder: save(folder, 0.1))
+    assert len(held) == 1
 
 
 KILLED = """
@@ -150,8 +458,7 @@ def test_preempted_training_gates_what_it_was_killed_over(
 ) -> None:
     """Checkpoints that were being gated, or waited, have their verdicts in the next process.
 
-    Also where the training deleted its own meanwhile, and where the gate was killed between the
-    verdict and its acceptance.
+    Also where the training deleted its own meanwhile.
     """
     ended = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path)],
@@ -167,30 +474,6 @@ def test_preempted_training_gates_what_it_was_killed_over(
     with TrainingGate(make_gate()) as gate:
         assert not gate.begin(2)
     assert outcomes(gate) == {1: "accepted", 2: "accepted"}
-
-    files = gate.gate.files
-    baselines = {path: path.read_text() for path in files.baselines.rglob("*.toml")}
-    state = files.load()
-    assert state.accepted is not None
-    submission = Submission("", "checkpoint-2", 2, folder=True, kept=True, accepting=True)
-    files.change(running=submission)
-    with TrainingGate(make_gate()) as again:
-        again.begin(2)
-    assert outcomes(again) == {2: "accepted"}
-    assert {path: path.read_text() for path in files.baselines.rglob("*.toml")} == baselines
-
-
-def test_checkpoint_that_is_gone_is_a_warning(
-    make_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nothing can be measured of it, and the training has gone on: the log says so."""
-    gate = TrainingGate(make_gate())
-    gate.gate.files.change(running=Submission("runs/c-1", "c-1", 1, folder=True))
-
-    assert not gate.begin(3)
-
-    assert "runs/c-1 was to be gated and is gone" in caplog.text
-    assert gate.gate.files.load().running is None
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.integrations import Outcome
+from pytest_cepbench import integrations
+from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
 from pytest_cepbench.integrations.verdict import read_measured
 
 
@@ -39,6 +41,8 @@ def write(path: Path, *cases: dict[str, Any], verdict: str = "passed", schema: i
         (1, ["held", "incomparable"], Outcome.FAILED),
         (1, ["inconclusive", "no-baseline"], Outcome.FAILED),
         (1, ["held"], Outcome.FAILED),
+        (1, ["improved", "inconclusive"], Outcome.INCONCLUSIVE),
+        (2, ["inconclusive"], Outcome.FAILED),
         (2, ["regressed"], Outcome.FAILED),
         (3, ["held"], Outcome.FAILED),
         (-9, ["held"], Outcome.FAILED),
@@ -118,3 +122,84 @@ def test_headline_is_the_named_case(tmp_path: Path) -> None:
         failed = read_measured(0, report, case=name, first=False)
         assert failed.outcome is Outcome.FAILED
         assert reason in failed.reason
+
+
+def verdict_of(outcome: Outcome, code: int, *cases: GatedCase, **fields: Any) -> GateVerdict:
+    """A verdict on a checkpoint of step 7."""
+    values = {"step": 7, "accepted": Path("c-6"), "report": Path("none.html"), **fields}
+    return GateVerdict(
+        checkpoint=Path("c-7"), outcome=outcome, code=code, cases=cases, best=None,
+        output="printed\n\n", seconds=1.0, **values,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "stops"),
+    [
+        (Outcome.ACCEPTED, 0, False),
+        (Outcome.INCONCLUSIVE, 0, False),
+        (Outcome.INCONCLUSIVE, 1, True),
+        (Outcome.REGRESSED, 1, True),
+        (Outcome.FAILED, 1, True),
+        (Outcome.FAILED, 4, True),
+    ],
+)
+def test_verdict_is_true_where_the_training_may_go_on(
+    outcome: Outcome, code: int, stops: bool
+) -> None:
+    """`if gate(checkpoint):` is no pass for a regression, as it is for any other object."""
+    verdict = verdict_of(outcome, code)
+
+    assert verdict.stops is stops
+    assert bool(verdict) is not stops
+
+
+def test_verdict_in_words(tmp_path: Path) -> None:
+    """A line for the log, and a summary for the engineer who finds the training stopped."""
+    case = GatedCase("shapes/overall/gc", "GC@3", "regressed", True, 0.5, 0.9, -0.4, -0.5, -0.3)
+    regressed = verdict_of(Outcome.REGRESSED, 1, case)
+    assert regressed.line == "gate: step 7, c-7: regressed, GC@3 0.5000 (-0.4000)"
+    assert regressed.value == 0.5
+    assert regressed.summary == (
+        "printed\nc-7: regressed, the training stops here\nlast accepted checkpoint: c-6\n"
+        "report: none was written"
+    )
+
+    report = tmp_path / "r.html"
+    report.write_text("")
+    first = replace(case, difference=None)
+    accepted = verdict_of(Outcome.ACCEPTED, 0, first, step=None, accepted=None, report=report)
+    assert accepted.line == "gate: c-7: accepted, GC@3 0.5000"
+    assert accepted.summary.splitlines()[1:] == [
+        "c-7: accepted", "last accepted checkpoint: none", f"report: {report}",
+    ]  # fmt: skip
+
+    unmeasured = verdict_of(Outcome.FAILED, 4)
+    assert unmeasured.line == "gate: step 7, c-7: failed"
+    assert unmeasured.value is None
+    assert verdict_of(Outcome.FAILED, 4, replace(case, value=None)).line == unmeasured.line
+
+
+def test_undecided_first_checkpoint_is_accepted(tmp_path: Path) -> None:
+    """The first of a training is compared with nothing; what its cases say of that is no matter."""
+    report = write(tmp_path / "r.json", case("inconclusive", accepted=True))
+
+    assert read_measured(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
+
+
+def test_report_that_is_too_large_is_no_pass(tmp_path: Path) -> None:
+    """A gigabyte is the limit; more is not read into the memory of a training."""
+    report = tmp_path / "r.json"
+    with report.open("wb") as file:
+        file.truncate(2**30 + 1)
+
+    reason = read_measured(0, report, case=None, first=False).reason
+    assert "at most 1,073,741,824 are expected" in reason
+
+
+def test_public_names_are_found() -> None:
+    """Each from its module; another is no name of the package."""
+    assert integrations.Outcome is Outcome
+    assert "Gate" in dir(integrations)
+    with pytest.raises(AttributeError, match="no attribute 'Gait'"):
+        _ = integrations.Gait

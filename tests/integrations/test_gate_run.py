@@ -1,0 +1,445 @@
+"""The gating of one checkpoint after another, by a process whose rule is known.
+
+What stays accepted, what the verdicts name, and what a kill at any instant leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import TrainingGateError
+from pytest_cepbench.integrations import Gate, Outcome
+from pytest_cepbench.integrations.gate_folder import Submission
+from tests.integrations.conftest import ROOT, TEST, MakeGate, interpreter
+from tests.integrations.folder_model import save
+
+
+def miss_of(path: Path | None) -> float:
+    """What a checkpoint misses."""
+    assert path is not None
+    miss: float = json.loads((path / "weights.json").read_text())["miss"]
+    return miss
+
+
+def baseline(gate: Gate) -> float:
+    """The value that the next checkpoint is compared with."""
+    value: float = json.loads((gate.files.baselines / "gc.toml").read_text())
+    return value
+
+
+def test_each_checkpoint_is_held_to_the_last_accepted_one(
+    rule_gate: MakeGate, tmp_path: Path
+) -> None:
+    """The outcomes of seven checkpoints, and what stays accepted, best and compared with.
+
+    All have one name, as a training saves that knows a single folder: none takes the place of one
+    that was accepted. A verdict is true where the training may go on.
+    """
+    gate = rule_gate()
+    latest = tmp_path / "latest"
+    seen = []
+    for miss in (0.3, 0.1, 0.13, 0.2, 0.9, 0.12, 0.9):
+        verdict = gate(save(latest, miss))
+        accepted, best = miss_of(verdict.accepted), miss_of(verdict.best)
+        assert (verdict.accepted, verdict.best) == (gate.accepted, gate.best)
+        assert (tmp_path / "gate/accepted").read_text() == str(gate.accepted)
+        assert (tmp_path / "gate/best").read_text() == str(gate.best)
+        assert baseline(gate) == pytest.approx(1 - accepted)
+        assert gate.files.load().running is None
+        assert (verdict.code != 0) == (verdict.outcome is Outcome.REGRESSED)
+        assert verdict.value == pytest.approx(1 - miss)
+        seen.append((str(verdict.outcome), bool(verdict), accepted, best))
+
+    assert seen == [
+        ("accepted", True, 0.3, 0.3),
+        ("accepted", True, 0.1, 0.1),
+        ("accepted", True, 0.13, 0.1),  # a small loss passes, and is not the best
+        ("inconclusive", True, 0.13, 0.1),
+        ("regressed", False, 0.13, 0.1),
+        ("accepted", True, 0.12, 0.1),
+        ("regressed", False, 0.12, 0.1),
+    ]
+    copies = gate.files.kept("").iterdir()
+    assert sorted(miss_of(path) for path in copies) == [0.1, 0.12, 0.9]
+
+
+def test_verdict_says_what_was_done(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """Every field of it; the gate's process has the command line and the variables it should."""
+    checkpoint = save(tmp_path / "checkpoint-7", 0.1)
+    verdict = rule_gate(series="run-1", options=["--cep-samples=8"])(checkpoint, 7)
+
+    assert (verdict.checkpoint, verdict.step, verdict.code) == (checkpoint, 7, 0)
+    assert verdict.report == tmp_path / "gate/reports/checkpoint-7.html"
+    assert verdict.report.exists()
+    assert 0 < verdict.seconds < 600
+    assert [case.name for case in verdict.cases] == ["instrument/overall/gc"]
+    arguments = verdict.output.splitlines()
+    assert arguments[:3] == ["-p", "pytest_cepbench.integrations.parent_death", TEST]
+    for argument in (
+        f"--model={tmp_path}/gate/checkpoints/checkpoint-7-{str(verdict.accepted)[-12:]}",
+        f"--cep-report={tmp_path}/gate/reports/checkpoint-7.json",
+        "--cep-series=run-1",
+        "--cep-samples=8",
+        f"--cep-baselines={tmp_path}/gate/baselines",
+        "--snapshot-update",
+        "--cep-accept-insensitive",
+        f"CEPBENCH_STORE={tmp_path}/gate/store",
+    ):
+        assert argument in arguments
+
+    again = rule_gate()(checkpoint, 8).output.splitlines()
+    assert f"--cep-baselines={tmp_path}/gate/.baselines" in again
+    assert not {"--snapshot-update", "--cep-series=run-1"} & set(again)
+
+
+@pytest.mark.parametrize(
+    ("device", "start", "visible"),
+    [(None, None, "0,1"), ("1", None, "1"), ("cpu", None, ""), ("1", "0", "0")],
+)
+def test_device_of_the_gate(
+    rule_gate: MakeGate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    device: str | None, start: str | None, visible: str,
+) -> None:  # fmt: skip
+    """All that the training sees unless it is told; what `start` is given goes before."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("CEPBENCH_STORE", "elsewhere")
+    gate = rule_gate(device=device)
+    run = gate.start(gate.submit(save(tmp_path / "c-1", 0.1)), start)
+    try:
+        lines = run.wait().output.splitlines()
+    finally:
+        run.close()
+
+    assert f"CUDA_VISIBLE_DEVICES={visible}" in lines
+    assert "CEPBENCH_STORE=elsewhere" in lines
+    assert "RANK=None" in lines
+
+
+def test_best_is_the_lowest_where_lower_is_better(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """The direction is the report's; a headline that is not known is never better."""
+    gate = rule_gate()
+    best = []
+    for number, miss in enumerate((None, 0.3, 0.2, 0.22, None)):
+        verdict = gate(save(tmp_path / f"c-{number}", miss, lower=True))
+        assert verdict.outcome is Outcome.ACCEPTED
+        best.append(miss_of(verdict.best))
+
+    assert best == [None, 0.3, 0.2, 0.2, 0.2]
+
+
+def test_training_that_saves_over_what_is_gated_changes_nothing(
+    rule_gate: MakeGate, tmp_path: Path
+) -> None:
+    """The files that were measured are accepted, not those that lie in the training's folder now.
+
+    Overwritten in place, by as many bytes, while the gate is at work.
+    """
+    latest = tmp_path / "latest"
+    gate = rule_gate()
+
+    verdict = gate(save(latest, 0.1, overwrite=str(latest)))
+
+    assert miss_of(latest) == 1.0
+    assert verdict.outcome is Outcome.ACCEPTED
+    assert miss_of(gate.accepted) == 0.1
+    assert gate(latest).outcome is Outcome.REGRESSED
+    assert miss_of(gate.accepted) == 0.1
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_files_that_change_while_they_are_gated_are_not_accepted(
+    rule_gate: MakeGate, tmp_path: Path, keep: bool, first: bool
+) -> None:
+    """Nothing is known of them: the outcome is `failed`, and what was accepted before stays.
+
+    Without a copy the training's own files change; with one, somebody writes into the copy.
+    """
+    gate = rule_gate(keep=keep)
+    if not first:
+        gate(save(tmp_path / "c-1", 0.1), 1)
+    before = None if first else gate.accepted
+    latest = tmp_path / "latest"
+    save(latest, 0.1, overwrite=str(latest))
+    submission = gate.submit(latest)
+    if keep:
+        written = save(tmp_path / "other", 0.1, overwrite=gate.files.path(submission))
+        for path in written.iterdir():
+            shutil.copy(path, gate.files.path(submission))
+        files = gate.files.unchanged_files
+        submission = Submission(**{**vars(submission), "files": files(_unknown(submission, gate))})
+    run = gate.start(submission)
+    try:
+        verdict = run.wait()
+    finally:
+        run.close()
+
+    assert verdict.outcome is Outcome.FAILED
+    assert (verdict.code, bool(verdict)) == (1, False)
+    assert "was written to while it was gated" in verdict.summary
+    assert gate.accepted == verdict.accepted == before
+    assert gate.files.load().running is not None
+
+
+def _unknown(submission: Submission, gate: Gate) -> Submission:
+    """A kept checkpoint with the files that its copy has now."""
+    from pytest_cepbench.integrations.gate_folder import _read_files
+
+    kept = gate.files.kept(submission.kept)
+    return Submission(**{**vars(submission), "files": _read_files(kept)})
+
+
+def test_checkpoint_without_a_copy_that_is_saved_over_is_named_by_nothing(
+    rule_gate: MakeGate, tmp_path: Path
+) -> None:
+    """With keep=False the path that was accepted holds the regressed weights.
+
+    It is said, and not given as the place to go on from.
+    """
+    gate = rule_gate(keep=False)
+    latest = tmp_path / "latest"
+    assert gate(save(latest, 0.1)).accepted == latest
+    assert (tmp_path / "gate/accepted").read_text() == str(latest)
+
+    verdict = gate(save(latest, 0.9))
+
+    assert verdict.outcome is Outcome.REGRESSED
+    assert (verdict.accepted, verdict.best) == (None, None)
+    assert f"{latest} was changed since it was accepted" in verdict.summary
+    assert not (tmp_path / "gate/accepted").exists()
+    with pytest.raises(TrainingGateError, match="changed since it was accepted"):
+        _ = gate.accepted
+
+
+def test_what_cannot_be_measured_is_not_accepted(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """A broken checkpoint is `failed` with its process's code, and noted as without a verdict."""
+    gate = rule_gate()
+    accepted = gate(save(tmp_path / "c-1", 0.1), 1).accepted
+    broken = save(tmp_path / "c-2", 0.1)
+    (broken / "weights.json").write_text("{")
+
+    verdict = gate(broken, 2)
+
+    assert (verdict.outcome, verdict.code, verdict.cases) == (Outcome.FAILED, 1, ())
+    assert "JSONDecodeError" in verdict.output
+    assert "wrote no report" in verdict.output
+    assert verdict.accepted == accepted
+    running = gate.files.load().running
+    assert running is not None
+    assert (running.name, running.accepting) == ("c-2", False)
+    assert gate(save(tmp_path / "c-3", 0.1, code=4), 3).code == 4
+
+
+def test_report_of_the_checkpoint_before_is_not_read(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """A process that measures nothing leaves no verdict, though a report of its name lay there."""
+    gate = rule_gate()
+    latest = save(tmp_path / "latest", 0.1)
+    gate(latest)
+    (latest / "weights.json").write_text("{")
+
+    verdict = gate(latest)
+
+    assert verdict.outcome is Outcome.FAILED
+    assert not verdict.report.exists()
+
+
+def test_acceptance_that_is_refused_accepts_nothing(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """It passed, and its numbers could not become the baseline: nothing later is held to it."""
+    gate = rule_gate()
+    gate(save(tmp_path / "c-1", 0.3), 1)
+
+    verdict = gate(save(tmp_path / "c-2", 0.1, refused=True), 2)
+
+    assert (verdict.outcome, verdict.code) == (Outcome.FAILED, 1)
+    assert "could not be accepted" in verdict.output
+    assert [case.verdict for case in verdict.cases] == ["held"]
+    assert miss_of(verdict.accepted) == 0.3
+    assert baseline(gate) == pytest.approx(0.7)
+
+
+def test_run_that_takes_too_long_is_ended(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """It counts as failed, and nothing of it runs on: the pipe that it read has no reader."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    verdict = rule_gate(timeout=0.2)(save(tmp_path / "c-1", 0.1, wait=str(pipe)), 1)
+
+    assert (verdict.outcome, verdict.code, verdict.accepted) == (Outcome.FAILED, 1, None)
+    assert "longer than its 0.2 s and was ended" in verdict.output
+    with pytest.raises(OSError, match="No such device or address"):
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+
+
+def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """Until then there is none, the folder is taken, and it is free once the run is closed."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    gate = rule_gate(timeout=600)
+    run = gate.start(gate.submit(save(tmp_path / "c-1", 0.1, wait=str(pipe)), 1))
+    assert run.poll() is None
+    with pytest.raises(TrainingGateError, match="another process gates into"):
+        gate(save(tmp_path / "c-2", 0.1))
+
+    pipe.write_text("")
+    verdict = run.wait()
+
+    assert verdict.outcome is Outcome.ACCEPTED
+    assert run.poll() is run.wait() is verdict
+    run.close()
+    run = gate.start(gate.submit(save(tmp_path / "c-3", 0.1, wait=str(pipe)), 3))
+    run.close()
+    running = gate.files.load().running
+    assert running is not None
+    assert running.name == "c-3"
+    assert gate(save(tmp_path / "c-2", 0.1)).outcome is Outcome.ACCEPTED
+
+
+def test_gate_that_cannot_be_started_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """In one line, and the folder is free afterwards."""
+    checkpoint = save(tmp_path / "c-1", 0.1)
+    with pytest.raises(TrainingGateError, match=r"the gate cannot be started: .*nowhere"):
+        rule_gate(python="/nowhere/python")(checkpoint)
+    assert rule_gate()(checkpoint).outcome is Outcome.ACCEPTED
+    shutil.rmtree(tmp_path / "gate/baselines")
+    with pytest.raises(TrainingGateError, match=r"folder cannot be used: .*baselines"):
+        rule_gate()(checkpoint)
+
+
+def test_checkpoint_that_cannot_be_read_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """What is not copied is read before the process starts; the folder is free afterwards."""
+    gate = rule_gate(keep=False)
+    checkpoint = save(tmp_path / "c-1", 0.1)
+    submission = gate.submit(checkpoint)
+    (checkpoint / "gone").symlink_to(tmp_path / "nowhere")
+
+    with pytest.raises(TrainingGateError, match="c-1 cannot be read"):
+        gate.start(submission)
+
+    (checkpoint / "gone").unlink()
+    assert gate(checkpoint).outcome is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("accepted", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("intact", [False, True], ids=["overwritten", "intact"])
+def test_acceptance_that_was_cut_off_is_made_good(
+    rule_gate: MakeGate, tmp_path: Path, accepted: bool, intact: bool
+) -> None:
+    """The process was killed after the verdict, before or after the baselines were replaced.
+
+    The next gate accepts what passed, and then judges its own; files that were written to
+    meanwhile are measured again instead.
+    """
+    gate = rule_gate(keep=False)
+    gate(save(tmp_path / "c-1", 0.3), 1)
+    second = save(tmp_path / "c-2", 0.1)
+    state = gate.files.load()
+    gate(second, 2)
+    passed = gate.files.stamp(gate.submit(second, 2))
+    if not accepted:
+        (gate.files.baselines / "gc.toml").write_text("0.7")
+    gate.files.change(
+        accepted=state.accepted, best=state.best,
+        running=Submission(**{**vars(passed), "accepting": True}),
+    )  # fmt: skip
+    if not intact:
+        save(second, 0.9)
+
+    verdict = gate(save(tmp_path / "c-3", 0.12 if intact else 0.08), 3)
+
+    assert (verdict.step, verdict.outcome) == (3, Outcome.ACCEPTED)
+    assert gate.accepted == tmp_path / "c-3"
+    assert gate.best == tmp_path / ("c-2" if intact else "c-3")
+    assert baseline(gate) == pytest.approx(0.88 if intact else 0.92)
+
+
+KILLED = """
+import ctypes, json, os, shutil, signal, sys
+from pathlib import Path
+from tests.integrations.conftest import TEST
+from tests.integrations.folder_model import save
+from pytest_cepbench.integrations import Gate
+
+root, python = Path(sys.argv[1]), sys.argv[2]
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: gates of killed trainings are waited for
+
+def gate(folder):
+    return Gate(folder / "gate", TEST, python=python)
+
+begun = root / "begun"
+gate(begun)(save(begun / "latest", 0.3))
+
+def train(folder, last):
+    seen = 0
+    def hook(event, args):
+        nonlocal seen
+        reads = event == "open" and not args[2] & (os.O_WRONLY | os.O_RDWR)
+        listed = event in ("os.scandir", "os.listdir", "shutil.copytree", "shutil.rmtree")
+        if event.partition(".")[0] in ("open", "os", "subprocess") and not (reads or listed) and (
+            any(str(folder / "gate") in str(arg) for arg in args)
+        ):
+            seen += 1
+            if seen == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+    gate(folder)(save(folder / "latest", 0.1))
+    os._exit(0)
+
+code, number = None, 0
+while code != 0:
+    number += 1
+    folder = root / f"killed-{number}"
+    shutil.copytree(begun, folder)
+    child = os.fork()
+    if child == 0:
+        train(folder, number)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -9), code
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+"""
+
+
+def _whole(folder: Path) -> str:
+    """What lies in a gate's folder, the same for kills that leave the same."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".log")
+    texts = {str(path.relative_to(folder)): path.read_text() for path in files}
+    return json.dumps(texts).replace(str(folder), "")
+
+
+def test_kill_at_any_instant_leaves_an_accepted_checkpoint(
+    rule_gate: MakeGate, tmp_path: Path
+) -> None:
+    """Killed at each of its operations on files, a training leaves one that passed, whole.
+
+    Whatever is there, a regression is found by the next process, and the accepted checkpoint is
+    the one of the baselines.
+    """
+    subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), interpreter(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    killed = {_whole(folder): folder for folder in tmp_path.glob("killed-*")}
+    found = set()
+    for folder in killed.values():
+        gate = Gate(folder / "gate", TEST, python=interpreter(tmp_path))
+        left = miss_of(gate.accepted)
+        pointer = folder / "gate" / "accepted"
+        assert miss_of(Path(pointer.read_text())) in (0.3, 0.1)
+        verdict = gate(save(folder / "latest", 0.95))
+        assert verdict.outcome is Outcome.REGRESSED
+        assert gate.accepted == verdict.accepted == Path(pointer.read_text())
+        assert baseline(gate) == pytest.approx(1 - miss_of(gate.accepted))
+        found.add((left, miss_of(gate.accepted)))
+
+    assert found == {(0.3, 0.3), (0.3, 0.1), (0.1, 0.1)}
