@@ -71,7 +71,9 @@ def trace(
             similarities[list(encoded), column - 1] = cosine_to_start(before, later)[:, 0]
     # A start that nothing came of is compared with nothing, whatever the encoder makes of it.
     stopped = {
-        i: (c.failure, c.failed_at) for i, c in enumerate(chains) if not c.has(generations[0])
+        number: (chain.failure, chain.failed_at)
+        for number, chain in enumerate(chains)
+        if generations and not chain.has(generations[0])
     }
     return [
         Trace(

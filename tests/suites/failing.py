@@ -40,8 +40,10 @@ class Failing:
     def fails(self, piece: Image.Image | str) -> bool:
         """Whether it fails at an input. Raises where it is to raise."""
         named = self.file.read_text(encoding="utf-8").split()
-        is_text = isinstance(piece, str)
-        digest = digest_text(piece) if is_text else ImageArtifact.from_pil(piece).digest
+        if isinstance(piece, str):
+            digest = digest_text(piece)
+        else:
+            digest = ImageArtifact.from_pil(piece).digest
         if EVERYTHING not in named and digest not in named:
             return False
         if self.kind == "raise":

@@ -7,16 +7,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from pytest_cepbench import CaseResult, gate_checkpoint
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains import Modality
-from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.gate import Baseline, Policy, dump_baseline, judge, record_of
-from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
+from pytest_cepbench.errors import MeasurementError, UnscoredError
+from pytest_cepbench.gate import Baseline, Policy, Verdict, dump_baseline, judge, record_of
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun
@@ -37,7 +41,7 @@ iterations = 1
 [prompts]
 describe = "describe"
 [roles]
-describer = "shapes:?miss=0.1"
+describer = "shapes:"
 generator = "shapes:"
 encoder = "MODEL"
 """
@@ -58,7 +62,7 @@ generations = 1
 [prompts]
 describe = "describe"
 [roles]
-generator = "shapes:?miss=0.1"
+generator = "shapes:"
 """
 """54 prompts, drawn."""
 
@@ -157,7 +161,8 @@ class Bench:
                 for own in {"", self.candidate}:
                     suite, case = self._prepare(self.folder / "grower", store, own)
                     suite.grow([(case, suite.dataset.samples)])
-        shutil.copytree(grown, place / "store")
+        unfinished = shutil.ignore_patterns("new")
+        shutil.copytree(grown, place / "store", ignore=unfinished)
         return self._prepare(place, self.opened.enter_context(Store(place / "store")), model)
 
     def _prepare(self, folder: Path, store: Store, model: str) -> tuple[SuiteRun, Case]:
@@ -171,7 +176,7 @@ class Bench:
                 shutil.copytree(self.accepted, answers.baselines, dirs_exist_ok=True)
             return answers.run, answers.cases[setup.case]
         role: RoleName = "generator" if setup.start == "text" else "describer"
-        staged = stage(folder, text, store, RoleChoices("shapes:?miss=0.1", role=role))
+        staged = stage(folder, text, store, RoleChoices(WORSE, role=role))
         return staged.run, staged.cases[setup.case]
 
     @property
@@ -214,12 +219,13 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
 EVERY = pytest.mark.parametrize(
     "bench",
     [
-        pytest.param((name, kind), id=f"{name}-{kind}")
-        for name in SETUPS
+        pytest.param((name, kind), id=f"{name}-{kind}", marks=[pytest.mark.slow] * (kind != first))
+        for name, first in zip(SETUPS, cycle(("raise", "odd")), strict=False)
         for kind in ("raise", "odd")
     ],
     indirect=True,
 )
+"""Every setup; the other way to fail, which is as much of one, in the long tests."""
 
 
 @EVERY
@@ -270,3 +276,140 @@ def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
     assert judged.low == pytest.approx(lowest.low, abs=1e-6)
     assert judged.high == pytest.approx(highest.high, abs=1e-6)
     assert any("1 samples without a score" in text for text in judged.statements)
+
+
+@pytest.mark.parametrize("kind", ["raise", "odd"])
+def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, kind: str) -> None:
+    """The encoder of cut-outs failed, not the picture; prompts without a color are no part."""
+    spotter = "python:tests.suites.measures.spotters:spotter"
+    text = f'{TEXTS}detector = "{spotter}"\nencoder = "MODEL"\n'
+    setup = Setup(text, "overall-geneval", "[metrics.geneval]\n", "encoder", "ColorEncoder", "text")
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, setup, kind, opened)
+        bench.accept()
+        suite, case = bench.run(broken=[EVERYTHING])
+        with pytest.raises(UnscoredError, match=r"the encoder \(.*ColorEncoder.* of 54 samples"):
+            suite.measure(case)
+
+
+SETS = {
+    "fid": "[metrics.fid]\n",
+    "kid": "[metrics.kid]\n",
+    "diversity": "[metrics.diversity]\n",
+    "sdr": '[metrics.sdr]\nmappings = { image-to-image = "encoder" }\n',
+}
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_sets_without_other_samples_are_not_compared(tmp_path: Path, metric: str) -> None:
+    """They have no worst case: what failed is in no set, and named by the identity of the sets."""
+    text = IMAGES.replace("iterations = 1", "iterations = 8") if metric == "sdr" else IMAGES
+    part = "image-to-image" if metric == "sdr" else "overall"
+    setup = Setup(text, f"{part}-{metric}", SETS[metric], "encoder", "Encoder")
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, setup, "odd", opened)
+        baseline = bench.accept()
+        inputs = bench.inputs()
+        names = sorted(inputs)
+        suite, case = bench.run(broken=[inputs[name] for name in names[::10]])
+        with pytest.raises(UnscoredError, match=r"the encoder \(.*nan-vector"):
+            suite.measure(case)
+        few = []
+        for name in names[:2]:
+            suite, case = bench.run(broken=[inputs[name]])
+            few.append(suite.measure(case))
+            assert any("left out of the sets" in warning for warning in few[-1].warnings)
+        policy = Policy("regression", 0.5)
+        for judged in (judge(few[0], baseline, policy), judge(few[1], record_of(few[0]), policy)):
+            assert judged.verdict is Verdict.INCOMPARABLE
+            assert any(reason.startswith("unscored: ") for reason in judged.reasons)
+        assert judge(few[0], record_of(few[0]), policy).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "missing"),
+    [
+        ("second", 'order = "both"\n', True),
+        ("second", 'order = "balanced"\n', None),
+        ("odd", 'order = "adaptive"\n', True),
+        ("soft", 'score = "soft"\n', True),
+        ("soft", 'score = "verdict"\n', False),
+        ("odd", 'against = "gold"\n', True),
+    ],
+)
+def test_a_battle_lacks_what_its_rules_ask_for(
+    tmp_path: Path, kind: str, rules: str, missing: bool | None
+) -> None:
+    """One of two orders is half a verdict; probabilities are asked for where scores are soft."""
+    setup = replace(SETUPS["win_rate"], text=BATTLES + rules)
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, setup, kind, opened)
+        bench.accept()
+        suite, case = bench.run(WORSE, [EVERYTHING])
+        if missing is False:
+            assert not suite.measure(case).unscored
+            return
+        with pytest.raises(MeasurementError, match=r"the judge \(.*no-verdict") as raised:
+            suite.measure(case)
+        half = isinstance(raised.value, UnscoredError) and "at 60 of 60" not in str(raised.value)
+        assert half or missing  # asked in one order, only those that got none are missing
+
+
+def test_accepted_answers_are_kept_whatever_the_judge_failed_to_say(tmp_path: Path) -> None:
+    """A baseline of battles has every answer, so that the next one battles all of them.
+
+    What has no verdict against its answer, or against the anchor's, has no part in either.
+    """
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, SETUPS["win_rate"], "odd", opened)
+        anchor = bench.accept()
+        inputs = bench.inputs()
+        broken = [inputs[min(inputs)]]
+        suite, case = bench.run(WORSE, broken)
+        measured = suite.measure(case)
+        record = record_of(measured)
+        assert (measured.n, record.n, len(record.answers)) == (59, 60, 60)
+        assert sum(map(len, record.scores.values())) == 60
+        path = anchor_path(bench.accepted, case.key)
+        path.parent.mkdir()
+        path.write_text(dump_baseline(anchor), encoding="utf-8")
+        baseline_path(bench.accepted, case.key).write_text(dump_baseline(record), encoding="utf-8")
+        suite, case = bench.run("shapes:?miss=0.6", broken)
+        measured = suite.measure(case)
+        judged = judge(measured, record, Policy("regression", 0.05), anchor=anchor)
+        assert judged.since_anchor is not None
+        for own, scores in (
+            (judged, measured.scores),
+            (judged.since_anchor, measured.anchor_scores),
+        ):
+            assert sum(map(len, scores.values())) == 59
+            assert own.statements[0].startswith("1 samples without a score")
+
+
+def test_one_failure_at_an_early_look_is_no_large_share_of_all(tmp_path: Path) -> None:
+    """The look decides nothing, and the next one does; two failures are too many for any look."""
+    texts = {
+        sample.id: next(piece for piece in sample.question if isinstance(piece, str))
+        for sample in load_shapes_arena(samples_per_category=6).samples
+    }
+
+    def gated(folder: Path, broken: Sequence[str]) -> CaseResult:
+        file = folder / "broken.txt"
+        folder.mkdir()
+        file.write_text("\n".join(map(digest_text, broken)), encoding="utf-8")
+        text = BATTLES.replace("MODEL", f"{_MODEL}Judge?kind=odd&file={file}")
+        (folder / "suite.toml").write_text(text + '[metrics.win_rate]\nparts = "overall"\n')
+        gate_checkpoint(folder / "suite.toml", root=folder, snapshot_update=True)
+        more: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
+        result = gate_checkpoint(folder / "suite.toml", root=folder, model=WORSE, **more)
+        (case,) = result.cases
+        return case
+
+    whole = gated(tmp_path / "whole", [])
+    assert (whole.verdict, whole.looks) == ("regressed", [30])
+    often = Counter(texts.values())
+    lost = [texts[s] for s, change in whole.differences.items() if change and often[texts[s]] == 1]
+    one = gated(tmp_path / "one", lost[:1])
+    assert (one.verdict, one.looks) == ("regressed", [59])
+    two = gated(tmp_path / "two", lost[:2])
+    assert two.verdict == "error"

@@ -264,8 +264,8 @@ class FactsMeasure:
             else:
                 columns.append([0.0 if reading is None else np.nan] * len(facts))
             failure = reading if isinstance(reading, Failure) else None
-            if isinstance(reading, FactReading) and None in reading.answers:
-                failure = Failure("bad-answer", "the checker gave no answer on a fact")
+            if isinstance(reading, FactReading) and set(reading.answers) == {None}:
+                failure = Failure("bad-answer", "the checker gave no answer on any fact")
             if failure is not None:
                 outcome = CaseScores(chain.sample.id, failure, self._reader(generation))
             claims.append(frozenset(f for f in claimed if not self.kinds or f.kind in self.kinds))
