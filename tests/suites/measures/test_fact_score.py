@@ -304,7 +304,7 @@ def test_a_checker_without_any_answer_is_an_error(
 ) -> None:
     """No number is made of no answers."""
     staged = _doubted(tmp_path / "s", store, monkeypatch, **checker)
-    with pytest.raises(MeasurementError, match="gave no answers"):
+    with pytest.raises(MeasurementError, match="failed at the checker of facts: "):
         staged.measure("overall-facts")
 
 
