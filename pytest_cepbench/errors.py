@@ -130,6 +130,17 @@ class MeasurementError(CepError):
     """A case could not be measured, so nothing can be said of the checkpoint."""
 
 
+class UnscoredError(MeasurementError):
+    """Models that measure failed at so many samples of a case that nothing is measured.
+
+    samples: how many.
+    """
+
+    def __init__(self, message: str, samples: int) -> None:
+        super().__init__(message)
+        self.samples = samples
+
+
 class InconclusiveWarning(UserWarning):
     """A case passed although its samples do not tell; turn it into an error to fail such runs."""
 

@@ -34,6 +34,11 @@ class Trace:
     failed_at: int | None
     vectors: tuple[Vector | None, ...] = ()
 
+    @property
+    def unread(self) -> bool:
+        """Whether the encoder failed, at an artifact that is there."""
+        return self.failure is not None and self.failure is not self.chain.failure
+
 
 def trace(
     chains: Sequence[Chain], generations: Sequence[int], encoder: RoleRunner, store: Store
@@ -65,11 +70,17 @@ def trace(
             before = np.stack([start[i] for i in encoded])
             later = np.stack(list(encoded.values()))[:, None]
             similarities[list(encoded), column - 1] = cosine_to_start(before, later)[:, 0]
+    # A start that nothing came of is compared with nothing, whatever the encoder makes of it.
+    stopped = {
+        number: (chain.failure, chain.failed_at)
+        for number, chain in enumerate(chains)
+        if generations and not chain.has(generations[0])
+    }
     return [
         Trace(
             chain,
             tuple(row.tolist()),
-            *failures.get(i, (chain.failure, chain.failed_at)),
+            *(failures | stopped).get(i, (chain.failure, chain.failed_at)),
             tuple(kept[i]),
         )
         for i, (chain, row) in enumerate(zip(chains, similarities, strict=True))

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from pytest_cepbench.errors import UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.proxied_look import proxied
 from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
-from pytest_cepbench.gate.measurement import Scores, rounded
+from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import (
     FIRST_SEQUENTIAL_LOOK,
@@ -161,6 +162,7 @@ def evaluate_case(
         policy = replace(policy, looks="bounds")
     looks: list[int] = []
     evaluated: EvaluatedCase | None = None
+    unscored: UnscoredError | None = None
     for number, (size, share) in enumerate(_affordable(evaluator, sizes, shares)):
         policy = replace(policy, look=number)
         depth = run.depth(case, size)
@@ -170,17 +172,25 @@ def evaluate_case(
         shards.compute(suite_file, case, depth)
         if run.labelled(case):
             _compute_population(evaluator, suite_file, case)
-        measurement = run.measure(case, depth)
+        try:
+            measurement = run.measure(case, depth)
+            measurement = proxied(
+                evaluator,
+                suite_file,
+                case,
+                policy,
+                references.baseline,
+                measurement,
+                partial=partial,
+            )
+        except UnscoredError as error:
+            # One of the few samples of an early look is a large share, of all maybe a small one.
+            if error.samples > MOST_UNSCORED * run.samples(case):
+                raise
+            unscored = error
+            continue
+        unscored = None
         looks.append(measurement.n)
-        measurement = proxied(
-            evaluator,
-            suite_file,
-            case,
-            policy,
-            references.baseline,
-            measurement,
-            partial=partial,
-        )
         level = replace(policy, alpha=policy.alpha * share)
         judgement = references.judge(measurement, level, partial=partial)
         evaluated = EvaluatedCase(
@@ -188,6 +198,8 @@ def evaluate_case(
         )
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
+    if unscored is not None:
+        raise unscored
     assert evaluated is not None  # the first look is always taken
     return evaluated
 

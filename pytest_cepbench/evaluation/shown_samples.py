@@ -134,7 +134,7 @@ def _changed(evaluated: EvaluatedCase) -> list[Loser]:
     changed = [
         Loser(sample, EVEN, scores[sample], scores[sample] - EVEN)
         for sample, digest in now.answers.items()
-        if baseline.answers.get(sample, digest) != digest
+        if baseline.answers.get(sample, digest) != digest and sample in scores
     ]
     return sorted(changed, key=lambda loser: (loser.difference, loser.sample))
 

@@ -103,17 +103,19 @@ def record_of(measurement: Measurement) -> Baseline:
     answers.
     """
     battles = bool(measurement.answers)
+    # An accepted answer is there to be battled, whatever the judge failed to say of it.
+    unjudged = measurement.unscored if battles else {}
     return Baseline(
         format=FORMAT,
         case=str(measurement.key),
         metric=measurement.label,
         value=EVEN if battles else measurement.value,
-        n=measurement.n,
+        n=measurement.n + sum(map(len, unjudged.values())),
         higher_is_better=measurement.higher_is_better,
         model=dict(measurement.model),
         identity=dict(measurement.identity),
         scores={
-            name: dict.fromkeys(part, EVEN) if battles else dict(part)
+            name: dict.fromkeys((*part, *unjudged.get(name, ())), EVEN) if battles else dict(part)
             for name, part in measurement.scores.items()
         },
         shares=measurement.shares,

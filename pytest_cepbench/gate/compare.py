@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
+    MOST_UNSCORED,
     SAMPLE,
     Measurement,
     Scores,
@@ -70,6 +71,13 @@ _CHECK_IDENTITY = (
     "another processor or library does that; else weights moved behind a python: model or an API's "
     "name, or the baseline was edited"
 )
+
+_UNSCORED = (
+    "{count} samples without a score, now or in the baseline, are left out of the change; the "
+    "bounds have them at the worst and the best that they could be"
+)
+
+_UNKNOWN = "the samples without a score could tip the mean change over the tolerance"
 
 _OVERSTATED = "it was decided before all samples were judged, so the change is overstated"
 
@@ -304,6 +312,7 @@ def _compare(
         if measurement.labels is not None:
             measurement = replace(measurement, labels=None)
             judgement = _add(judgement, _NO_LABELS)
+    judgement = _add(judgement, _UNSCORED.format(count=both.unscored) if both.unscored else None)
     judgement = _two_ways(judgement, measurement, baseline)
     judgement = _decide(
         judgement, both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
@@ -323,8 +332,7 @@ def _decide(
 ) -> Judgement:
     """The judgement so far with the verdict on a pair, and its bounds."""
     if not policy.statistical:
-        held = rounded((judgement.difference or 0.0) + policy.tolerance) >= 0
-        return replace(judgement, verdict=Verdict.HELD if held else Verdict.REGRESSED)
+        return _by_threshold(judgement, both, policy.tolerance)
     judgement = _with_bounds(judgement, both, measurement, policy, upper_alpha)
     difference = judgement.difference or 0.0
     # At a look at a part the answers that are still to come may be others.
@@ -336,7 +344,7 @@ def _decide(
         return replace(_add(judgement, statement), verdict=Verdict.HELD)
     # Of battles the answers tell: ties are no sign of the same model.
     same = _same_model(measurement, baseline) and not measurement.answers
-    if same and both.largest_change <= _SAME * policy.tolerance:
+    if same and not both.unscored and both.largest_change <= _SAME * policy.tolerance:
         statement = "the same model as the baseline's gave the same scores"
         if both.largest_change:
             statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
@@ -348,6 +356,16 @@ def _decide(
     if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
         judgement = _with_needed(judgement, both, measurement, policy)
     return replace(judgement, verdict=verdict)
+
+
+def _by_threshold(judgement: Judgement, both: Pair, tolerance: float) -> Judgement:
+    """The verdict of the mean change alone, inconclusive where it depends on what has no score."""
+    at_worst, at_best = (
+        rounded((end or both).differences.mean + tolerance) >= 0 for end in (both.worst, both.best)
+    )
+    if at_worst != at_best:
+        return replace(judgement, reasons=(*judgement.reasons, _UNKNOWN))
+    return replace(judgement, verdict=Verdict.HELD if at_worst else Verdict.REGRESSED)
 
 
 def _require_labels(measurement: Measurement, both: Pair) -> None:
@@ -432,10 +450,10 @@ def _with_bounds(
         judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return _add(judgement, reason)
-    bounds = _bounds_of_look(both, measurement, policy, policy.alpha)
+    bounds = _bounds_with_unscored(both, measurement, policy, policy.alpha)
     judgement = replace(judgement, alpha=bounds.alpha)
     if upper_alpha is not None:
-        upper = _bounds_of_look(both, measurement, policy, upper_alpha)
+        upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
         upper_alpha = upper.alpha
         judgement = replace(judgement, upper_alpha=upper_alpha)
         bounds = replace(bounds, high=upper.high)
@@ -460,6 +478,24 @@ def _with_bounds(
         units=bounds.units,
         visible=visible,
         spread=spread,
+    )
+
+
+def _bounds_with_unscored(
+    both: Pair, measurement: Measurement, policy: Policy, alpha: float
+) -> Bounds:
+    """The bounds, the lower one with all samples without a score at their worst, the upper one at
+    their best: what a model that measures failed at can make no verdict more favourable.
+    """
+    bounds = _bounds_of_look(both, measurement, policy, alpha)
+    if both.worst is None or both.best is None:
+        return bounds
+    low = _bounds_of_look(both.worst, measurement, policy, alpha).low
+    high = _bounds_of_look(both.best, measurement, policy, alpha).high
+    return replace(
+        bounds,
+        low=None if low is None else min(low, bounds.mean),
+        high=None if high is None else max(high, bounds.mean),
     )
 
 
@@ -488,6 +524,7 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
             measurement.clusters,
             alpha,
             exchangeable=exchangeable,
+            unscored=measurement.unscored,
         )
     if _is_betting(measurement, policy):
         return _bounds_by_betting(both, measurement, alpha)
@@ -590,6 +627,9 @@ class Pair:
     dropped: how many samples only one of the two has.
     phases: the differences with those of proxies of more samples, where there are any.
     early: whether there are more samples to look at.
+    unscored: how many samples have no score, in one of the two or both, and so no part in this.
+    worst, best: the same with these too, at the worst and the best that they could be; None where
+    every sample has a score.
     """
 
     before: Scores
@@ -601,6 +641,9 @@ class Pair:
     dropped: int = 0
     phases: TwoPhaseSample | None = None
     early: bool = False
+    unscored: int = 0
+    worst: Pair | None = None
+    best: Pair | None = None
 
     @property
     def largest_change(self) -> float:
@@ -634,15 +677,18 @@ def pair(
     differing = [*_differing(measurement, baseline, pairing)]
     differing += [("answers", obstacle) for obstacle in measurement.obstacles]
     shared: dict[str, list[str]] = {}
+    unscored: dict[str, set[str]] = {}
     dropped = 0
+    lacking = _unscored_before(measurement, baseline)
     for category in sorted(baseline.scores.keys() | measurement.scores.keys()):
         before = baseline.scores.get(category, {}).keys()
         now = measurement.scores.get(category, {}).keys()
         common = before & now
-        gone, new = before - now, now - before
-        if partial and common:  # but for those that were looked at and have no score
-            gone &= set(measurement.unscored)
-        if (gone or new) and (pairing == "exact" or not common or measurement.sizes):
+        unscored[category] = {*measurement.unscored.get(category, ()), *(now & lacking)}
+        gone, new = before - now - unscored[category], now - before - unscored[category]
+        if partial and common:
+            gone = set()
+        if not common or ((gone or new) and (pairing == "exact" or measurement.sizes)):
             differing.append(("samples", _unpaired(category, gone, new, len(common))))
         dropped += len(gone) + len(new)
         shared[category] = sorted(common)
@@ -654,10 +700,58 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
-    return Pair(
-        before_scores, now_scores, sign, differences, blocks, bounded, dropped, phases, partial
+    both = Pair(
+        before_scores, now_scores, sign, differences, blocks, bounded, dropped, early=partial
     )
+    if any(unscored.values()):
+        low, high = measurement.ends[:: int(sign)]
+        return replace(
+            both,
+            unscored=len(set().union(*unscored.values())),
+            worst=_completed(both, measurement, baseline, unscored, now=low, before=high),
+            best=_completed(both, measurement, baseline, unscored, now=high, before=low),
+        )
+    phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
+    return replace(both, phases=phases)
+
+
+def _unscored_before(measurement: Measurement, baseline: Baseline) -> set[str]:
+    """Samples of which the baseline has no score, though it is of the same samples.
+
+    A model that measures failed at them then. None where there are more than can be so.
+    """
+    if not measurement.identity.get("samples") == baseline.identity.get("samples") is not None:
+        return set()
+    before, now = (
+        {sample for part in scores.values() for sample in part}
+        for scores in (baseline.scores, measurement.scores)
+    )
+    return now - before if len(now - before) <= MOST_UNSCORED * len(now) else set()
+
+
+def _completed(
+    both: Pair,
+    measurement: Measurement,
+    baseline: Baseline,
+    unscored: Mapping[str, Collection[str]],
+    *,
+    now: float,
+    before: float,
+) -> Pair:
+    """The pair with the samples that lack a score in one of the two: it has such a one there."""
+    before_scores, now_scores = (
+        {
+            name: {**part, **{s: scores[name].get(s, end) for s in unscored[name]}}
+            for name, part in kept.items()
+        }
+        for kept, scores, end in (
+            (both.before, baseline.scores, before),
+            (both.now, measurement.scores, now),
+        )
+    )
+    signed = _signed_differences(before_scores, now_scores, both.sign)
+    differences = Differences.of(signed, measurement.clusters)
+    return replace(both, before=before_scores, now=now_scores, differences=differences)
 
 
 def _phases(

@@ -24,6 +24,10 @@ SAMPLE = "sample "
 _LARGEST = 1e12
 """No score of ours is larger, and sums of squares of larger ones lose their decimals."""
 
+MOST_UNSCORED = 0.02
+"""Share of a case's samples that may lack a score because a model that measures failed. Of more,
+bounds that allow for the worst could decide nothing at the tolerances of the suites."""
+
 Scores = Mapping[str, Mapping[str, float]]
 """Category -> sample id -> score."""
 
@@ -126,7 +130,9 @@ class Measurement:
     with no baseline then.
     judge: what is known of the judge whose verdicts the scores come from, a sentence; empty where
     there were none.
-    unscored: ids of samples that were measured and have no score, since the judge gave none.
+    unscored: category -> ids of samples that were measured and have no score, since a model that
+    measures (judge, VQA model, detector, encoder) failed at them.
+    ends: the lowest and the highest that a score can be: bounds allow for them where there is none.
     labels: people's scores of a random part of the battles, by which bounds are made; None where
     the judge decides alone.
     facts: what became of the facts of the samples along their chains, for the reader; None where
@@ -161,7 +167,8 @@ class Measurement:
     anchor_scores: Scores = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
     judge: str = ""
-    unscored: tuple[str, ...] = ()
+    unscored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ends: tuple[float, float] = (-1.0, 1.0)
     labels: PeopleScores | None = None
     facts: FactSummary | None = None
     blind: Blindness | None = None

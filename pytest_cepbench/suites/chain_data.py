@@ -41,6 +41,7 @@ class ChainData(SampleData):
     models: those that grow the chains.
     runner: gives the runner of a role by its name.
     replay: chains made elsewhere, read instead of grown.
+    tested: the roles under test; what they fail at is their own failure.
     origin: the data of the whole population, also of a part of it that is grown once more with
     other models: among its starts artifacts are told apart.
     """
@@ -52,8 +53,10 @@ class ChainData(SampleData):
         models: ChainModels,
         runner: Callable[[str], RoleRunner],
         replay: Replay | None = None,
+        tested: tuple[str, ...] = (),
     ) -> None:
         super().__init__(dataset)
+        self.tested = tested
         self.plans = plans
         self.runner = runner
         self.replay = replay
@@ -108,7 +111,7 @@ class ChainData(SampleData):
         every = {own.id: own for own in (*samples, *origins) if own is not None}
         ordered = tuple(every[name] for name in sorted(every))
         dataset = replace(self.dataset, samples=ordered)
-        recast = ChainData(dataset, plans, models, self.runner, self.replay)
+        recast = ChainData(dataset, plans, models, self.runner, self.replay, self.tested)
         recast.origin = self.origin
         return recast
 
@@ -149,6 +152,14 @@ class ChainData(SampleData):
             return {read_trace.chain.sample.id: read_trace for read_trace in traces}
 
         return self.per_sample(("trace", role, *generations), start, samples, read)
+
+    def readable(self, traces: Mapping[str, Trace], role: str) -> dict[str, Trace]:
+        """Those that the encoder of a role did not fail at, unless it is under test.
+
+        All of them where it failed at every one, which is no measurement.
+        """
+        kept = {n: own for n, own in traces.items() if not own.unread or role in self.tested}
+        return kept or dict(traces)
 
     def features(
         self, start: Modality, role: str, generation: int, samples: Sequence[Sample]

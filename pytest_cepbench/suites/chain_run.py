@@ -61,7 +61,9 @@ class ChainRun(SuiteRun):
         assert not isinstance(replay, RecordedAnswers)  # these are refused as they are opened
         if replay is not None:
             replay.check((self.dataset.whole or self.dataset).samples)
-        return ChainData(self.dataset, self.suite.plans, models, self.runner, replay)
+        return ChainData(
+            self.dataset, self.suite.plans, models, self.runner, replay, self.assignments.gated
+        )
 
     def reach(self, case: Case) -> list[list[object]]:
         """The features that a case reads of each sample's chains, as built-in types."""

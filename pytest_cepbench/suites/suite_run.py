@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, UnscoredError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
 from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import HUMAN
@@ -139,12 +141,14 @@ class SuiteRun(ABC):
         """The value of a case, making what it reads where that is missing.
 
         most: samples of each category; all where None.
-        Raises DatasetError, CheckpointError, ModelError and StoreError as they come, and
-        MeasurementError when every sample failed for a reason outside the model under test.
+        Raises DatasetError, CheckpointError, ModelError and StoreError as they come,
+        MeasurementError when every sample failed for a reason outside the model under test, and
+        UnscoredError when models that measure failed at more than `MOST_UNSCORED` of the samples.
         """
         measure = self.measures[case.key.metric]
         measured = self._measured(case, most)
         self._refuse_infrastructure(measured.outcomes)
+        measured, unscored = self._without_unscored(case, measured)
         data = self.data if most is None else self.data.narrowed(most)
         identity = self._identity(case, population(case, data)) | dict(measured.identity)
         try:
@@ -171,7 +175,8 @@ class SuiteRun(ABC):
                 anchor_scores=measured.anchor_scores,
                 obstacles=measured.obstacles,
                 judge=measured.judge,
-                unscored=measured.unscored,
+                unscored=unscored,
+                ends=(0.0 if (measure.span or 2.0) <= 1.0 else -1.0, 1.0),
                 labels=measured.labels,
                 facts=measured.facts,
                 blind=measured.blind,
@@ -290,6 +295,67 @@ class SuiteRun(ABC):
         assignment = self.assignments.roles.get(role or "")
         return assignment is not None and assignment.spec.scheme == HUMAN
 
+    def _without_unscored(
+        self, case: Case, measured: Measured
+    ) -> tuple[Measured, dict[str, tuple[str, ...]]]:
+        """The measured without samples at which a model that measures failed, and these by part.
+
+        What such a model fails at says nothing of the model under test, neither good nor bad. A
+        failed step of the model under test, and of what else grows chains, is scored.
+        Raises UnscoredError.
+        """
+        own = (None, *self.growers, *self.assignments.gated)
+        sets = not self.measures[case.key.metric].per_sample
+        whole = {sample.id for sample in measured.samples}
+        if not sets:
+            whole = {name for part in measured.scores.values() for name in part}
+        failed = {
+            o.sample: o
+            for o in measured.outcomes
+            if o.failure is not None and o.blamed not in own and o.sample in whole
+        }
+        if not failed:
+            return measured, {}
+        told = self._who_failed(failed.values(), len(whole))
+        unscored = {
+            name: tuple(s for s in part if s in failed) for name, part in measured.scores.items()
+        }
+        empty = [name for name, part in measured.scores.items() if part.keys() <= failed.keys()]
+        many = len(failed) > MOST_UNSCORED * len(whole)
+        if many or empty:
+            limit = f"at most {MOST_UNSCORED:.0%} of a case may be without a score"
+            left = limit if many else f"{empty[0]!r} has no score at all"
+            first = next(o.failure for o in failed.values() if o.failure is not None)
+            msg = (
+                f"{told}, and {left}: {first.kind}: {first.detail}. Mend that model or name "
+                "another for its role; what ended in an exception is asked again by the next run"
+            )
+            raise UnscoredError(msg, len(failed))
+        if sets:
+            # There is no worst case of a set: it is compared with one without the same samples.
+            without = f"{len(failed)} {digest_json(sorted(failed))[:16]}"
+            warning = f"{told}: these are left out of the sets"
+            identity = {**measured.identity, "unscored": without}
+            return replace(measured, identity=identity, warnings=(*measured.warnings, warning)), {}
+        warning = f"{told}: these are left out, and the bounds allow for the worst they could score"
+        return replace(
+            measured,
+            scores=_without(measured.scores, failed),
+            anchor_scores=_without(measured.anchor_scores, failed),
+            warnings=(*measured.warnings, warning),
+        ), unscored
+
+    def _who_failed(self, outcomes: Collection[CaseScores], samples: int) -> str:
+        """Which models failed at how many samples, by kind."""
+        parts = []
+        for role in dict.fromkeys(outcome.blamed or "" for outcome in outcomes):
+            kinds = Counter(o.failure.kind for o in outcomes if o.blamed == role and o.failure)
+            shown = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+            assignment = self.assignments.roles.get(role)
+            who = role if assignment is None else f"{role} ({assignment.spec})"
+            parts.append(f"the {who} failed at {kinds.total()} of {samples} samples ({shown})")
+        return " and ".join(parts)
+
     def model_record(self) -> dict[str, str]:
         """The model under test, as measurements and baselines keep it."""
         replay = self.assignments.replay
@@ -319,6 +385,13 @@ class SuiteRun(ABC):
 
     def _data_identity(self) -> str:
         return " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items()))
+
+
+def _without(scores: Scores, names: Collection[str]) -> dict[str, dict[str, float]]:
+    return {
+        part: {name: score for name, score in own.items() if name not in names}
+        for part, own in scores.items()
+    }
 
 
 def sample_digest(samples: Sequence[Sample], starts: Sequence[Mapping[str, str]]) -> str:

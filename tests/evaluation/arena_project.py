@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench import GateResult, gate_checkpoint
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models.protocols import Battle, Piece
 
@@ -65,24 +64,20 @@ class ArenaProject:
 class TextJudge:
     """Prefers the answer whose texts come first in the alphabet, where that is shown second.
 
-    silent: whether it gives no verdict else; it is a tie otherwise.
+    It is a tie otherwise.
     """
 
-    silent: bool
     fingerprint: str = "text judge/1"
 
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner]:
         """A verdict on each battle."""
-        other: Winner | Failure = "Tie(A)"
-        if self.silent:
-            other = Failure("no-verdict", "it says nothing")
-        return ["B" if _texts(b.second) < _texts(b.first) else other for b in battles]
+        return ["B" if _texts(b.second) < _texts(b.first) else "Tie(A)" for b in battles]
 
 
 def _texts(pieces: Sequence[Piece]) -> list[str]:
     return [piece for piece in pieces if isinstance(piece, str)]
 
 
-def text_judge(silent: str = "0") -> TextJudge:
-    """The judge, with its parameter as a spec gives it."""
-    return TextJudge(silent == "1")
+def text_judge() -> TextJudge:
+    """The judge."""
+    return TextJudge()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import IncomparableError
-from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
+from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.compare import pair
 from tests.gate.build import SCORE, Scores, accepted, measured
 
@@ -189,3 +189,78 @@ def test_common_pairs_are_those_of_the_intersection(before: Any, now: Any) -> No
     left_out = len(before.keys() ^ now.keys())
     assert bool(judgement.statements) == bool(left_out)
     assert not left_out or judgement.statements[0].startswith(f"{left_out} samples ")
+
+
+MANY = {"color": {f"s{number:02}": 0.5 for number in range(60)}}
+
+
+def _without(scores: Scores, *names: str) -> Scores:
+    return {part: {s: x for s, x in own.items() if s not in names} for part, own in scores.items()}
+
+
+def _unscored(now: Scores, *names: str, **changes: Any) -> Measurement:
+    return measured(_without(now, *names), unscored={"color": names}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("higher_is_better", "now", "before"), [(True, -1.0, 0.5), (False, 1.0, 0.5)]
+)
+def test_what_has_no_score_is_the_worst_for_one_bound_and_the_best_for_the_other(
+    higher_is_better: bool, now: float, before: float
+) -> None:
+    """And has no part in the change itself, which says so; the same model is no proof of it."""
+    policy = Policy("regression", 0.01)
+    baseline = accepted(measured(MANY, higher_is_better=higher_is_better))
+    judged = judge(_unscored(MANY, "s07", higher_is_better=higher_is_better), baseline, policy)
+    ends = []
+    for end in (now, -now):
+        whole = {"color": MANY["color"] | {"s07": end}}
+        ends.append(judge(measured(whole, higher_is_better=higher_is_better), baseline, policy))
+    assert (judged.difference, judged.low, judged.high) == (0.0, ends[0].low, ends[1].high)
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert judged.statements[0].startswith("1 samples without a score, now or in the baseline")
+    assert judge(measured(MANY), accepted(measured(MANY)), policy).verdict is Verdict.HELD
+
+
+def test_what_the_baseline_could_not_score_counts_alike() -> None:
+    """Of the same samples it lacks only what a model failed at; of others, or of more, nothing."""
+    policy = Policy("regression", 0.01)
+    before = _unscored(MANY, "s07")
+    judged = judge(measured(MANY), accepted(before), policy)
+    assert (judged.difference, judged.verdict) == (0.0, Verdict.INCONCLUSIVE)
+    assert judged.low is not None
+    assert judged.low < -0.5 / 60  # the baseline's may have been the best there is
+    both = judge(_unscored(MANY, "s07"), accepted(before), policy)
+    assert both.low is not None
+    assert both.low < judged.low  # and here the candidate's the worst besides
+    other = measured(MANY, identity={"suite": "shapes/1", "samples": "60 others"})
+    assert judge(other, accepted(before), policy).verdict is Verdict.INCOMPARABLE
+    fewer = accepted(measured(_without(MANY, "s07", "s08")))
+    assert judge(measured(MANY), fewer, policy).verdict is Verdict.INCOMPARABLE
+
+
+def test_a_look_may_have_samples_without_a_score() -> None:
+    """Of a part of the samples those that were looked at and failed are not those to come."""
+    part = _without(MANY, *(f"s{number}" for number in range(30, 60)))
+    judged = judge(
+        _unscored(part, "s07"), accepted(measured(MANY)), Policy("regression", 0.5), partial=True
+    )
+    assert judged.verdict is Verdict.HELD
+    assert judged.statements[0].startswith("1 samples without a score")
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.tuples(SCORE, SCORE), min_size=2),
+    st.data(),
+)
+def test_leaving_out_is_never_kinder_than_any_score(
+    scores: dict[str, tuple[float, float]], data: st.DataObject
+) -> None:
+    """Without statistics: what holds would hold, and what regresses regress, whatever it were."""
+    names = data.draw(st.lists(st.sampled_from(sorted(scores)), unique=True, max_size=2))
+    names = names[: len(scores) - 1]
+    before = {"color": {name: pair[0] for name, pair in scores.items()}}
+    now = {"color": {name: pair[1] for name, pair in scores.items()}}
+    verdict = judge(_unscored(now, *names), accepted(measured(before)), PLAIN).verdict
+    if verdict is not Verdict.INCONCLUSIVE:
+        assert _judged(now, before).verdict is verdict

@@ -77,6 +77,34 @@ def test_a_worse_model_fails_and_the_accepted_one_passes_again(answered: Project
     assert _case(answered)["verdict"] == "held"
 
 
+MUTE_JUDGES = """\
+from pytest_cepbench.artifacts import Failure
+
+class Raising:
+    fingerprint, seeded = "mute/1", False
+    def judge(self, battles, seeds):
+        raise ConnectionError("no judge at this address")
+
+class Undecided(Raising):
+    def judge(self, battles, seeds):
+        return [Failure("no-verdict", "I cannot decide.") for _ in battles]
+"""
+
+
+@pytest.mark.parametrize("judge", ["Raising", "Undecided"])
+def test_a_judge_without_verdicts_lets_nothing_ship(project: Project, judge: str) -> None:
+    """Its battles are no ties: with the win rate alone the run fails, and says who was silent."""
+    project.suite(SUITE.replace('judge = "shapes:"', f'judge = "python:judges:{judge}"'))
+    project.write("judges.py", MUTE_JUDGES)
+    alone = ("-k", "overall-win_rate")
+    assert project.run_here("--snapshot-update", *alone).ret == pytest.ExitCode.OK
+    result = project.run_here(REGRESSED, *alone)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert _case(project)["verdict"] == "error"
+    result.stdout.no_fnmatch_line("*[Mm]ay ship*")
+    result.stdout.fnmatch_lines([f"*the judge (python:judges:{judge}) failed at 15 of 20 samples*"])
+
+
 @pytest.mark.slow
 def test_accepting_turns_the_tables(answered: Project) -> None:
     """After `--snapshot-update` the answers of the worse model are those that are battled, and the

@@ -88,12 +88,14 @@ class MeasuredSuite:
             anchor=read_baseline(anchor_path(self.baselines, key), key),
         )
 
-    def accept(self, *, anchor: bool = False, identity: str | None = None) -> None:
-        """Make every measured case the baseline, or the anchor.
+    def accept(
+        self, only: Sequence[str] = (), *, anchor: bool = False, identity: str | None = None
+    ) -> None:
+        """Make every case, or those that are named, the baseline, or the anchor.
 
         identity: what the file says of the model, where it was edited.
         """
-        for case in self.cases.values():
+        for case in [self.cases[name] for name in only] or self.cases.values():
             path_of = anchor_path if anchor else baseline_path
             path = path_of(self.baselines, case.key)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import DatasetError, MeasurementError
+from pytest_cepbench.errors import DatasetError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
@@ -194,7 +194,8 @@ def test_failures_of_the_judge_are_counted(tmp_path: Path, store: Store) -> None
     judgement = worse.judge("overall-judge_failures")
     assert (judgement.baseline_value, judgement.verdict) == (0.0, Verdict.REGRESSED)
     assert 0.0 < worse.measure("overall-judge_failures").value < 0.6
-    assert any("gave no verdict" in note for note in worse.measure().notes)
+    with pytest.raises(UnscoredError, match=r"the judge .* failed at 5 of 20 .*5 no-verdict"):
+        worse.measure()
 
 
 def test_reference_answers_are_battled(tmp_path: Path, store: Store) -> None:

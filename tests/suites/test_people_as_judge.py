@@ -66,8 +66,6 @@ def test_missing_votes_fail_the_gate(tmp_path: Path) -> None:
         assert "votes: 3 of 20 battles have no vote of people" in judged.reasons[0]
         assert worst.judge("overall-judge_failures").verdict is Verdict.REGRESSED
         assert worst.measure("overall-judge_failures").value == 3 / 20
-        (note,) = [note for note in worst.measure().notes if "no verdict" in note]
-        assert "6 unanswered" in note  # three battles in both orders
 
 
 def test_baselines_outlive_the_votes_of_one_study(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ def _bright(pixels: Any) -> Any:
 
 
 def _named(text: str) -> tuple[int, int, int]:
-    return next(_RGB[color] for color in COLORS if color in text.replace("-", " ").split())
+    words = text.replace("-", " ").split()
+    return next((_RGB[color] for color in COLORS if color in words), (1, 1, 1))
 
 
 def namer() -> Namer:

@@ -57,12 +57,12 @@ class OrderedVerdict:
     probabilities: VerdictProbabilities | None = None
 
     def score(self, tie: TieName, score: ScoreName = "verdict") -> float:
-        """The candidate's score: 1 where its answer is better, one half without a verdict.
+        """The candidate's score: 1 where its answer is better, 0 where it is worse.
 
-        tie, score: as of `BattleRules`; a soft score needs probabilities.
+        tie, score: as of `BattleRules`; a soft score needs probabilities. Without a verdict there
+        is none.
         """
-        if isinstance(self.winner, Failure):
-            return EVEN
+        assert not isinstance(self.winner, Failure)
         scores = _FIRST_SCORES[tie]
         if score == "soft":
             assert self.probabilities is not None
@@ -85,7 +85,8 @@ class OrderedVerdict:
 class PairOutcome:
     """What became of a pair.
 
-    score: the candidate's, in [0, 1]: the mean over the orders that were asked.
+    score: the candidate's, in [0, 1]: the mean over the orders that were asked. One half where the
+    battle is missing, which stands for nothing.
     verdicts: in the orders that were asked; none where the pair needed no judge.
     """
 
@@ -98,14 +99,21 @@ class PairOutcome:
         winners = (verdict.winner for verdict in self.verdicts)
         return [winner for winner in winners if isinstance(winner, Failure)]
 
+    @property
+    def missing(self) -> bool:
+        """Whether a verdict that the rules ask for was not given: the other order alone would be
+        biased by what the judge prefers for its place.
+        """
+        return bool(self.failures)
+
 
 def judge_pairs(
     pairs: Sequence[AnswerPair], rules: BattleRules, judge: RoleRunner
 ) -> list[PairOutcome]:
     """The outcome of each pair.
 
-    A verdict that the judge fails to give is asked for once more with another seed, and is then a
-    score of one half. So is one without probabilities where scores are soft. Raises
+    A verdict that the judge fails to give is asked for once more with another seed, and its battle
+    is missing then. So is one without probabilities where scores are soft. Raises
     DamagedInputsError with the places of pairs whose images are damaged, SpecError as
     `check_soft_scores`, ModelError, CheckpointError, StoreError.
     """
@@ -128,7 +136,9 @@ def judge_pairs(
         ]
         _ask(pairs, doubtful, outcomes, rules, judge)
     for number in open_pairs:
-        outcomes[number].score = mean_score(outcomes[number].verdicts, rules.tie, rules.score)
+        if not outcomes[number].missing:
+            verdicts = outcomes[number].verdicts
+            outcomes[number].score = mean_score(verdicts, rules.tie, rules.score)
     return outcomes
 
 
@@ -148,7 +158,7 @@ def judge_in_order(
 
 
 def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName, score: ScoreName) -> float:
-    """The candidate's mean score over the orders that were asked, at least one."""
+    """The candidate's mean score over the orders asked, at least one, each with a verdict."""
     return sum(verdict.score(tie, score) for verdict in verdicts) / len(verdicts)
 
 

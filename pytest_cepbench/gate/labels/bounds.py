@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import sqrt
 
@@ -24,21 +24,25 @@ def bounds_by_labels(
     alpha: float,
     *,
     exchangeable: bool = True,
+    unscored: Mapping[str, Collection[str]] = {},
 ) -> Bounds:
     """Bounds of people's win rate less one half, each at level alpha, in (0, 0.5].
 
     scores: category -> sample -> the judge's score of the candidate, in [0, 1].
     clusters: sample -> the cluster that it shares with others.
     exchangeable: as in `mean_bounds`.
+    unscored: category -> samples that the judge did not score. They are taken for one half: what is
+    followed where there is no label may be anything, and where there is one people decide.
     Raises ValueError as `LabelledScores`.
     """
     judge = {
-        name: {sample: score - EVEN for sample, score in part.items()}
+        name: dict.fromkeys(unscored.get(name, ()), 0.0)
+        | {sample: score - EVEN for sample, score in part.items()}
         for name, part in scores.items()
     }
     labelled = {
         name: {sample: people.scores[sample] - EVEN for sample in part if sample in people.scores}
-        for name, part in scores.items()
+        for name, part in judge.items()
     }
     bounds, mean = labelled_bounds(
         LabelledScores(judge, labelled, clusters, people.probabilities),

@@ -103,11 +103,12 @@ class CaseScores:
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
-    scores, sizes, blocks, shares, curve, notes, floor, warnings, answers, anchor_scores, obstacles,
-    judge: as in `Measurement`.
-    unscored, labels, facts, blind, anchor_blind, redrawn: as in `Measurement`.
+    scores, anchor_scores: as in `Measurement`, and of every sample: `SuiteRun` takes out those of
+    samples at which a model that measures failed, whatever stands there.
+    sizes, blocks, shares, curve, notes, floor, warnings, answers, obstacles, judge, labels, facts,
+    blind, anchor_blind, redrawn: as in `Measurement`.
     samples: those that the numbers come from.
-    outcomes: one for every chain that was read.
+    outcomes: one for every chain that was read, under the id that has its score.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
     a part of the measure was at work.
     verdicts: how many of a judge the scores come from.
@@ -131,7 +132,6 @@ class Measured:
     verdicts: int = 0
     at_stake: float = 0.0
     judge: str = ""
-    unscored: tuple[str, ...] = ()
     labels: PeopleScores | None = None
     facts: FactSummary | None = None
     blind: Blindness | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -11,6 +10,7 @@ from operator import mul
 from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
+from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome, mean_score
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
@@ -26,6 +26,7 @@ from pytest_cepbench.suites.measures.answer_base import (
     outcome_of_answer,
 )
 from pytest_cepbench.suites.measures.base import (
+    CaseScores,
     Measured,
     MetricTable,
     Parts,
@@ -53,8 +54,8 @@ class WinRateMeasure:
     """The mean score of battles against accepted answers, or against reference answers.
 
     A sample scores 1 where its answer is better in every order that is asked, 0 where it is worse,
-    one half for a tie, for equal answers, and where the judge gives no verdict. A missing answer
-    loses; two missing ones are a tie.
+    one half for a tie and for equal answers. A missing answer loses; two missing ones are a tie. A
+    battle without a verdict in an order that is asked is missing.
     """
 
     name: str
@@ -112,9 +113,9 @@ class WinRateMeasure:
             detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
             msg = f"not one of {len(answers)} questions was answered{detail}"
             raise MeasurementError(msg)
-        outcomes = [outcome_of_answer(own) for own in answers.values()]
         if self.against == "gold":
             fought = data.gold_battles(samples)
+            outcomes = _outcomes(answers, [fought], data)
             scores = {name: outcome.score for name, outcome in fought.items()}
             votes = _missing_votes(fought, data)
             remarks = _remarks_on_judge(fought.values(), data.rules)
@@ -134,6 +135,7 @@ class WinRateMeasure:
         since, more = _fight(samples, data, opponents.anchor, "anchor")
         anchor_scores = {name: since[name].score for name in since}
         scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
+        outcomes = _outcomes(answers, [fought, since], data)
         remarks = _remarks_on_judge(fought.values(), data.rules)
         sides = [(fought, opponents.accepted), (since, opponents.anchor)]
         redrawn: set[tuple[str, str]] = set()
@@ -266,10 +268,31 @@ def _fight(
     return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
 
 
+def _outcomes(
+    answers: Mapping[str, SampleAnswer],
+    battles: Sequence[Mapping[str, PairOutcome]],
+    data: AnswerData,
+) -> list[CaseScores]:
+    """Why samples have no score: there is no answer, or the judge gave no verdict on one.
+
+    Of people `_missing_votes` says more, and accepts none that is missing.
+    """
+    outcomes = {name: outcome_of_answer(own) for name, own in answers.items()}
+    missing = {
+        name: outcome.failures[0]
+        for fought in battles
+        for name, outcome in fought.items()
+        if outcome.missing
+    }
+    if missing and not data.runner(JUDGE).bound.named_in_baselines:
+        outcomes |= {name: CaseScores(name, why, JUDGE) for name, why in missing.items()}
+    return list(outcomes.values())
+
+
 def _missing_votes(fought: Mapping[str, PairOutcome], data: AnswerData) -> tuple[str, ...]:
     """Why the battles of a gate by people are not decided: a vote is missing, and none is made up.
 
-    Nothing is said of models as judges, whose missing verdicts are ties that are counted.
+    Nothing is said of models as judges: their battles without a verdict are left out, and counted.
     """
     missing = [name for name, outcome in fought.items() if outcome.failures]
     if not missing or not data.runner(JUDGE).bound.named_in_baselines:
@@ -326,18 +349,12 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
     would be one half then, whatever the answers are. Soft scores still differ where its
     probabilities do; where they hardly do, it is raised too.
     """
-    fought = [outcome for outcome in outcomes if outcome.verdicts]
+    fought = [outcome for outcome in outcomes if outcome.verdicts and not outcome.missing]
     if not fought:
         return _JudgeRemarks()
     verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
     given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
-    failures = Counter(failure.kind for outcome in fought for failure in outcome.failures)
     notes, warnings = [], []
-    if failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
-        notes.append(
-            f"the judge gave no verdict {failures.total()} times ({kinds}), each counts as a tie"
-        )
     if given:
         first = sum(winner in ("A", "Tie(A)") for winner in given) / len(given)
         said = f"{len(given)} verdicts, {first:.0%} of them for the answer that was shown first"
@@ -404,8 +421,7 @@ def _sight_of_judge(
     outcomes: of answers that differ. parts: the samples of the case. span: the most that a sample
     can lose.
     """
-    given = {name: _given(outcome) for name, outcome in outcomes.items()}
-    given = {name: verdicts for name, verdicts in given.items() if verdicts}
+    given = {name: o.verdicts for name, o in outcomes.items() if o.verdicts and not o.missing}
     if not given:
         return _Sight()
     hidden = mean_of_scores(
@@ -424,10 +440,6 @@ def _sight_of_judge(
         said = f"{_BLIND}: its soft scores show none beyond {visible:.3f}"
         return _Sight(hidden, Blindness(said, hidden, visible))
     return _Sight(hidden)
-
-
-def _given(outcome: PairOutcome) -> list[OrderedVerdict]:
-    return [verdict for verdict in outcome.verdicts if isinstance(verdict.winner, str)]
 
 
 def _tells_apart(verdicts: Sequence[OrderedVerdict], rules: BattleRules) -> bool:

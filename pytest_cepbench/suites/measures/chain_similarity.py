@@ -150,8 +150,9 @@ class SimilarityMeasure:
             scores[name] = dict(zip([sample.id for sample in part], values, strict=True))
         compared = (0, *self._generations)
         note = chain_data.cut_texts(self.plan.start, self.encoder, compared, samples)
-        curve = mean_similarity(np.array([trace.similarities for trace in traces.values()]))
-        floor = floor_of(case, parts, traces, FORMULAS[self.kind].score)
+        readable = chain_data.readable(traces, self.encoder)
+        curve = mean_similarity(np.array([trace.similarities for trace in readable.values()]))
+        floor = floor_of(case, parts, readable, FORMULAS[self.kind].score)
         return Measured(
             scores=scores,
             samples=samples,

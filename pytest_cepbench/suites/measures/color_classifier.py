@@ -30,9 +30,6 @@ CROP_VERSION = 1
 _FEWEST_CUTS = 8
 """Of which one vector is too much: a few objects may all have the same color."""
 
-NO_COLOR = "no color"
-"""Of a cut-out that the encoder gives no usable vector for: right for no prompt."""
-
 
 @dataclass(frozen=True)
 class JudgedImage:
@@ -49,9 +46,10 @@ def tell_colors(
     settings: SelectionSettings,
     encoder: RoleRunner,
     store: Store,
-) -> list[dict[ToColor, str]]:
+) -> list[dict[ToColor, str] | Failure]:
     """For each image the color of every object whose color its prompt asks for.
 
+    A failure where the encoder gave no usable vector of one of them.
     generation: at which the images stand in their chains. Raises MeasurementError where the encoder
     gives no vectors for the names of colors, ModelError and the others of the encoder,
     DamagedChainsError where a stored image is damaged.
@@ -71,13 +69,14 @@ def tell_colors(
     _refuse_one_vector(steps, vectors, encoder)
     names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
     colors: list[dict[ToColor, str]] = [{} for _ in images]
+    failed: dict[int, Failure] = {}
     for (number, target), vector in zip(wanted, vectors, strict=True):
         if isinstance(vector, Failure):
-            colors[number][target] = NO_COLOR
+            failed[number] = vector
         else:
             assert isinstance(vector, np.ndarray)
             colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
-    return colors
+    return [failed.get(number, own) for number, own in enumerate(colors)]
 
 
 def _refuse_one_vector(

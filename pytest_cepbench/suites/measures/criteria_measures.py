@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,14 +16,19 @@ from pytest_cepbench.artifacts.criteria import (
     CriterionResult,
 )
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.metrics.arena import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
 from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.measures.answer_base import CaseOpponents, outcome_of_answer
+from pytest_cepbench.suites.measures.answer_base import (
+    JUDGE,
+    CaseOpponents,
+    by_part,
+    outcome_of_answer,
+)
 from pytest_cepbench.suites.measures.base import (
+    CaseScores,
     Measured,
     MetricTable,
     Parts,
@@ -83,23 +87,13 @@ class CriteriaMeasure:
         data.scores(samples)
 
     def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
-        """A score per sample, in [0, 1]; none for one that the judge did not score.
-
-        Raises MeasurementError where it scored no answer of a category.
-        """
+        """A score per sample, in [0, 1]."""
         parts = by_category(case, data)
         samples = everyone(parts)
         answers, given = data.answers(samples), data.scores(samples)
-        scores = {name: 0.0 for name, own in answers.items() if own.answer is None}
-        for name, own_scores in given.items():
-            value = own_scores.value(self.criterion)
-            if value is not None:
-                scores[name] = value / HIGHEST_SCORE
-        by_part = {
-            name: {s.id: scores[s.id] for s in own if s.id in scores} for name, own in parts.items()
-        }
-        self._refuse_unscored(by_part, given)
-        values = [scores[name] for name in given if name in scores]
+        known = {name: own.value(self.criterion) for name, own in given.items()}
+        values = [value / HIGHEST_SCORE for value in known.values() if value is not None]
+        scores = {name: (known.get(name) or 0.0) / HIGHEST_SCORE for name in answers}
         blind = None
         if len(values) >= FEWEST_ANSWERS and max(values) - min(values) < _ALIKE:
             blind = Blindness(
@@ -108,12 +102,16 @@ class CriteriaMeasure:
                 1.0,
             )
         return Measured(
-            by_part,
+            by_part(parts, scores),
             samples,
-            [outcome_of_answer(own) for own in answers.values()],
+            [
+                CaseScores(name, given[name].failures[0], JUDGE)
+                if name in known and known[name] is None
+                else outcome_of_answer(own)
+                for name, own in answers.items()
+            ],
             notes=tuple(self._notes(given)),
             blind=blind,
-            unscored=tuple(sample.id for sample in samples if sample.id not in scores),
         )
 
     def explain(self, scores: CriteriaScores) -> str:
@@ -124,26 +122,8 @@ class CriteriaMeasure:
         result = scores.by_criterion[self.criterion]  # type: ignore[index] # one of the names
         return result.detail if isinstance(result, Failure) else result.justification
 
-    def _refuse_unscored(
-        self, by_part: Mapping[str, Mapping[str, float]], given: Mapping[str, CriteriaScores]
-    ) -> None:
-        for name, scores in by_part.items():
-            if not scores:
-                failures = [f for own in given.values() for f in own.failures]
-                why = f": {failures[0].kind}: {failures[0].detail}" if failures else ""
-                msg = f"the judge scored not one answer of {name!r} by {self.criterion}{why}"
-                raise MeasurementError(msg)
-
     def _notes(self, given: Mapping[str, CriteriaScores]) -> Iterator[str]:
         yield _NOT_MEASURED
-        unscored = [own for own in given.values() if own.value(self.criterion) is None]
-        if unscored:
-            kinds = Counter(own.failures[0].kind for own in unscored)
-            words = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-            yield (
-                f"the judge gave no {self.label} of {len(unscored)} of {len(given)} answers "
-                f"({words}): these samples have no score"
-            )
         if self.criterion == OVERALL and given:
             yield from _published_overall(given)
 

@@ -124,6 +124,10 @@ class EquivarianceMeasure:
             for chain in (pair.before, pair.after)
         }
         failures = {name: f for scores in scored.values() for name, f in scores.failures.items()}
+        for own in able.values():  # a pair has a score of both or none
+            failures |= {
+                p.name: failures[b] for p in own.pairs if (b := p.before.sample.id) in failures
+            }
         floors = [scores.floor for scores in scored.values() if scores.floor is not None]
         return Measured(
             scores={edit: scores.values for edit, scores in scored.items()},

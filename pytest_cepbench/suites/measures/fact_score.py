@@ -159,33 +159,28 @@ class FactsMeasure:
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per chain, and what became of the facts.
 
-        Raises MeasurementError for a sample without facts, where no sample has a score, and where
-        control questions show that a VQA model cannot be believed.
+        Raises MeasurementError for a sample without facts, and where control questions show that a
+        VQA model cannot be believed.
         """
         parts = by_category(case, chain_data)
         samples = everyone(parts)
         checked = self._checked(chain_data, samples)
-        scores = {s.id: score for s in samples if (score := checked[s.id].score) is not None}
-        self._refuse_unscored(samples, checked, scores)
         controls = self._control_notes(checked.values(), chain_data)
-        by_part = {
-            name: {s.id: scores[s.id] for s in part if s.id in scores}
-            for name, part in parts.items()
-        }
-        curve = np.array([checked[name].f1 for name in scores]).mean(axis=0)
+        scored = [checked[s.id].f1 for s in samples if checked[s.id].score is not None]
+        curve = np.array(scored).mean(axis=0).tolist() if scored else []
         floor = self._floor(case, parts, checked)
         facts = [[s.id, *map(str, self._facts(s))] for s in population(case, chain_data)]
-        unscored = tuple(sample.id for sample in samples if sample.id not in scores)
-        notes = [f"no score of {len(unscored)} samples: a checker of facts failed"]
         return Measured(
-            scores={name: part for name, part in by_part.items() if part},
+            scores={
+                name: {s.id: checked[s.id].score or 0.0 for s in part}
+                for name, part in parts.items()
+            },
             samples=samples,
             outcomes=[checked[sample.id].outcome for sample in samples],
-            curve=tuple(curve.tolist()),
-            notes=(*controls, *(notes if unscored else ()), *self._floor_note(floor)),
+            curve=tuple(curve),
+            notes=(*controls, *self._floor_note(floor)),
             identity={"facts": digest_json(facts)[:16]},
             floor=floor,
-            unscored=unscored,
             facts=self._summary(samples, checked),
         )
 
@@ -268,8 +263,11 @@ class FactsMeasure:
                     controls.setdefault(self.plan.modality(generation), []).extend(reading.controls)
             else:
                 columns.append([0.0 if reading is None else np.nan] * len(facts))
-            if isinstance(reading, Failure) and outcome.failure is None:
-                outcome = CaseScores(chain.sample.id, reading, self._reader(generation))
+            failure = reading if isinstance(reading, Failure) else None
+            if isinstance(reading, FactReading) and set(reading.answers) == {None}:
+                failure = Failure("bad-answer", "the checker gave no answer on any fact")
+            if failure is not None:
+                outcome = CaseScores(chain.sample.id, failure, self._reader(generation))
             claims.append(frozenset(f for f in claimed if not self.kinds or f.kind in self.kinds))
         listed = tuple(claims) if self.precision else None
         surplus = None if listed is None else _surplus(facts, listed)
@@ -278,24 +276,10 @@ class FactsMeasure:
         answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)
         return CheckedChain(facts, answers, listed, outcome, controls)
 
-    def _reader(self, generation: int) -> str | None:
-        """The role that checks a generation, where a model does."""
+    def _reader(self, generation: int) -> str:
+        """The role that checks a generation; the checker itself where no model does."""
         required = self._checker(generation).required_features(self.plan, (generation,))
-        return next(iter(readers_of(required)), None)
-
-    def _refuse_unscored(
-        self,
-        samples: Sequence[Sample],
-        checked: Mapping[str, CheckedChain],
-        scores: Mapping[str, float],
-    ) -> None:
-        """Raise MeasurementError where checkers failed at every sample."""
-        if scores:
-            return
-        failures = [checked[sample.id].outcome.failure for sample in samples]
-        why = next((f": {f.kind}: {f.detail}" for f in failures if f is not None), "")
-        msg = f"{self.name}: no sample has a score, the checker of facts gave no answers{why}"
-        raise MeasurementError(msg)
+        return next(iter(readers_of(required)), "checker of facts")
 
     def _control_notes(
         self, checked: Iterable[CheckedChain], chain_data: ChainData

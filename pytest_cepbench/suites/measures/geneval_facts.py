@@ -105,8 +105,10 @@ class DetectorChecker:
             if not isinstance(own, Failure)
         ]
         colors = self._colors(images, generation, chain_data)
-        read = {
-            image.chain.sample.id: self._read(image, told, facts[image.chain.sample.id])
+        read: dict[str, FactReading | Failure] = {
+            image.chain.sample.id: Failure(told.kind, f"{self.color_encoder}: {told.detail}")
+            if isinstance(told, Failure)
+            else self._read(image, told, facts[image.chain.sample.id])
             for image, told in zip(images, colors, strict=True)
         }
         return [
@@ -116,7 +118,7 @@ class DetectorChecker:
 
     def _colors(
         self, images: Sequence[JudgedImage], generation: int, chain_data: ChainData
-    ) -> Sequence[Mapping[ToColor, str]]:
+    ) -> Sequence[Mapping[ToColor, str] | Failure]:
         if self.colors == "clip":
             runner = chain_data.runner(self.color_encoder)
             return tell_colors(images, generation, self.settings, runner, chain_data.store)

@@ -212,6 +212,7 @@ class ComplianceMeasure:
         wanted = {name: list(words) for name, words in detector_queries.items()}
         judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
         failures: dict[str, Failure] = {}
+        untold: dict[str, Failure] = {}
         seen: dict[str, list[tuple[str, int]]] = {name: [] for name in prompts}
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
@@ -227,10 +228,16 @@ class ComplianceMeasure:
                     images.append(JudgedImage(chain, prompts[name], objects))
             colors = self._colors(images, generation, chain_data)
             for image, own_colors in zip(images, colors, strict=True):
+                name = image.chain.sample.id
+                if isinstance(own_colors, Failure):
+                    untold[name] = own_colors
+                    continue
                 verdict = judge(image.prompt, image.objects, own_colors, self.settings)
-                judged[image.chain.sample.id].append((generation, verdict))
+                judged[name].append((generation, verdict))
+        failed = {name: (why, self.color_encoder) for name, why in untold.items()}
+        failed |= {name: (why, DETECTOR) for name, why in failures.items()}
         return {
-            name: replace(self._sum_up(chain, judged[name], failures), seen=tuple(seen[name]))
+            name: replace(self._sum_up(chain, judged[name], failed), seen=tuple(seen[name]))
             for chain in chains
             for name in (chain.sample.id,)
         }
@@ -250,7 +257,7 @@ class ComplianceMeasure:
 
     def _colors(
         self, images: Sequence[JudgedImage], generation: int, chain_data: ChainData
-    ) -> Sequence[Mapping[ToColor, str]]:
+    ) -> Sequence[Mapping[ToColor, str] | Failure]:
         if self.colors == "clip":
             runner = chain_data.runner(self.color_encoder)
             return tell_colors(images, generation, self.settings, runner, chain_data.store)
@@ -268,8 +275,9 @@ class ComplianceMeasure:
         self,
         chain: Chain,
         judged: Sequence[tuple[int, Verdict]],
-        failures: Mapping[str, Failure],
+        failed: Mapping[str, tuple[Failure, str]],
     ) -> JudgedChain:
+        """failed: what a role could not read of a chain, and the role."""
         name = chain.sample.id
         right = {generation for generation, verdict in judged if verdict.correct}
         wrong = [(g, verdict) for g, verdict in judged if not verdict.correct]
@@ -279,8 +287,8 @@ class ComplianceMeasure:
             where = f"generation {generation}: " if len(self.generations) > 1 else ""
             reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
         outcome = outcome_of_chain(chain, self.plan)
-        if chain.failure is None and name in failures:
-            outcome = CaseScores(name, failures[name], DETECTOR)
+        if name in failed:
+            outcome = CaseScores(name, *failed[name])
         return JudgedChain(tuple(g in right for g in self.generations), reasons, outcome)
 
 

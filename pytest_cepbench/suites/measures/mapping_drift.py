@@ -147,9 +147,13 @@ class MappingMeasure:
         for name, track in own.tracks.items():
             spec = chain_data.runner(track.encoder).bound.spec
             refuse_one_vector(list(traces[name].values()), track.generations, spec)
+        readable = {
+            name: chain_data.readable(traces[name], track.encoder)
+            for name, track in own.tracks.items()
+        }
         curves = {
             name: np.array([trace.similarities for trace in own_traces.values()])
-            for name, own_traces in traces.items()
+            for name, own_traces in readable.items()
         }
         rates = {
             name: fit_drift_rate(own.tracks[name].generations, curve.mean(axis=0).tolist())
@@ -173,10 +177,15 @@ class MappingMeasure:
         )
         part = case.key.part
         if self.rates:
-            return _with_rate(measured, case, own.tracks[first], curves[first], rates[first])
-        means = mcd_average({name: mcd_of_mapping(curve) for name, curve in curves.items()})
+            read = [sample for sample in samples if sample.id in readable[first]]
+            return _with_rate(measured, case, own.tracks[first], read, curves[first], rates[first])
+        every = {
+            name: np.array([trace.similarities for trace in own_traces.values()])
+            for name, own_traces in traces.items()
+        }
+        means = mcd_average({name: mcd_of_mapping(curve) for name, curve in every.items()})
         scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
-        floor = _floor(case, samples, traces)
+        floor = _floor(case, samples, readable)
         notes = (*measured.notes, *([NO_FLOOR] if floor is None else []))
         return replace(measured, scores={part: scores}, floor=floor, notes=notes)
 
@@ -216,22 +225,24 @@ def _with_rate(
     measured: Measured,
     case: Case,
     track: MappingTrack,
+    samples: Sequence[Sample],
     curves: npt.NDArray[np.float64],
     rate: DriftRate,
 ) -> Measured:
     """One score for all samples, with its pseudo-values by block.
 
-    curves: (n, k) of each sample. Raises MeasurementError where their mean tells no rate.
+    samples: those that could be read.
+    curves: (n, k) of each. Raises MeasurementError where their mean tells no rate.
     """
     if rate.b is None:
         msg = f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
         raise MeasurementError(msg)
     part = case.key.part
-    without, why = _rates_without(track, measured.samples, curves)
+    without, why = _rates_without(track, samples, curves)
     return replace(
         measured,
         scores={part: {_ALL: rate.b}},
-        sizes={part: len(measured.samples)},
+        sizes={part: len(samples)},
         blocks={} if why else {part: scored_blocks(rate.b, without)},
         notes=(*measured.notes, *([unbounded(part, why)] if why else [])),
     )

@@ -35,13 +35,13 @@ def floor_of(
 ) -> float | None:
     """The value of a case if every sample's outputs were those of another sample of its category.
 
-    parts: the samples as the case's scores are pooled, as from `by_category`. traces: of each
-    sample by id. score: (n, T) -> (n,), linear in the similarities. A sample is exchanged within
-    its category: the part's, or, where a case pools the samples of several, its first one among
-    them; where it has no other sample, within the whole case.
+    parts: the samples as the case's scores are pooled, as from `by_category`. traces: of samples by
+    id; others have no part in it. score: (n, T) -> (n,), linear in the similarities. A sample is
+    exchanged within its category: the part's, or, where a case pools the samples of several, its
+    first one among them; where it has no other sample, within the whole case.
     None where all starts are equal, and where no artifact has a vector.
     """
-    rows = [(name, sample) for name, part in parts.items() for sample in part]
+    rows = [(name, s) for name, part in parts.items() for s in part if s.id in traces]
     own = [traces[sample.id] for _, sample in rows]
     width = next((len(v) for trace in own for v in trace.vectors if v is not None), None)
     if width is None:
@@ -60,7 +60,7 @@ def floor_of(
         return None
     values = score(chance)
     names = np.array([name for name, _ in rows])
-    return mean_of_categories({name: values[names == name] for name in parts})
+    return mean_of_categories({name: values[names == name] for name in dict.fromkeys(names)})
 
 
 def _home(sample: Sample, case: Case) -> str:

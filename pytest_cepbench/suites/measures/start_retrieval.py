@@ -117,6 +117,8 @@ class RetrievalMeasure:
         hits = self._hits(starts.gallery, list(traces.values()))
         rows = dict(zip(traces, hits, strict=True))
         last = {sample.id: float(rows[sample.id][-1]) for sample in samples}
+        readable = chain_data.readable(traces, self.encoder)
+        found = np.array([rows[name] for name in readable])
         return Measured(
             scores={
                 name: {sample.id: last[sample.id] for sample in part}
@@ -124,9 +126,9 @@ class RetrievalMeasure:
             },
             samples=samples,
             outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
-            curve=tuple(hits.mean(axis=0).tolist()),
+            curve=tuple(found.mean(axis=0).tolist()),
             shares=True,
-            notes=tuple(_notes(starts, samples, last)),
+            notes=tuple(_notes(starts, samples, {name: last[name] for name in readable})),
             floor=starts.gallery.chance,
             identity={"gallery": starts.identity},
         )
@@ -167,6 +169,10 @@ class RetrievalMeasure:
     def _look_up(self, chain_data: ChainData) -> _Starts:
         """Raises MeasurementError for an encoder that cannot see, and for starts that are one."""
         digests, encoded = chain_data.start_vectors(self.plan.start, self.encoder)
+        spec = chain_data.runner(self.encoder).bound.spec
+        if not digests:
+            msg = f"{self.name}: the {self.encoder} ({spec}) gave no vector of any start"
+            raise MeasurementError(msg)
         different = len(set(digests))
         if different < 2:
             msg = (
@@ -176,7 +182,6 @@ class RetrievalMeasure:
             raise MeasurementError(msg)
         vectors = np.stack(encoded)
         if spread_of_directions(vectors) <= SAME_VECTORS:
-            spec = chain_data.runner(self.encoder).bound.spec
             raise MeasurementError(one_vector(spec, different, self.plan.start))
         gallery = Gallery.of(vectors, digests)
         ceiling = gallery.ceiling()

@@ -161,7 +161,7 @@ def test_a_judge_without_probabilities_is_refused_before_it_is_asked(store: Stor
 
 @pytest.mark.parametrize("other", ["A", Reply("A", provenance={PROBABILITIES: "0.1 0.1 0.1 0.7"})])
 def test_a_verdict_without_fitting_probabilities_is_a_failure(store: Store, other: Any) -> None:
-    """It is counted and scores one half; those that have them keep their scores."""
+    """It is counted and its battle is missing; those that have them keep their scores."""
 
     def sometimes(battle: Battle, _: int) -> Any:
         return other if "one 0" in in_words(battle.first) else reply(0.7, 0.1, 0.1, 0.1)
@@ -169,8 +169,8 @@ def test_a_verdict_without_fitting_probabilities_is_a_failure(store: Store, othe
     (lost, kept), _ = _judge(store, sometimes, _pairs(store, 2), score="soft")
     assert [failure.kind for failure in lost.failures] == ["no-verdict"]
     assert "without probabilities that fit" in lost.failures[0].detail
-    assert lost.score == pytest.approx((0.5 + 0.2) / 2)
-    assert kept.failures == []
+    assert lost.missing
+    assert not kept.missing
     (plain, _), _ = _judge(store, sometimes, _pairs(store, 2))
     assert plain.failures == []
 

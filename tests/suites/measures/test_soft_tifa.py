@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.questions import plural_of
 from pytest_cepbench.datasets.shapes.samples import sample_scene
-from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError
+from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError, UnscoredError
 from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.measures.vqa_questions import spellings
@@ -176,7 +176,7 @@ def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store)
     assert set(scores) == {0.0, 1.0}
     stopped = sum(n for what, n in measured.failures.items() if "blank-image" in what)
     assert stopped >= (scores == 0).sum() > 0
-    assert measured.unscored == ()
+    assert not measured.unscored
 
 
 class _Moody:
@@ -203,12 +203,9 @@ def test_what_could_not_be_asked_has_no_score(tmp_path: Path, store: Store) -> N
     text = SUITE.replace(
         'vqa = "shapes:"', 'vqa = "python:tests.suites.measures.test_soft_tifa:moody"'
     )
-    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_gm")
-    assert measured.unscored
-    scored = {name for part in measured.scores.values() for name in part}
-    assert not scored & set(measured.unscored)
-    refused = {what: n for what, n in measured.failures.items() if "refused" in what}
-    assert refused == {"refused": len(measured.unscored)}
+    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(UnscoredError, match=r"the vqa \(python:.*\) failed at 7 of 18 .*7 refused"):
+        staged.measure("overall-soft_tifa_gm")
 
 
 def test_a_child_of_a_missing_thing_has_failed(tmp_path: Path, store: Store) -> None:

@@ -1,0 +1,415 @@
+"""Models that measure and fail: of many samples an error, of few the worst case, never a score."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pytest_cepbench import CaseResult, gate_checkpoint
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.chains import Modality
+from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
+from pytest_cepbench.errors import MeasurementError, UnscoredError
+from pytest_cepbench.gate import Baseline, Policy, Verdict, dump_baseline, judge, record_of
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun
+from tests.suites.answers import WORSE, prepare
+from tests.suites.failing import EVERYTHING
+from tests.suites.world import stage
+
+_MODEL = "python:tests.suites.failing:"
+
+IMAGES = """\
+name = "failing"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 7 }
+[chain]
+iterations = 1
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+encoder = "MODEL"
+"""
+"""56 scenes, described and drawn."""
+
+EDITED = IMAGES.replace("category = 7 }", 'category = 7 }\nedits = ["mirror"]')
+
+TEXTS = """\
+name = "failing"
+version = 1
+[data]
+loader = "shapes-tasks"
+options = { samples_per_category = 9 }
+questions = "metadata"
+[chain]
+start = "text"
+generations = 1
+[prompts]
+describe = "describe"
+[roles]
+generator = "shapes:"
+"""
+"""54 prompts, drawn."""
+
+BATTLES = """\
+name = "failing"
+version = 1
+[data]
+loader = "shapes-arena"
+options = { samples_per_category = 6 }
+[answer]
+[prompts]
+[roles]
+interleaver = "shapes:"
+judge = "MODEL"
+[arena]
+"""
+"""60 questions; the judge is asked wherever the answers are others."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A suite in which one model measures.
+
+    case: its id; `metrics` has its metric.
+    role, model: that measures; as in `tests.suites.failing`.
+    start, generation: of the chains' artifacts that it reads; no start where it reads answers.
+    """
+
+    text: str
+    case: str
+    metrics: str
+    role: str
+    model: str
+    start: Modality | None = "image"
+    generation: int = 2
+
+
+SETUPS = {
+    "gc": Setup(IMAGES, "overall-gc", "[metrics.gc]\n", "encoder", "Encoder"),
+    "mcd": Setup(
+        IMAGES, "overall-mcd", '[metrics.mcd]\nmappings = { image-to-image = "encoder" }\n',
+        "encoder", "Encoder",
+    ),
+    "retrieval": Setup(
+        IMAGES, "overall-retrieval", "[metrics.retrieval]\n", "encoder", "Encoder"
+    ),
+    "failures": Setup(
+        IMAGES, "overall-failures", "[metrics.gc]\n[metrics.failures]\n", "encoder", "Encoder"
+    ),
+    "equivariance": Setup(
+        EDITED, "overall-equivariance",
+        '[metrics.equivariance]\ncompare = "vectors"\nat = 2\n', "encoder", "Encoder",
+    ),
+    "geneval": Setup(
+        f'{TEXTS}detector = "MODEL"\n', "overall-geneval",
+        '[metrics.geneval]\ncolors = "detector"\n', "detector", "Detector", "text", 1,
+    ),
+    "soft_tifa": Setup(
+        f'{TEXTS}vqa = "MODEL"\n', "overall-soft_tifa_am", "[metrics.soft_tifa_am]\n",
+        "vqa", "Vqa", "text", 1,
+    ),
+    "facts": Setup(
+        f'{TEXTS}vqa = "MODEL"\n', "overall-facts",
+        '[metrics.facts]\nfacts = "questions"\ntexts = "vqa"\npictures = "vqa"\n',
+        "vqa", "Vqa", "text", 1,
+    ),
+    "win_rate": Setup(BATTLES, "overall-win_rate", "[metrics.win_rate]\n", "judge", "Judge", None),
+    "criteria": Setup(BATTLES, "overall-criteria", "[metrics.criteria]\n", "judge", "Judge", None),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measures one setup again and again, while its model fails at more or less.
+
+    grown: a store with what the models under test made, which nothing has read.
+    """
+
+    folder: Path
+    setup: Setup
+    kind: str
+    opened: ExitStack
+
+    @property
+    def candidate(self) -> str:
+        """The model under test; in battles another than the accepted one."""
+        return WORSE if self.setup.start is None else ""
+
+    def run(self, model: str = "", broken: Sequence[str] = ()) -> tuple[SuiteRun, Case]:
+        """A run that finds all chains or answers in its store, and its case."""
+        file = self.folder / "broken.txt"
+        file.write_text("\n".join(broken), encoding="utf-8")
+        grown, place = self.folder / "grown", self.folder / uuid4().hex
+        if not grown.exists():
+            with Store(grown) as store:
+                for own in {"", self.candidate}:
+                    suite, case = self._prepare(self.folder / "grower", store, own)
+                    suite.grow([(case, suite.dataset.samples)])
+        unfinished = shutil.ignore_patterns("new")
+        shutil.copytree(grown, place / "store", ignore=unfinished)
+        return self._prepare(place, self.opened.enter_context(Store(place / "store")), model)
+
+    def _prepare(self, folder: Path, store: Store, model: str) -> tuple[SuiteRun, Case]:
+        setup = self.setup
+        spec = f"{_MODEL}{setup.model}?kind={self.kind}&file={self.folder / 'broken.txt'}"
+        text = (setup.text + setup.metrics).replace("MODEL", spec)
+        if setup.start is None:
+            answers = prepare(folder, store, text, model or None)
+            answers.baselines.mkdir(exist_ok=True)
+            if self.accepted.exists():
+                shutil.copytree(self.accepted, answers.baselines, dirs_exist_ok=True)
+            return answers.run, answers.cases[setup.case]
+        role: RoleName = "generator" if setup.start == "text" else "describer"
+        staged = stage(folder, text, store, RoleChoices(WORSE, role=role))
+        return staged.run, staged.cases[setup.case]
+
+    @property
+    def accepted(self) -> Path:
+        """Folder of accepted baselines."""
+        return self.folder / "accepted"
+
+    def accept(self) -> Baseline:
+        """The measurement of the model that does not fail, as the baseline."""
+        suite, case = self.run()
+        baseline = record_of(suite.measure(case))
+        path = baseline_path(self.accepted, case.key)
+        path.parent.mkdir(parents=True)
+        path.write_text(dump_baseline(baseline), encoding="utf-8")
+        return baseline
+
+    def inputs(self) -> dict[str, str]:
+        """Sample -> digest of what the model reads of it, of those that share it with no other."""
+        suite, _ = self.run(self.candidate)
+        samples = suite.dataset.samples
+        if isinstance(suite, ChainRun):
+            assert self.setup.start is not None
+            chains = suite.chain_data.chains(self.setup.start, samples)
+            read = {n: c.links[self.setup.generation].digest for n, c in chains.items()}
+        else:
+            texts = {s.id: next(p for p in s.question if isinstance(p, str)) for s in samples}
+            read = {name: digest_text(text) for name, text in texts.items()}
+        often = Counter(read.values())
+        return {name: digest for name, digest in read.items() if often[digest] == 1}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """The setup of a name, whose model fails in a way."""
+    name, kind = request.param
+    with ExitStack() as opened:
+        yield Bench(tmp_path, SETUPS[name], kind, opened)
+
+
+EVERY = pytest.mark.parametrize(
+    "bench",
+    [
+        pytest.param((name, kind), id=f"{name}-{kind}", marks=[pytest.mark.slow] * (kind != first))
+        for name, first in zip(SETUPS, cycle(("raise", "odd")), strict=False)
+        for kind in ("raise", "odd")
+    ],
+    indirect=True,
+)
+"""Every setup; the other way to fail, which is as much of one, in the long tests."""
+
+
+@EVERY
+def test_many_failures_are_an_error(bench: Bench) -> None:
+    """Of a tenth of the samples or of all: no number, and the role, the kinds and the model."""
+    bench.accept()
+    inputs = bench.inputs()
+    tenth = [inputs[name] for name in sorted(inputs)][::10]
+    kind = "exception" if bench.kind == "raise" else r"[a-z]+-[a-z]+"
+    for broken in (tenth, [EVERYTHING]):
+        suite, case = bench.run(bench.candidate, broken)
+        with pytest.raises(
+            MeasurementError, match=rf"the {bench.setup.role} \(.*({kind}|no vector)"
+        ):
+            suite.measure(case)
+
+
+@EVERY
+def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
+    """No score is made up, none of the others moves, and the bounds have both ends."""
+    baseline = bench.accept()
+    suite, case = bench.run(bench.candidate)
+    whole = suite.measure(case)
+    inputs = bench.inputs()
+    scored = {name for part in whole.scores.values() for name in part}
+    victim = next(name for name in sorted(inputs) if name in scored)
+    suite, case = bench.run(bench.candidate, [inputs[victim]])
+    measured = suite.measure(case)
+    assert {name for part in measured.unscored.values() for name in part} == {victim}
+    rest = {n: {s: x for s, x in p.items() if s != victim} for n, p in whole.scores.items()}
+    assert measured.scores == rest
+    (warning,) = [text for text in measured.warnings if "failed at" in text]
+    assert f"the {bench.setup.role} (" in warning
+    assert f"failed at 1 of {len(scored)} samples (1 " in warning
+    policy = Policy("regression", 0.02)
+    low, high = measured.ends
+    worst, best = (
+        replace(
+            whole,
+            scores={
+                n: {s: end if s == victim else x for s, x in part.items()}
+                for n, part in whole.scores.items()
+            },
+        )
+        for end in ((low, high) if whole.higher_is_better else (high, low))
+    )
+    judged, lowest, highest = (judge(m, baseline, policy) for m in (measured, worst, best))
+    assert judged.low == pytest.approx(lowest.low, abs=1e-6)
+    assert judged.high == pytest.approx(highest.high, abs=1e-6)
+    assert any("1 samples without a score" in text for text in judged.statements)
+
+
+@pytest.mark.parametrize("kind", ["raise", "odd"])
+def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, kind: str) -> None:
+    """The encoder of cut-outs failed, not the picture; prompts without a color are no part."""
+    spotter = "python:tests.suites.measures.spotters:spotter"
+    text = f'{TEXTS}detector = "{spotter}"\nencoder = "MODEL"\n'
+    setup = Setup(text, "overall-geneval", "[metrics.geneval]\n", "encoder", "ColorEncoder", "text")
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, setup, kind, opened)
+        bench.accept()
+        suite, case = bench.run(broken=[EVERYTHING])
+        with pytest.raises(UnscoredError, match=r"the encoder \(.*ColorEncoder.* of 54 samples"):
+            suite.measure(case)
+
+
+SETS = {
+    "fid": "[metrics.fid]\n",
+    "kid": "[metrics.kid]\n",
+    "diversity": "[metrics.diversity]\n",
+    "sdr": '[metrics.sdr]\nmappings = { image-to-image = "encoder" }\n',
+}
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_sets_without_other_samples_are_not_compared(tmp_path: Path, metric: str) -> None:
+    """They have no worst case: what failed is in no set, and named by the identity of the sets."""
+    text = IMAGES.replace("iterations = 1", "iterations = 8") if metric == "sdr" else IMAGES
+    part = "image-to-image" if metric == "sdr" else "overall"
+    setup = Setup(text, f"{part}-{metric}", SETS[metric], "encoder", "Encoder")
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, setup, "odd", opened)
+        baseline = bench.accept()
+        inputs = bench.inputs()
+        names = sorted(inputs)
+        suite, case = bench.run(broken=[inputs[name] for name in names[::10]])
+        with pytest.raises(UnscoredError, match=r"the encoder \(.*nan-vector"):
+            suite.measure(case)
+        few = []
+        for name in names[:2]:
+            suite, case = bench.run(broken=[inputs[name]])
+            few.append(suite.measure(case))
+            assert any("left out of the sets" in warning for warning in few[-1].warnings)
+        policy = Policy("regression", 0.5)
+        for judged in (judge(few[0], baseline, policy), judge(few[1], record_of(few[0]), policy)):
+            assert judged.verdict is Verdict.INCOMPARABLE
+            assert any(reason.startswith("unscored: ") for reason in judged.reasons)
+        assert judge(few[0], record_of(few[0]), policy).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "missing"),
+    [
+        ("second", 'order = "both"\n', True),
+        ("second", 'order = "balanced"\n', None),
+        ("odd", 'order = "adaptive"\n', True),
+        ("soft", 'score = "soft"\n', True),
+        ("soft", 'score = "verdict"\n', False),
+        ("odd", 'against = "gold"\n', True),
+    ],
+)
+def test_a_battle_lacks_what_its_rules_ask_for(
+    tmp_path: Path, kind: str, rules: str, missing: bool | None
+) -> None:
+    """One of two orders is half a verdict; probabilities are asked for where scores are soft."""
+    setup = replace(SETUPS["win_rate"], text=BATTLES + rules)
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, setup, kind, opened)
+        bench.accept()
+        suite, case = bench.run(WORSE, [EVERYTHING])
+        if missing is False:
+            assert not suite.measure(case).unscored
+            return
+        with pytest.raises(MeasurementError, match=r"the judge \(.*no-verdict") as raised:
+            suite.measure(case)
+        half = isinstance(raised.value, UnscoredError) and "at 60 of 60" not in str(raised.value)
+        assert half or missing  # asked in one order, only those that got none are missing
+
+
+def test_accepted_answers_are_kept_whatever_the_judge_failed_to_say(tmp_path: Path) -> None:
+    """A baseline of battles has every answer, so that the next one battles all of them.
+
+    What has no verdict against its answer, or against the anchor's, has no part in either.
+    """
+    with ExitStack() as opened:
+        bench = Bench(tmp_path, SETUPS["win_rate"], "odd", opened)
+        anchor = bench.accept()
+        inputs = bench.inputs()
+        broken = [inputs[min(inputs)]]
+        suite, case = bench.run(WORSE, broken)
+        measured = suite.measure(case)
+        record = record_of(measured)
+        assert (measured.n, record.n, len(record.answers)) == (59, 60, 60)
+        assert sum(map(len, record.scores.values())) == 60
+        path = anchor_path(bench.accepted, case.key)
+        path.parent.mkdir()
+        path.write_text(dump_baseline(anchor), encoding="utf-8")
+        baseline_path(bench.accepted, case.key).write_text(dump_baseline(record), encoding="utf-8")
+        suite, case = bench.run("shapes:?miss=0.6", broken)
+        measured = suite.measure(case)
+        judged = judge(measured, record, Policy("regression", 0.05), anchor=anchor)
+        assert judged.since_anchor is not None
+        for own, scores in (
+            (judged, measured.scores),
+            (judged.since_anchor, measured.anchor_scores),
+        ):
+            assert sum(map(len, scores.values())) == 59
+            assert own.statements[0].startswith("1 samples without a score")
+
+
+def test_one_failure_at_an_early_look_is_no_large_share_of_all(tmp_path: Path) -> None:
+    """The look decides nothing, and the next one does; two failures are too many for any look."""
+    texts = {
+        sample.id: next(piece for piece in sample.question if isinstance(piece, str))
+        for sample in load_shapes_arena(samples_per_category=6).samples
+    }
+
+    def gated(folder: Path, broken: Sequence[str]) -> CaseResult:
+        file = folder / "broken.txt"
+        folder.mkdir()
+        file.write_text("\n".join(map(digest_text, broken)), encoding="utf-8")
+        text = BATTLES.replace("MODEL", f"{_MODEL}Judge?kind=odd&file={file}")
+        (folder / "suite.toml").write_text(text + '[metrics.win_rate]\nparts = "overall"\n')
+        gate_checkpoint(folder / "suite.toml", root=folder, snapshot_update=True)
+        more: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
+        result = gate_checkpoint(folder / "suite.toml", root=folder, model=WORSE, **more)
+        (case,) = result.cases
+        return case
+
+    whole = gated(tmp_path / "whole", [])
+    assert (whole.verdict, whole.looks) == ("regressed", [30])
+    often = Counter(texts.values())
+    lost = [texts[s] for s, change in whole.differences.items() if change and often[texts[s]] == 1]
+    one = gated(tmp_path / "one", lost[:1])
+    assert (one.verdict, one.looks) == ("regressed", [59])
+    two = gated(tmp_path / "two", lost[:2])
+    assert two.verdict == "error"
