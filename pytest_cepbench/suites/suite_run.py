@@ -261,11 +261,12 @@ class SuiteRun(ABC):
         sample failed, and not only by what is under test.
         """
         failed = [(o.blamed, o.failure) for o in outcomes if o.failure is not None]
-        # People may leave out what they are asked; a server has to be asked again.
+        # People may leave out what they are asked; a server has to be asked again. What a model
+        # that measures left out is counted by `_without_unscored`.
         unanswered = [
             (role, why)
             for role, why in failed
-            if why.kind == "unanswered" and not self._is_people(role)
+            if why.kind == "unanswered" and self._is_scored(role) and not self._is_people(role)
         ]
         if 0 < len(unanswered) < len(outcomes):
             role, failure = unanswered[0]
@@ -291,6 +292,10 @@ class SuiteRun(ABC):
             )
             raise MeasurementError(msg)
 
+    def _is_scored(self, role: str | None) -> bool:
+        """Whether a failure of a role counts in scores: it grows chains, or is under test."""
+        return role in (None, *self.growers, *self.assignments.gated)
+
     def _is_people(self, role: str | None) -> bool:
         assignment = self.assignments.roles.get(role or "")
         return assignment is not None and assignment.spec.scheme == HUMAN
@@ -304,7 +309,6 @@ class SuiteRun(ABC):
         failed step of the model under test, and of what else grows chains, is scored.
         Raises UnscoredError.
         """
-        own = (None, *self.growers, *self.assignments.gated)
         sets = not self.measures[case.key.metric].per_sample
         whole = {sample.id for sample in measured.samples}
         if not sets:
@@ -312,7 +316,7 @@ class SuiteRun(ABC):
         failed = {
             o.sample: o
             for o in measured.outcomes
-            if o.failure is not None and o.blamed not in own and o.sample in whole
+            if o.failure is not None and not self._is_scored(o.blamed) and o.sample in whole
         }
         if not failed:
             return measured, {}
