@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import pytest_cepbench
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import CaseResult, ChainShown, HopShown, LinkShown
 from pytest_cepbench.report.html_page import html_page
@@ -38,6 +39,24 @@ BADGE = ("span", "class")
 WORDS = {"IMPROVED", "INCONCLUSIVE", "REGRESSED", "ACCEPTED"}
 
 IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+
+
+TEMPLATES = sorted(Path(pytest_cepbench.__file__).parent.rglob("*.jinja"))
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_templates_quote_every_attribute(path: Path) -> None:
+    """A slash that ends a tag is part of a value without quotes, and the tag never closes."""
+    source = re.sub(r"\{#.*?#\}", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = r"\{\{.*?\}\}|\{%.*?%\}"
+    literals = [
+        literal
+        for expression in re.findall(code, source, re.DOTALL)
+        for literal in re.findall(r"'[^']*'|\"[^\"]*\"", expression)
+    ]
+    markup = re.sub(r'"[^"]*"', '""', re.sub(code, "X", source, flags=re.DOTALL))
+    assert not [text for text in literals if re.match(r".\s*[a-z-]+=[^\"]", text)]
+    assert not re.findall(r'<[a-z][^>]*=(?!")[^>]*>', markup)
 
 
 @pytest.mark.slow

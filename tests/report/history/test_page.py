@@ -101,8 +101,10 @@ def test_any_result_gives_a_sound_page(results: list[CaseResult], count: int) ->
     assert hides_nothing(html, keep="\n\t")
 
 
-@pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 0.0])
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 5e-324, 0.0])
 def test_numbers_beyond_reason(value: float) -> None:
     """A damaged file spoils no page."""
     run = recorded(1, judged(value, low=-1e308, high=1e308, tolerance=1e300))
     assert "timeline" in page_of(History(Path("history"), (run, recorded(2))))
+    tiny = recorded(1, judged(value, low=None, high=None, difference=0.0, baseline=value))
+    assert "timeline" in page_of(History(Path("history"), (tiny,)))
