@@ -354,6 +354,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
             if isinstance(case, Case | AgreedCase)
         }
     )
+    evaluator.check_policies(accepting=update)
     evaluator.plan_pools()
     results = [
         CaseRunner(evaluator, path, "all" if update else "none")(case, name, Overrides())

@@ -15,7 +15,8 @@ that follows as their content."""
 _TAG = re.compile(r'<[a-z][a-z0-9]*(\s+[a-zA-Z][a-zA-Z0-9-]*(="[^"]*")?)*\s*/?>')
 """An opening tag: each attribute has its value in quotes, and none stands at another's end."""
 
-_ENDS_PARAGRAPH = {"details", "div", "dl", "figure", "h2", "h3", "p", "pre", "section", "table", "ul"}
+_BLOCKS = {"details", "div", "dl", "figure", "h2", "h3", "p", "pre", "section", "table", "ul"}
+"""Elements that end a paragraph."""
 
 
 @dataclass
@@ -67,7 +68,7 @@ class _Reader(HTMLParser):
         names = [name for name, _ in attrs]
         assert _TAG.fullmatch(whole), whole
         assert len(names) == len(set(names)), whole
-        assert not (tag in _ENDS_PARAGRAPH and "p" in self.open), whole
+        assert not (tag in _BLOCKS and "p" in self.open), whole
         assert tag != "image" or "svg" in self.open, whole
         self.page.tags.add(tag)
         self.page.attributes += [(tag, name, value or "") for name, value in attrs]
