@@ -140,7 +140,10 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether everything was measured that was asked for, and no case fails."""
+        """Whether everything was measured that was asked for, and no case fails.
+
+        True of an undecided run, as long as `inconclusive` is not `fail`: `verdict` tells them.
+        """
         return self.exit_code == 0
 
     @property
@@ -150,7 +153,7 @@ class GateResult:
 
     @property
     def verdict(self) -> str:
-        """Of the whole run: passed, failed, or incomplete."""
+        """Of the whole run: passed, undecided, failed, or incomplete."""
         if nothing_compared(self.cases, self.skipped):
             return "incomplete"
         return run_verdict(self.cases, self.problems)

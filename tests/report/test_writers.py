@@ -313,6 +313,19 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
     assert re.findall(r'<details id="details-toy-(\w+)-gc[^>]* open ', html) == ["color"]
 
 
+@pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete"])
+def test_only_a_run_that_passed_has_a_green_banner(verdict: str) -> None:
+    """One that is undecided is amber, as the badges of its cases are."""
+    html = html_page(dataclasses.replace(FACTS, verdict=verdict), [FULL], lambda _: None)
+    assert f'<h1 class="banner {verdict}">' in html
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    rules = re.findall(r"([^{}]*banner[^{}]*)\{([^}]*)\}", style)
+    of_verdict = [rule for names, rule in rules if f".{verdict}" in names]
+    color = {"passed": ["--good"], "undecided": []}.get(verdict, ["--bad"])
+    assert re.findall(r"--\w+", "".join(of_verdict)) == color
+    assert "--odd" in "".join(rule for names, rule in rules if names.strip() == ".banner")
+
+
 def test_the_page_says_what_is_promised() -> None:
     """The counts and the error that the run may make stand below its verdict."""
     text = read_page(html_page(FACTS, [FULL], lambda _: None)).text

@@ -50,6 +50,14 @@ def test_each_run_has_a_mark_that_says_its_verdict() -> None:
     assert "runs/a, 2026-09-21 14:13: accepted, 0.7500" in html
 
 
+@pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete", "odd"])
+def test_the_verdict_of_a_run_has_a_badge(verdict: str) -> None:
+    """Of its own color; a word that is no verdict is an error."""
+    html = page_of(History(Path("history"), (recorded(1, verdict=verdict),)))
+    kind = "error" if verdict == "odd" else verdict
+    assert html.count(f'<span class="badge {kind}">{verdict}</span>') == 2
+
+
 def test_many_runs_are_drawn_in_columns() -> None:
     """A single run that regressed among them is seen, as is one without a value."""
     runs = [recorded(i, judged(0.75)) for i in range(MOST_MARKS + 60)]
