@@ -295,7 +295,8 @@ class Evaluator:
 
         accepting: whether measurements are to take the place of the baselines.
         """
-        for assigned in [*self.assigned.values(), *self.agreed.values()]:
+        cases: list[AssignedCase | AssignedAgreement] = [*self.assigned.values()]
+        for assigned in [*cases, *self.agreed.values()]:
             path, key = assigned.suite_file, assigned.case.key
             accepted = () if accepting else self.suites.accepted(key)
             self.suites.check_policy(path, key, assigned.policy, *accepted)

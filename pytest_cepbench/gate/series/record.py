@@ -91,7 +91,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         return self.case.partition("/")[0]
 
 
-Line = TypeVar("Line", Opening, Entry)
+Line = TypeVar("Line", bound=Opening | Entry)
 
 
 def sealed(line: Line, before: str) -> Line:
