@@ -6,9 +6,30 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+LEAST_ALPHA = 1e-6
+"""The smallest error that a user may ask for: at less no drop could be told from noise by as many
+samples as suites have, and nothing would ever fail."""
+
+LONGEST_SERIES = 25_000
+"""The most checkpoints for which a series may be begun: the last of so many has 1e-5 of alpha."""
+
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[a-z0-9]+::")
+
+
+def check_not_blind(alpha: float, setting: str) -> None:
+    """Raise ValueError for an error probability at which nothing could fail.
+
+    It is of what a user asks for; the share of a case among many may be smaller.
+    setting: its name and value.
+    """
+    if alpha < LEAST_ALPHA:
+        msg = (
+            f"{setting}: no drop could be told from noise, so nothing would ever fail; give "
+            f"{LEAST_ALPHA:g} or more, such as 0.05"
+        )
+        raise ValueError(msg)
 
 
 def split_name(text: str) -> tuple[str | None, str]:

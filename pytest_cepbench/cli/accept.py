@@ -20,6 +20,7 @@ from pytest_cepbench.cli.output import (
 from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, remeasure
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
+from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change, apply, propose
 from pytest_cepbench.gate.baseline import (
@@ -27,6 +28,7 @@ from pytest_cepbench.gate.baseline import (
     anchor_path,
     baseline_path,
     contradiction,
+    measurement_of,
     read_baseline,
     usable_baseline,
 )
@@ -37,6 +39,7 @@ from pytest_cepbench.report.totals import two_identities
 from pytest_cepbench.store.answers import keys_of_answers
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.suites.measures.measure_registry import higher_is_better
 
 _NAMED = 5
 
@@ -50,7 +53,8 @@ def run(arguments: Namespace) -> int:
         cases = _chosen(report, arguments.case)
     except SpecError as error:
         return complain(str(error), MISTAKE)
-    if _refuse(report, cases, insensitive=arguments.accept_insensitive):
+    edited = list(_contradictions(report))
+    if _refuse(report, cases, edited, insensitive=arguments.accept_insensitive):
         return NOT_DONE
     root: Path = arguments.baselines
     accepted = {"reason": reason, "results": report.digest}
@@ -84,7 +88,7 @@ def _accept_again(
     arguments: Namespace, report: RunReport, remeasured: Remeasured, accepted: dict[str, str]
 ) -> int:
     """Accept what was measured again, and have the suite measure like that from now on."""
-    if _refuse(report, remeasured.cases, insensitive=arguments.accept_insensitive):
+    if _refuse(report, remeasured.cases, (), insensitive=arguments.accept_insensitive):
         return NOT_DONE
     root: Path = arguments.baselines
     accepted = accepted | {"remeasured": remeasured.note}
@@ -134,13 +138,66 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
 
 
 def _refuse(
-    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+    report: RunReport,
+    cases: Mapping[CaseKey, Sequence[CaseResult]],
+    edited: Sequence[str],
+    *,
+    insensitive: bool,
 ) -> bool:
-    """Complain of every reason to accept nothing; True where there is one."""
+    """Complain of every reason to accept nothing; True where there is one.
+
+    edited: in what the report contradicts itself, which counts where nothing else does.
+    """
     refusals = list(_refusals(report, cases, insensitive=insensitive))
-    for refusal in refusals:
+    for refusal in refusals or edited:
         complain(f"nothing is accepted: {refusal}", NOT_DONE)
-    return bool(refusals)
+    return bool(refusals or edited)
+
+
+def _contradictions(report: RunReport) -> Iterator[str]:
+    """In what a report contradicts itself, a sentence each: no run writes such a one.
+
+    Hand-made scores that fit all of the rest are not told from measured ones.
+    """
+    words = run_verdict([*report.cases, *report.suite_verdicts], report.problems)
+    if words != report.verdict:
+        yield (
+            f"the report says that the run is {report.verdict}, and its cases that it is {words}: "
+            "it was edited, run again"
+        )
+    specs: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for case in report.cases:
+        tested = case.model.get("role", ""), case.model.get("spec", "")
+        for seat, spec in [tested, *((model.seat, model.spec) for model in case.models)]:
+            specs.setdefault((case.suite, seat), {}).setdefault(spec, []).append(case.nodeid)
+    for (suite, seat), tests in specs.items():
+        if len(tests) > 1:
+            places = (f"{spec} in {_listed(list(of))}" for spec, of in tests.items())
+            yield f"the {seat} of suite {suite} is {' and '.join(places)}: a run has one, run again"
+    for case in report.cases:
+        yield from (f"{key_of(case)}: {told}: it was edited, run again" for told in _edited(case))
+
+
+_TWICE = ("higher_is_better", "n", "floor", "failures", "model", "identity")
+"""Fields of a measurement that its case has as well."""
+
+
+def _edited(case: CaseResult) -> Iterator[str]:
+    """What a case says that its measurement does not."""
+    measured = case.measured
+    if measured is None:
+        return
+    for name in _TWICE:
+        own, other = getattr(case, name), getattr(measured, name)
+        if own != other:
+            yield f"it says {name} = {own}, and its measurement {other}"
+    # Of battles the report has the win rate, and the measurement one half.
+    if not measured.answers and case.value != measured.value:
+        yield f"it says value = {case.value}, and its measurement {measured.value}"
+    metric = measured.identity.get("metric", "")
+    if measured.higher_is_better != higher_is_better(metric):
+        better = "higher" if measured.higher_is_better else "lower"
+        yield f"it says that {better} is better, which it is not of {metric}"
 
 
 def _refusals(
@@ -182,7 +239,7 @@ def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
     """Problem with the results that a run has of a case; None where there is none."""
     first = results[0].measured
     for result in results:
-        if result.measured is None or result.verdict == "error":
+        if result.measured is None or result.verdict in ("error", "incomplete"):
             why = f": {result.reasons[0]}" if result.reasons else ""
             return f"it was not measured{why}"
         if result.partial:
@@ -212,7 +269,8 @@ def _changes(
 ) -> Iterator[Change]:
     for key, (first, *_) in cases.items():
         assert first.measured is not None  # or the case was refused
-        after = replace(first.measured, accepted=accepted)
+        value = measurement_of(first.measured, key).value  # of the scores, whatever else is there
+        after = replace(first.measured, value=value, accepted=accepted)
         change = propose(key, after, root)
         if change is None and move_anchor:
             change = _anchor_alone(key, after, root)

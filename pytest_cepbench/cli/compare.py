@@ -21,7 +21,7 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.evaluation.run_result import shown_path
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.policy import check_alpha
-from pytest_cepbench.option_values import split_name
+from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
@@ -71,7 +71,7 @@ def _alpha(text: str) -> float:
         value = float(text)
         check_alpha(value, "--alpha")
     except ValueError as error:
-        msg = f"--alpha {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
+        msg = f"--alpha {text!r}: a probability from {LEAST_ALPHA:g} to 0.5 is expected"
         raise SpecError(msg) from error
     return value
 

@@ -10,7 +10,7 @@ import msgspec
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.files import read_regular
-from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import SCHEMA
 from pytest_cepbench.suites.cases import POOLED
@@ -41,7 +41,7 @@ class RunReport:
     @property
     def incomplete(self) -> str | None:
         """Reason why the run is incomplete; None for a complete one."""
-        if self.verdict != "incomplete":
+        if self.verdict != "incomplete" and not self.problems:
             return None
         # As a gate a run of informational cases is incomplete; its numbers are whole.
         if self.cases and not self.problems and not any(case.primary for case in self.cases):
@@ -79,6 +79,9 @@ def read_report(path: Path) -> RunReport:
                 f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names "
                 "of a suite and its metric"
             )
+            raise SpecError(msg)
+        if case.verdict not in set(Verdict):
+            msg = f"results {str(path)!r}: {case.verdict!r} of {key_of(case)} is no verdict"
             raise SpecError(msg)
     return RunReport(
         path=path,

@@ -145,6 +145,9 @@ class CaseRunner:
             if not accepting:
                 raise
             references = References(None, None)  # they are about to be replaced
+        if not accepting:
+            accepted = references.baseline, references.anchor
+            evaluator.suites.check_policy(self.suite_file, case.key, policy, *accepted)
         series = enter_series(evaluator, self.suite_file, case, policy, references)
         if series is None:
             return self._measure(case, policy, references, unmeasured, accepting=accepting)
@@ -179,6 +182,8 @@ class CaseRunner:
             if accepting and case.joint:
                 keep_accepted_scores(evaluator, self.suite_file, evaluated, series)
         measurement = evaluated.measurement
+        if accepting:
+            evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)
         self.observe(measurement, path, evaluated.judgement, accepting)
         refused = self._refusal(measurement, policy) if accepting else ""
         result = measured_case(

@@ -108,7 +108,8 @@ def evaluate_agreement(
         own = replace(
             own, gate=policy.gate, alpha=policy.alpha, primary=policy.primary, upper_share=share
         )
-        evaluator.suites.check_policy(suite_file, member.key, own)
+        accepted = evaluator.suites.accepted(member.key)
+        evaluator.suites.check_policy(suite_file, member.key, own, *accepted)
         members[encoder], place = _evaluate(evaluator, suite_file, member, own)
         if place is not None:
             places[encoder] = place

@@ -301,6 +301,17 @@ class Evaluator:
             else:
                 self.assigned[nodeid] = AssignedCase(path, case, policy)
 
+    def check_policies(self, *, accepting: bool) -> None:
+        """Raise SuiteError for an assigned case whose tolerance no drop can exceed.
+
+        accepting: whether measurements are to take the place of the baselines.
+        """
+        cases: list[AssignedCase | AssignedAgreement] = [*self.assigned.values()]
+        for assigned in [*cases, *self.agreed.values()]:
+            path, key = assigned.suite_file, assigned.case.key
+            accepted = () if accepting else self.suites.accepted(key)
+            self.suites.check_policy(path, key, assigned.policy, *accepted)
+
     # -- other processes and the cluster -----------------------------------------------------------
 
     def _start_helpers(self) -> None:

@@ -144,7 +144,10 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether everything was measured that was asked for, and no case fails."""
+        """Whether everything was measured that was asked for, and no case fails.
+
+        True of an undecided run, as long as `inconclusive` is not `fail`: `verdict` tells them.
+        """
         return self.exit_code == 0
 
     def __bool__(self) -> bool:
@@ -158,7 +161,7 @@ class GateResult:
 
     @property
     def verdict(self) -> str:
-        """Of the whole run: passed, failed, or incomplete."""
+        """Of the whole run: passed, undecided, failed, or incomplete."""
         if nothing_compared(self.cases, self.skipped):
             return "incomplete"
         return run_verdict(self.cases, self.problems)
@@ -381,6 +384,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
             if isinstance(case, Case | AgreedCase)
         }
     )
+    evaluator.check_policies(accepting=update)
     evaluator.plan_pools()
     results = [
         CaseRunner(evaluator, path, "all" if update else "none")(case, name, Overrides())

@@ -26,15 +26,20 @@ NOTHING_COMPARED = 5
 
 
 def run_verdict(results: Sequence[CaseResult], problems: Collection[str]) -> str:
-    """Of the whole run: passed, failed, or incomplete.
+    """Of the whole run: passed, undecided, failed, or incomplete.
 
+    A run is undecided where no case fails, and of one that could have failed it the samples do not
+    tell; such a run ends with exit code 0 unless the user has it fail.
     problems: why the run is incomplete; empty when it is complete.
     """
     if problems or not results:
         return "incomplete"
     if not all(result.passes for result in results):
         return "failed"
-    return "incomplete" if nothing_compared(results, ()) else "passed"
+    if nothing_compared(results, ()):
+        return "incomplete"
+    open_cases = (result for result in results if result.verdict == "inconclusive" and result.gates)
+    return "undecided" if any(open_cases) else "passed"
 
 
 def nothing_compared(results: Sequence[CaseResult], skipped: Collection[object]) -> bool:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
+from pytest_cepbench.option_values import (
+    LONGEST_SERIES,
+    at_least_one,
+    check_not_blind,
+    is_url,
+    named_specs,
+    split_pair,
+)
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.sources.location import DataPlace
@@ -199,7 +206,7 @@ def read_settings(
         tolerance=parse("tolerance", _tolerance),
         alpha=parse("alpha", _alpha),
         series=_series(single, sources),
-        series_length=parse("series-length", at_least_one),
+        series_length=parse("series-length", _series_length),
         inconclusive=single.get("inconclusive", "pass"),
         budget=parse("budget", _budget) or SampleBudget(),
         pairing=single.get("pairing", "exact"),
@@ -345,6 +352,19 @@ def _alpha(text: str, source: str) -> float:
     value = _number(text)
     if not 0 < value <= 0.5:
         msg = f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
+        raise ValueError(msg)
+    check_not_blind(value, f"{source} {text!r}")
+    return value
+
+
+def _series_length(text: str, source: str) -> int:
+    value = at_least_one(text, source)
+    if value > LONGEST_SERIES:
+        msg = (
+            f"{source} {text!r}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
+            f"less, at which no drop is told from noise; give {LONGEST_SERIES} or fewer, a series "
+            "may become longer than expected"
+        )
         raise ValueError(msg)
     return value
 

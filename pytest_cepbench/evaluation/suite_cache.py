@@ -12,7 +12,9 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import CaseKey, Policy
+from pytest_cepbench.gate.baseline import accepted_value, anchor_path, baseline_path
 from pytest_cepbench.gate.policy import GateName, check_span
+from pytest_cepbench.gate.sensitivity import Record, check_headroom
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.registry import PRESET
 from pytest_cepbench.suites import (
@@ -94,6 +96,11 @@ class SuiteCache:
             *([loaded.pooled] if pooled and loaded.pooled else []),
         ]
 
+    def accepted(self, key: CaseKey) -> tuple[Record | None, Record | None]:
+        """Baseline and anchor of a case without their scores; None where that is not known."""
+        root = self._settings.baselines
+        return accepted_value(baseline_path(root, key)), accepted_value(anchor_path(root, key))
+
     @property
     def loaded(self) -> list[PreparedSuite]:
         """The suites that were loaded so far."""
@@ -129,12 +136,29 @@ class SuiteCache:
         )
         return claim_of(self.get(path).suite, key, run.over(test))
 
-    def check_policy(self, path: Path, key: CaseKey, policy: Policy) -> None:
-        """Raise SuiteError for a tolerance that no drop of the case's metric can exceed."""
+    def check_policy(
+        self,
+        path: Path,
+        key: CaseKey,
+        policy: Policy,
+        baseline: Record | None = None,
+        anchor: Record | None = None,
+    ) -> None:
+        """Raise SuiteError for a tolerance that no drop of the case can exceed.
+
+        baseline, anchor: from which a case that can fail a run loses no more than down to what
+        chance gives; without a baseline, which becomes the anchor next, the whole span counts.
+        """
         measure = self.get(path).measures.get(key.metric)
         if measure is None or measure.span is None:
             return
+        what = f"{key} ({measure.label})"
         try:
-            check_span(policy, measure.span, f"{key} ({measure.label})")
+            check_span(policy, measure.span, what)
+            given_tolerances = policy.given_tolerances.items()
+            records = baseline, anchor or baseline
+            for (name, given), record in zip(given_tolerances, records, strict=False):
+                if record is not None and policy.primary:
+                    check_headroom(name, *given, record, measure.span, what)
         except ValueError as error:
             raise SuiteError(str(error)) from None

@@ -218,6 +218,18 @@ def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
     return load_baseline(text, key, name)
 
 
+def accepted_value(path: Path) -> Baseline | None:
+    """A baseline without its tables: value, direction, kind and floor, read in no time.
+
+    None where there is no file, and where its head cannot be read, which is an error of its case.
+    """
+    try:
+        head = parse_toml(read_text(path).partition("\n[")[0])
+        return msgspec.convert(head | {"model": {}, "identity": {}, "scores": {}}, Baseline)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
 def usable_baseline(path: Path, key: CaseKey) -> Baseline | None:
     """As `read_baseline`, and None for a file that cannot be used as well."""
     try:

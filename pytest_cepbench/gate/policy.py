@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
+from pytest_cepbench.option_values import check_not_blind
+
 GateName = Literal["regression", "noninferiority", "threshold"]
 
 BoundsName = Literal["auto", "t", "bca", "exact"]
@@ -89,7 +91,7 @@ class Policy:
         check_tolerance(self.tolerance, "a tolerance")
         if self.anchor_tolerance is not None:
             check_tolerance(self.anchor_tolerance, "an anchor tolerance")
-        check_alpha(self.alpha, "alpha")
+        _check_error(self.alpha, "alpha")
 
     @property
     def since_anchor(self) -> float:
@@ -97,6 +99,16 @@ class Policy:
         if self.anchor_tolerance is not None:
             return self.anchor_tolerance
         return ANCHOR_FACTOR * self.tolerance
+
+    @property
+    def given_tolerances(self) -> dict[str, tuple[float, str]]:
+        """Name -> tolerance, and where it was set; the anchor's where it is no multiple."""
+        tolerances = {"tolerance": self.tolerance, "anchor_tolerance": self.anchor_tolerance}
+        return {
+            name: (value, self.origins.get(name) or "the defaults")
+            for name, value in tolerances.items()
+            if value is not None
+        }
 
     @property
     def bets(self) -> bool:
@@ -122,19 +134,22 @@ def check_span(policy: Policy, span: float, what: str) -> None:
     span: how far apart the best and the worst value of the metric are.
     what: names the case.
     """
-    for name, value in (
-        ("tolerance", policy.tolerance),
-        ("anchor_tolerance", policy.anchor_tolerance),
-    ):
-        if value is not None and value >= span:
+    for name, (value, source) in policy.given_tolerances.items():
+        if value >= span:
             msg = (
-                f"{name} = {value:g} from {policy.origins.get(name) or 'the defaults'}: {what} "
+                f"{name} = {value:g} from {source}: {what} "
                 f"spans {span:g}, so no drop exceeds it; give one below {span:g}"
             )
             raise ValueError(msg)
 
 
 def check_alpha(value: float, name: str) -> None:
+    """Raise ValueError for an error that a user asks for and at which nothing could fail."""
+    _check_error(value, name)
+    check_not_blind(value, f"{name} = {value:g}")
+
+
+def _check_error(value: float, name: str) -> None:
     """Raise ValueError for an error probability of which no bound could be made."""
     if not 0 < value <= 0.5:
         msg = f"{name} is a number over 0 and at most 0.5, got {value}"

@@ -106,6 +106,33 @@ def largest_drop(value: float, record: Record, floor: float | None) -> float | N
     return Range(value, floor).headroom
 
 
+def check_headroom(
+    setting: str, tolerance: float, source: str, record: Record, span: float, what: str
+) -> None:
+    """Raise ValueError for a tolerance that no drop from an accepted value can exceed.
+
+    setting, source: its name, and where it was set.
+    record: what was accepted.
+    span: distance of the best from the worst value of the metric.
+    what: names the case.
+    A value so close to what chance gives, or to the worst, that nothing can be seen from it is not
+    the fault of the tolerance: such a case is undecided, with the reason.
+    """
+    whole = span if record.floor is None else BEST - record.floor
+    worst = BEST - max(span, 1.0)  # a win rate begins in the middle of what it can be
+    ends = [record.value - worst if record.higher_is_better else span - record.value]
+    known = largest_drop(record.value, record, record.floor)
+    ends += [] if known is None else [known]
+    most = round(min(ends), DECIMALS)
+    if SMALLEST_SHARE * whole <= most <= tolerance:
+        msg = (
+            f"{setting} = {tolerance:g} from {source}: {what} was accepted at {record.value:.4g} "
+            f"and can lose {most:.4g}, down to what chance gives or the worst there is, so no drop "
+            f"exceeds it; give one below {most:.4g}"
+        )
+        raise ValueError(msg)
+
+
 def why_not_accepted(record: Record) -> str | None:
     """Reason why a measurement is no baseline: its value is what chance gives; else None."""
     span = range_of(record)

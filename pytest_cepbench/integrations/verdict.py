@@ -151,7 +151,7 @@ def read_measured(code: int, report: Path, *, case: str | None, first: bool) -> 
             return _failed(f"{report} has schema {document['schema']}, and {SCHEMA} is expected")
         entries = [entry for entry in document["cases"] if entry["primary"]]
         accepted = any(entry["accepted"] for entry in entries)
-        passed = document["verdict"] == "passed"
+        passed = document["verdict"] in ("passed", "undecided")
         cases = _with_headline([_case(entry) for entry in entries], case)
     except FileNotFoundError:
         return _failed(f"pytest ended with exit code {code} and wrote no report")
@@ -186,7 +186,9 @@ def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedC
 def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bool) -> Measured:
     verdicts = {case.verdict for case in cases}
     if code == 0 and not passed:
-        return Measured(Outcome.FAILED, cases, "the report's verdict is not `passed`")
+        return Measured(
+            Outcome.FAILED, cases, "the report's verdict is neither `passed` nor `undecided`"
+        )
     if code == 0:
         undecided = not first and "inconclusive" in verdicts
         return Measured(Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED, cases)

@@ -249,9 +249,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     else:
         with usage_errors():
             evaluator.suites.check_names()
-    if evaluator.settings.listing or evaluator.settings.plan:
-        return
     controller = config.stash.get(CONTROLLER, None)
+    if evaluator.settings.listing or evaluator.settings.plan:
+        if controller is not None:
+            controller.unjudged = len(cases)
+        return
     if controller is not None:
         refuse_modes(config, cases)
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
@@ -363,7 +365,7 @@ def pytest_enter_pdb(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The headline and the table of verdicts."""
     controller = config.stash.get(CONTROLLER, None)
-    if controller is not None and controller.ledger.active:
+    if controller is not None and (controller.ledger.active or controller.unjudged):
         from pytest_cepbench.plugin.ci_services import write_annotations
         from pytest_cepbench.plugin.terminal.snapshot_report import leave_out_cases
         from pytest_cepbench.plugin.terminal.summary import write_summary

@@ -133,13 +133,11 @@ def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
         if isinstance(case, Case | AgreedCase):
             mark = mark_of(item)
             cases[item.nodeid] = mark.suite_file(item.path), case, mark.overrides
+    evaluator.assign(cases)
     # What a worker raises here is no usage error of the run: there the cases are refused.
     if not any(hasattr(item.config, "workerinput") for item in items):
-        for path, case, overrides in cases.values():
-            policy = evaluator.suites.claim(path, case.key, overrides).policy
-            with usage_errors():
-                evaluator.suites.check_policy(path, case.key, policy)
-    evaluator.assign(cases)
+        with usage_errors():
+            evaluator.check_policies(accepting=any(updating(item.config) for item in items[:1]))
 
 
 def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:

@@ -57,6 +57,7 @@ class Controller:
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
     pytests_code: the exit code that pytest itself gave the session; None before its end.
+    unjudged: cases of a run that only plans or lists them.
     headline: the run in one sentence; empty before its end.
     code: the exit code with that sentence; None before.
     """
@@ -77,6 +78,7 @@ class Controller:
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
     pytests_code: int | None = None
+    unjudged: int = 0
     headline: str = ""
     code: Code = None
 

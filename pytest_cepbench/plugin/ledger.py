@@ -313,7 +313,7 @@ class Ledger:
         return nothing_compared(self.results, self.skipped)
 
     def verdict(self) -> str:
-        """Of the whole run: passed, failed, or incomplete."""
+        """Of the whole run: passed, undecided, failed, or incomplete."""
         return run_verdict(self.results, self.problems())
 
 

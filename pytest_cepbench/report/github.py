@@ -1,4 +1,4 @@
-"""What GitHub Actions reads of a run: the summary of a step, and annotations of what failed.
+"""What GitHub Actions reads of a run: its step's summary, and annotations of what does not hold.
 
 Source: GitHub's documentation of workflow commands, and `ActionCommand` of its runner for what a
 command escapes.
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 
+from pytest_cepbench.report.case_table import shortage_advice
+from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import counted, name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line
@@ -21,7 +23,8 @@ COMMENT_BYTES = 2**16 - 1
 """The most that a comment may have, in characters; bytes are never fewer."""
 
 MOST_ANNOTATIONS = 3
-"""Cases that are annotated; GitHub shows ten annotations of a step."""
+"""Failing cases that are annotated, of the ten annotations of a step that GitHub shows; and
+undecided ones that are named."""
 
 _LONGEST_MESSAGE = 1000
 
@@ -49,8 +52,9 @@ def worst_first(results: Sequence[CaseResult]) -> list[CaseResult]:
 def annotation_lines(
     results: Sequence[CaseResult], problems: Sequence[str], root: Path, workspace: Path
 ) -> Iterator[str]:
-    """Lines that the runner shows as errors: why the run is incomplete, and the worst cases.
+    """Lines that the runner shows: why the run is incomplete and the worst cases, as errors.
 
+    Cases that are undecided and pass are a warning, all together.
     problems: why the run is incomplete; empty when it is complete.
     root: folder that node ids begin from.
     workspace: the checkout, from which GitHub reads paths.
@@ -58,7 +62,7 @@ def annotation_lines(
     if problems:
         first = printable(problems[0], _LONGEST_MESSAGE)
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        yield _error({"title": "cepbench: the run is incomplete"}, f"{first}{more}")
+        yield _command("error", {"title": "cepbench: the run is incomplete"}, f"{first}{more}")
     failing = worst_first(results)
     for place, result in enumerate(failing[:MOST_ANNOTATIONS], 1):
         title = f"cepbench: {name_of(result)} {result.word.lower()}"
@@ -67,7 +71,14 @@ def annotation_lines(
         if place == MOST_ANNOTATIONS and left:
             message += f" ({counted(left, 'case')} more in the report)"
         module = path_in_repository(result.nodeid, root, workspace)
-        yield _error({"file": module, "title": title}, message)
+        yield _command("error", {"file": module, "title": title}, message)
+    open_cases = [result for result in undecided(results) if result.passes]
+    if open_cases:
+        names = ", ".join(name_of(result) for result in open_cases[:MOST_ANNOTATIONS])
+        message = f"{shortage_advice(open_cases)}; first {names}"
+        yield _command(
+            "warning", {"title": "cepbench: undecided"}, printable(message, _LONGEST_MESSAGE)
+        )
 
 
 def path_in_repository(nodeid: str, root: Path, repository: Path) -> str:
@@ -113,9 +124,9 @@ def shorten(text: str, most_bytes: int) -> str:
     return kept + remark
 
 
-def _error(properties: dict[str, str], message: str) -> str:
+def _command(name: str, properties: dict[str, str], message: str) -> str:
     named = ",".join(f"{key}={_escaped(text, _PROPERTY)}" for key, text in properties.items())
-    return f"::error {named}::{_escaped(message, _DATA)}"
+    return f"::{name} {named}::{_escaped(message, _DATA)}"
 
 
 def _escaped(text: str, escapes: dict[str, str]) -> str:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_LEAST_EXTENT = 1e-290
+"""Of a smaller one, as of numbers near 5e-324, the step between ticks would be 0."""
+
 T = TypeVar("T", float, "npt.NDArray[np.float64]")
 
 
@@ -33,7 +36,8 @@ class Scale:
     def over(cls, values: Sequence[float], left: float, right: float, most_ticks: int = 7) -> Scale:
         """An axis that holds all values, with round ticks."""
         low, high = min(values), max(values)
-        extent = high - low or abs(high) or 1.0
+        extent = high - low or abs(high)
+        extent = extent if extent > _LEAST_EXTENT else 1.0
         low, high = low - 0.04 * extent, high + 0.04 * extent
         rough = (high - low) / most_ticks
         power = 10.0 ** math.floor(math.log10(rough))

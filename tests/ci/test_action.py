@@ -163,6 +163,21 @@ def test_a_pull_request_over_several_runs(runner: Runner) -> None:
 
 @needs_jq
 @pytest.mark.slow
+def test_an_undecided_run_is_none_that_passed(runner: Runner) -> None:
+    """It ends with the exit code that the user chose, and says so in a warning and the comment."""
+    some = "-k color-gc\n--cep-gate=regression"
+    ended = runner.gate(WORSE, options=some)
+    assert ended.returncode == 0, ended.stdout
+    assert (runner.outputs["verdict"], runner.outputs["changed"]) == ("undecided", "true")
+    assert "::warning title=cepbench%3A undecided::1 case undecided: " in ended.stdout
+    assert "::error" not in ended.stdout
+    assert "## Undecided: 1 of 1 gating case" in runner.comments[0]["body"]
+    assert runner.gate(WORSE, options=f"{some}\n--cep-inconclusive=fail").returncode == 1
+    assert runner.outputs["verdict"] == "failed"
+
+
+@needs_jq
+@pytest.mark.slow
 def test_comments_of_others_stay(runner: Runner) -> None:
     """Whoever copies the hidden first line does not have the action write under their name.
 

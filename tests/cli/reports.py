@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import Measurement, dump_baseline, record_of
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.report import CaseResult
@@ -60,6 +61,11 @@ def result_of(measurement: Measurement, **changes: Any) -> CaseResult:
         "value": measurement.value,
         "n": measurement.n,
         "measured": record_of(measurement),
+        "higher_is_better": measurement.higher_is_better,
+        "floor": measurement.floor,
+        "failures": dict(measurement.failures),
+        "model": dict(measurement.model),
+        "identity": dict(measurement.identity),
     }
     return CaseResult(**(fields | changes))
 
@@ -73,13 +79,14 @@ def altered(measurement: Measurement, **changes: Any) -> Measurement:
 def write_report(
     path: Path,
     results: Iterable[CaseResult],
-    verdict: str = "failed",
+    verdict: str | None = None,
     problems: Iterable[str] = (),
     deaths: int = 0,
 ) -> Path:
-    """The report of a run with these results."""
-    facts = RunFacts(verdict, "0.1.0", [], list(problems), deaths=deaths)
-    path.write_text(json_document(facts, list(results)), encoding="utf-8")
+    """The report of a run with these results. verdict: in place of that of the results."""
+    cases, reasons = list(results), list(problems)
+    facts = RunFacts(verdict or run_verdict(cases, reasons), "0.1.0", [], reasons, deaths=deaths)
+    path.write_text(json_document(facts, cases), encoding="utf-8")
     return path
 
 

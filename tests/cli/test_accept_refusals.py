@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.report.result import ModelShown
+from pytest_cepbench.suites.measures import text_quality
+from pytest_cepbench.suites.measures.measure_registry import higher_is_better
 from tests.cli.accepting import WORSE, accept, by_name
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
@@ -18,6 +24,11 @@ from tests.cli.reports import (
     write_report,
 )
 from tests.plugin.project import contents
+
+BASELINES = Path(__file__).parents[2] / "baselines"
+
+Edit = Callable[[dict[str, Any]], object]
+"""Changes the document of a report."""
 
 
 def refused(home: Home, ended: Ended, *message: str) -> None:
@@ -48,7 +59,7 @@ def test_a_run_in_which_a_worker_died(home: Home, measured: Measured) -> None:
 
 def test_no_case(home: Home) -> None:
     """A run that judged nothing."""
-    refused(home, accept(home, []), "the run judged no case")
+    refused(home, accept(home, [], verdict="failed"), "the run judged no case")
 
 
 def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
@@ -96,6 +107,92 @@ def test_measurements_that_contradict_themselves(
 
     edit_report(report, spoil)
     refused(home, home.command("accept", "r.json", "--reason=x"), message)
+
+
+def _both(name: str, value: object) -> Edit:
+    def edit(document: dict[str, Any]) -> None:
+        for record in (document["cases"][0], document["cases"][0]["measured"]):
+            record[name] = value
+
+    return edit
+
+
+def _of_case(name: str, value: object) -> Edit:
+    return lambda document: document["cases"][0].__setitem__(name, value)
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "problems": (
+        lambda document: document.update(verdict="passed", problems=["2 tests did not report"]),
+        "the run is incomplete: 2 tests did not report",
+    ),
+    "verdict of the run": (
+        lambda document: document.update(verdict="passed"),
+        "the report says that the run is passed, and its cases that it is failed",
+    ),
+    "direction of the case": (_of_case("higher_is_better", False), "higher_is_better = False, and"),
+    "direction of the measurement": (
+        lambda document: document["cases"][0]["measured"].update(higher_is_better=False),
+        "higher_is_better = True, and its measurement False",
+    ),
+    "direction": (_both("higher_is_better", False), "lower is better, which it is not of gc/1"),
+    "value": (_of_case("value", 0.123), "it says value = 0.123, and its measurement "),
+    "both values": (_both("value", 0.123), "the measurement says value = 0.123 and its scores"),
+    "n": (_of_case("n", 200), "it says n = 200, and its measurement 2"),
+    "floor": (_of_case("floor", 0.123), "it says floor = 0.123, and its measurement "),
+    "failures": (_of_case("failures", {"empty-text": 1}), "failures = {'empty-text': 1}, and"),
+    "model": (_of_case("model", {"spec": "another"}), "toy/color/gc: it says model = "),
+    "two specs": (
+        lambda document: document["cases"][1]["model"].update(spec="another"),
+        "the describer of suite toy is shapes: in ",
+    ),
+    "no verdict": (_of_case("verdict", "incomplete"), "toy/color/gc: it was not measured"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_reports_that_were_edited(home: Home, measured: Measured, edit: str) -> None:
+    """What a report says twice has to be the same, and the direction that of the metric."""
+    results = [result_of(measurement) for measurement in measured()]
+    report = write_report(home.path / "r.json", results)
+    change, message = EDITS[edit]
+    edit_report(report, change)
+    ended = home.command("accept", "r.json", "--reason=x")
+    assert (ended.code, ended.out) == (1, "")
+    assert message in ended.err
+    assert all(
+        line.startswith("cepbench: nothing is accepted: ") for line in ended.err.splitlines()
+    )
+    assert not (home.path / "baselines").exists()
+
+
+def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
+    """Of a role that was not under test as well: both specs are named, with a test of each."""
+    generators = [ModelShown("generator", spec, "f" * 64, "x") for spec in ("shapes:", "other")]
+    results = [
+        result_of(measurement, models=[generator])
+        for measurement, generator in zip(measured(), generators, strict=False)
+    ]
+    ended = accept(home, results)
+    refused(home, ended, "generator of suite toy is shapes: in test_toy.py::test_drift[color-gc]")
+
+
+def test_a_word_that_is_no_verdict(home: Home, measured: Measured) -> None:
+    """One line, for every command that reads a report."""
+    report = write_report(home.path / "r.json", [result_of(measured()[0])])
+    edit_report(report, _of_case("verdict", "great"))
+    ended = home.command("accept", "r.json", "--reason=x")
+    assert ended.code == 2
+    assert "'great' of toy/color/gc is no verdict" in ended.err
+
+
+def test_directions_are_those_of_the_metrics() -> None:
+    """As every accepted baseline of this repository has it, and statistics of texts say."""
+    for path in BASELINES.rglob("*.toml"):
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
+    for kind, statistic in text_quality.KINDS.items():
+        assert higher_is_better(f"{kind}/1 of generation 1") == statistic.higher
 
 
 def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:

@@ -194,7 +194,7 @@ def test_no_case(full: Home, measured: Measured) -> None:
     """A run that judged nothing."""
     ended = prune(full, measured, results=[])
     assert ended.code == 1
-    assert "the run judged no case" in ended.err
+    assert "the run is incomplete: no case was judged" in ended.err
 
 
 def test_a_case_in_error_is_a_case(full: Home, measured: Measured) -> None:

@@ -73,7 +73,8 @@ def test_a_damaged_record_is_one_line(home: Home) -> None:
     path.write_text(path.read_text().replace('"look":1', '"look":5', 1))
     ended = home.command("series", "run-1")
     assert ended.code == 2
-    assert "run-1.jsonl: line 2: look 5 comes after look 0. A series goes on only" in ended.err
+    assert "run-1.jsonl: line 2: its digest is another one" in ended.err
+    assert "A series goes on only with its whole record" in ended.err
 
 
 def test_encoders_that_part_ways_are_named(home: Home) -> None:

@@ -114,6 +114,14 @@ def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> N
     assert not (project / ".cepbench" / "report.json").exists()
 
 
+def test_a_tolerance_that_nothing_exceeds_is_an_error(project: Path) -> None:
+    """Before anything is measured, as under pytest."""
+    with pytest.raises(SuiteError, match=r"was accepted at 1 and can lose 0\.\d+, .* exceeds it"):
+        gate_checkpoint(SUITE, tolerance=0.9, **GENERATOR)
+    with pytest.raises(SpecError, match=r"gate_checkpoint\(alpha=\) '1e-300': no drop could be"):
+        gate_checkpoint(SUITE, alpha=1e-300, **GENERATOR)
+
+
 def test_a_regression_says_why(project: Path) -> None:
     """The message of a failed test follows the table; HTML escapes and colors the verdict."""
     result = gate_checkpoint(

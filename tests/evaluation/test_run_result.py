@@ -23,6 +23,7 @@ def case(verdict: str, *, primary: bool = True, accepted: bool = False) -> CaseR
 
 
 HELD, REGRESSED, ERROR = case("held"), case("regressed"), case("error")
+UNDECIDED = case("inconclusive")
 INFORMATIONAL = case("regressed", primary=False)
 
 
@@ -31,6 +32,11 @@ INFORMATIONAL = case("regressed", primary=False)
     [
         ((HELD,), (), {}, 0, "passed"),
         ((HELD, INFORMATIONAL), (), {}, 0, "passed"),
+        ((HELD, UNDECIDED), (), {}, 0, "undecided"),
+        ((HELD, case("inconclusive", primary=False)), (), {}, 0, "passed"),
+        ((HELD, msgspec.structs.replace(UNDECIDED, strict=True)), (), {}, 1, "failed"),
+        ((UNDECIDED, REGRESSED), (), {}, 1, "failed"),
+        ((UNDECIDED,), ("a case vanished",), {}, 3, "incomplete"),
         ((HELD,), (), {"other.toml": "not concerned"}, 0, "passed"),
         ((HELD, REGRESSED), (), {}, 1, "failed"),
         ((HELD, ERROR), (), {}, 1, "failed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -25,7 +26,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile
 from pytest_cepbench.gate.series.record import SeriesRecord, parse_record
-from pytest_cepbench.gate.statistics import checkpoint_share
+from pytest_cepbench.gate.statistics import LEAST_SHARE, checkpoint_share
+from pytest_cepbench.option_values import LONGEST_SERIES
 
 CASE = "shapes/overall/gc"
 
@@ -70,7 +72,9 @@ def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile
     assert [place.look for place in places] == [1, 2, 3]
     assert [place.share for place in places] == [checkpoint_share(k) for k in (1, 2, 3)]
     opening, *lines = map(json.loads, series.path.read_text().splitlines())
-    assert opening == {"format": 1, "series": "run-1", "expected": 40}
+    digest = opening.pop("digest")
+    assert opening == {"format": 2, "series": "run-1", "expected": 40}
+    assert len({digest, *(line["digest"] for line in lines)}) == 7
     assert [line["look"] for line in lines] == [1, 1, 2, 2, 3, 3]
     assert [line.get("verdict") for line in lines] == [None, "inconclusive"] * 3
 
@@ -191,7 +195,21 @@ DAMAGE: dict[str, Callable[[str], str]] = {
         line for line in text.split("\n") if '"look":2' not in line
     ),
     "another series": lambda text: text.replace('"run-1"', '"run-2"'),
-    "a later format": lambda text: text.replace('"format":1', '"format":2'),
+    "an earlier format": lambda text: text.replace('"format":2', '"format":1'),
+    "a later format": lambda text: text.replace('"format":2', '"format":3'),
+    "a longer series": lambda text: text.replace('"expected":40', '"expected":1000000000'),
+    "a somewhat longer series": lambda text: text.replace('"expected":40', '"expected":400'),
+    "another verdict": lambda text: text.replace('"held"', '"improved"', 1),
+    "a line twice": lambda text: text + text.splitlines()[-1] + "\n",
+    "looks that nobody took": lambda text: (
+        text
+        + "".join(
+            f'{{"look":{look},"run":"r{look}","case":"s/p/gc","model":"m{look}","spec":"",'
+            '"alpha":0.05,"verdict":"held"}\n'
+            for look in range(4, 1004)
+        )
+    ),
+    "no digests": lambda text: re.sub(r',"digest":"\w+"', "", text),
     "no number": lambda text: text.replace('"look":2', '"look":"2"'),
     "an unknown verdict": lambda text: text.replace('"held"', '"great"'),
     "an unknown field": lambda text: text.replace('"spec"', '"spice"'),
@@ -215,6 +233,22 @@ def test_a_damaged_record_is_an_error_and_stays_as_it_is(series: SeriesFile, dam
         with pytest.raises(SeriesError, match=r"run-1\.jsonl: .*another series under a new name"):
             use()
     assert series.path.read_bytes() == before
+
+
+def test_a_look_with_hardly_any_alpha_is_an_error(tmp_path: Path) -> None:
+    """It ends where no drop could be told from noise; what was looked at keeps its number."""
+    series = SeriesFile(tmp_path, "short", 1)
+    judged = [judge(series, f"step-{number}") for number in range(1, 316)]
+    assert judged[-1].share >= LEAST_SHARE
+    with pytest.raises(SeriesError, match=r"checkpoint 316 .* begun for 1 .* another one"):
+        judge(series, "step-316")
+    assert judge(series, "step-3").look == 3
+
+
+@given(st.integers(1, LONGEST_SERIES))
+def test_all_expected_checkpoints_have_alpha(expected: int) -> None:
+    """The longest series that can be begun spends enough on each of those it is begun for."""
+    assert checkpoint_share(expected, expected) >= LEAST_SHARE
 
 
 def test_a_record_that_goes_while_a_case_is_judged_is_an_error(series: SeriesFile) -> None:

@@ -52,7 +52,8 @@ def test_outcome_follows_exit_code_and_verdicts(
     tmp_path: Path, code: int, verdicts: list[str], outcome: Outcome
 ) -> None:
     """Only a passed run accepts; whatever did not measure is `failed`, never accepted."""
-    document = "passed" if code == 0 else "failed"
+    undecided = "inconclusive" in verdicts
+    document = "failed" if code else "undecided" if undecided else "passed"
     report = write(tmp_path / "r.json", *map(case, verdicts), verdict=document)
 
     assert read_measured(code, report, case=None, first=False).outcome is outcome

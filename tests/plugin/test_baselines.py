@@ -123,7 +123,7 @@ def test_a_changed_measurement_replaces_its_baseline(accepted: Project) -> None:
         "toy/crowded",
         "toy/anchors/crowded",
     }
-    accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\nanchor_tolerance = 1.0")
+    accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\nanchor_tolerance = 0.7")
     assert accepted.run_here("-k", "crowded", REGRESSED).ret == pytest.ExitCode.OK
 
 

@@ -256,6 +256,11 @@ SOURCES = {
     "marker": ([], {"test_toy.py": "@pytest.mark.cep(tolerance=1e9)\n"}, "from @pytest.mark.cep: "),
     "gate": ([], {"suite.toml": "[gate]\ntolerance = 3.0\n"}, "tolerance = 3 from [gate]: "),
     "metric": ([], {"suite.toml": "[metrics.gc]\ntolerance = 2\n"}, "from [metrics.gc]: "),
+    "accepted": (["--cep-tolerance=0.8"], {}, "was accepted at 1 and can lose 0."),
+    "since the anchor": (
+        [], {"suite.toml": "[cases.'color/gc']\nanchor_tolerance = 0.8\n"},
+        "anchor_tolerance = 0.8 from [cases.'color/gc']: toy/color",
+    ),
     "shares": ([], {"suite.toml": "[metrics.failures]\ntolerance = 1.0\n"}, "spans 1, so no drop"),
     "anchor": (
         [], {"suite.toml": "[metrics.gc]\nanchor_tolerance = 2.5\n"}, "anchor_tolerance = 2.5 from "

@@ -15,6 +15,10 @@ BUDGET = "a number of samples, of seconds, or both are expected, such as 800, 36
 
 COUNT = "a number of at least 1 is expected"
 
+BLIND = (
+    "no drop could be told from noise, so nothing would ever fail; give 1e-06 or more, such as 0.05"
+)
+
 MISTAKES = {
     "alpha": (["0", "1", "2", "-0.05", "0.51", "nan", "inf", "five", "5%"], PROBABILITY),
     "tolerance": (["-1", "nan", "inf", "-inf", "small"], TOLERANCE),
@@ -29,6 +33,7 @@ MISTAKES = {
 """Option -> values that it cannot have, and what is said to be expected."""
 
 CASES = [(name, value, message) for name, (values, message) in MISTAKES.items() for value in values]
+CASES += [("alpha", value, BLIND) for value in ("1e-300", "9e-7")]
 
 
 def _refused(project: Project, *arguments: str) -> str:
@@ -89,7 +94,11 @@ TABLES = {
     "[metrics.gc]\n[gate]\nalpha = 0.7\n": "alpha is a number over 0 and at most 0.5, got 0.7",
     "[metrics.gc]\n[gate]\nalpha = nan\n": "alpha is a number over 0 and at most 0.5, got nan",
     "[metrics.gc]\n[gate]\ntolerance = -0.1\n": "tolerance is a number of at least 0, got -0.1",
+    "[metrics.gc]\n[gate]\nalpha = 1e-300\n": f"alpha = 1e-300: {BLIND}",
+    "[metrics.gc]\n[cases.'overall/gc']\nalpha = 1e-9\n": f"alpha = 1e-09: {BLIND}",
     "[metrics.gc]\nweight = 0\n": "weight is a number over 0, got 0",
+    "[metrics.gc]\nweight = 1e-300\n": "weight 1e-300: cases of so different weights",
+    "[metrics.gc]\n[cases.'overall/gc']\nweight = 1e300\n": "weight 1e+300: cases of so",
     "[metrics.gc]\n[gate]\ngate = 'luck'\n": "Invalid enum value 'luck'",
     "[metrics.gc]\n[cases.'overall/gcc']\ntolerance = 1\n": "Did you mean 'overall/gc'?",
     "[metrics.gc]\n[gate]\nprimary = ['gcc']\n": "Did you mean 'gc'?",

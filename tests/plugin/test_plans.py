@@ -266,3 +266,26 @@ def test_a_plan_says_how_many_labels_a_tolerance_needs(tmp_path: Path) -> None:
         ["labels: 166 of the 170 battles of arena show a drop of 0.1 of the overall win rate as *"]
     )
     project.run("--cep-plan", "--cep-gate=threshold").lines.no_fnmatch_line("labels: *")
+
+
+@pytest.mark.parametrize("verbosity", ["-v", "-q", "-qq"])
+@pytest.mark.parametrize(
+    ("arguments", "env", "asked"),
+    [
+        ((), {"CEPBENCH_PLAN": "true"}, "CEPBENCH_PLAN asks for a plan"),
+        (("--collect-only",), {}, "only listed"),
+    ],
+    ids=["plan", "list"],
+)
+def test_what_judges_nothing_says_so(
+    accepted: ScoredProject,
+    arguments: tuple[str, ...],
+    env: dict[str, str],
+    asked: str,
+    verbosity: str,
+) -> None:
+    """An environment that nobody looks at makes a plan of a gate: no verbosity hides that."""
+    ended = accepted.run(*arguments, verbosity, env=env)
+    assert ended.code == pytest.ExitCode.OK
+    ended.lines.fnmatch_lines([f"Nothing was judged: * case*, {asked}"])
+    assert not ended.report

@@ -13,10 +13,13 @@ import pytest
 
 from pytest_cepbench.listener import bind
 from pytest_cepbench.ratings.folder import read_ratings
+from pytest_cepbench.ratings.item_view import render_item
 from pytest_cepbench.ratings.live_study import LiveStudy
+from pytest_cepbench.ratings.records import Task
 from tests.ratings.serving import Reply, agree, records, request, slots
 from tests.ratings.studies import make_study
 from tests.ratings.votes import give
+from tests.report.pages import read_page
 
 pytest.importorskip("starlette")
 
@@ -90,8 +93,22 @@ def test_pages_run_nothing_but_their_own(untouched: Site) -> None:
         assert reply.headers["referrer-policy"] == "no-referrer"
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert "server" not in reply.headers
+        assert read_page(reply.body.decode()).text
         nonces.add(nonce[1])
     assert len(nonces) == 2
+
+
+@pytest.mark.parametrize("task", ["pair", "caption", "grades", "describe", "verify"])
+def test_items_of_every_task_are_sound_html(tmp_path: Path, task: Task) -> None:
+    """Every tag closes and every attribute has quotes, whatever names and texts contain."""
+    make_study(tmp_path / "study", task, count=3)
+    with LiveStudy(read_ratings(tmp_path / "study")) as live:
+        live.consents.agree("a1")
+        shown = live.upcoming("a1")
+        assert shown
+        for item in shown:
+            html = render_item(item, live.ratings.study, live.image_name)
+            assert not read_page(html).tags & {"script", "b"}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 from pytest_cepbench.report.html_page import SCRIPT, page_files
 
-VOID = {"meta", "img", "line", "polyline", "circle", "rect", "br", "use", "image", "input", "link"}
+VOID = {"meta", "img", "br", "input", "link"}
+"""Elements of HTML that have no end. Those of SVG close themselves by `/>`, or a browser reads all
+that follows as their content."""
+
+_TAG = re.compile(r'<[a-z][a-z0-9]*(\s+[a-zA-Z][a-zA-Z0-9-]*(="[^"]*")?)*\s*/?>')
+"""An opening tag: each attribute has its value in quotes, and none stands at another's end."""
+
+_BLOCKS = {"details", "div", "dl", "figure", "h2", "h3", "p", "pre", "section", "table", "ul"}
+"""Elements that end a paragraph."""
 
 
 @dataclass
@@ -46,17 +55,26 @@ class _Reader(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.page.tags.add(tag)
-        self.page.attributes += [(tag, name, value or "") for name, value in attrs]
+        self._begin(tag, attrs)
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._begin(tag, attrs)
+        assert "svg" in self.open, f"<{tag}/> does not close itself outside of SVG"
+
+    def _begin(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        whole = self.get_starttag_text() or ""
+        names = [name for name, _ in attrs]
+        assert _TAG.fullmatch(whole), whole
+        assert len(names) == len(set(names)), whole
+        assert not (tag in _BLOCKS and "p" in self.open), whole
+        assert tag != "image" or "svg" in self.open, whole
         self.page.tags.add(tag)
         self.page.attributes += [(tag, name, value or "") for name, value in attrs]
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open
+        assert self.open, f"</{tag}> ends nothing"
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -67,7 +85,11 @@ class _Reader(HTMLParser):
 
 
 def read_page(html: str) -> Page:
-    """Parse a page; fails when tags do not close in order."""
+    """Parse a page; fails where a browser would have to guess what was meant.
+
+    That is where tags do not close in order, values of attributes have no quotes, an attribute
+    stands twice, or a paragraph holds what ends it.
+    """
     reader = _Reader()
     reader.feed(html)
     reader.close()

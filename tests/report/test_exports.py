@@ -251,6 +251,7 @@ def replace_run(**changes: Any) -> ExportedRun:
     [
         ("passed", (HELD,), 1),
         ("passed", (replace(HELD, accepted=True, verdict="no-baseline"),), 1),
+        ("undecided", (HELD, replace(HELD, verdict="inconclusive")), 0),
         ("passed", (HELD, replace(HELD, verdict="inconclusive")), 0),
         ("passed", (HELD, replace(HELD, verdict="inconclusive", primary=False)), 1),
         ("failed", (replace(HELD, verdict="inconclusive", strict=True),), 0),

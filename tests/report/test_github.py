@@ -18,6 +18,7 @@ from pytest_cepbench.report.github import (
     shorten,
     worst_first,
 )
+from pytest_cepbench.report.headline import gating
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
@@ -28,7 +29,7 @@ ROOT = Path("/checkout/gates")
 
 def parse_command(line: str) -> tuple[dict[str, str], str]:
     """Properties and message of a command, unescaped as `ActionCommand` of the runner does it."""
-    command = re.fullmatch(r"::error ([^:]*)::(.*)", line)
+    command = re.fullmatch(r"::(?:error|warning) ([^:]*)::(.*)", line)
     assert command is not None, line
 
     def unescape(text: str, escapes: dict[str, str]) -> str:
@@ -71,6 +72,16 @@ def test_a_run_that_holds_has_no_annotation() -> None:
     assert _annotations([held, replace(FULL, primary=False), replace(FULL, accepted=True)]) == []
 
 
+def test_undecided_cases_are_a_warning() -> None:
+    """One for all that pass; those that fail are errors, and informational ones say nothing."""
+    cases = [replace(FULL, part=f"part{n}", verdict="inconclusive") for n in range(5)]
+    (line,) = _annotations([*cases, replace(cases[0], primary=False)])
+    assert line.startswith("::warning title=cepbench%3A undecided::5 cases undecided: ")
+    assert line.endswith("; first toy part0 GC@2, toy part1 GC@2, toy part2 GC@2")
+    (line,) = _annotations([replace(cases[0], strict=True)])
+    assert line.startswith("::error ")
+
+
 def test_an_incomplete_run_says_why() -> None:
     """Also where it judged nothing."""
     ((properties, message),) = map(parse_command, _annotations([], ("2 tests:\n100 %", "b")))
@@ -87,7 +98,10 @@ def test_no_text_ends_a_command_or_begins_another(results: list[CaseResult], tex
     ]
     failing = [result for result in hostile if not result.passes]
     lines = _annotations(hostile)
-    assert len(lines) == min(3, len(failing))
+    open_cases = any(case.verdict == "inconclusive" and case.passes for case in gating(hostile))
+    assert len(lines) == min(3, len(failing)) + open_cases
+    if open_cases:
+        assert parse_command(lines.pop())[0] == {"title": "cepbench: undecided"}
     for line, result in zip(lines, worst_first(hostile), strict=False):
         properties, message = parse_command(line)
         assert "\n" not in line

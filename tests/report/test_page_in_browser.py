@@ -81,6 +81,29 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_small_pictures_are_as_many_nodes_as_they_are(tmp_path: Path) -> None:
+    """Each is one element of the page, whatever comes after it; enlarged ones had no end once."""
+    pictures = {
+        f"{number:064x}": ImageArtifact(np.full((8, 8, 3), number, np.uint8))
+        for number in range(40)
+    }
+    chains = [
+        ChainShown(f"sample {n}", 0.1, 0.9, [LinkShown(image=digest)])
+        for n, digest in enumerate(pictures)
+    ]
+    case = replace(FULL, chains=chains)
+    path = tmp_path / "report.html"
+    path.write_text(html_page(_facts([case]), [case], pictures.get))
+    outcome = look_at(
+        path,
+        """
+        const all = (selector) => document.querySelectorAll(selector).length;
+        return [all("image"), all("image *"), all("svg.thumbnails ~ script")];
+        """,
+    )
+    assert outcome == [40, 0, 1]
+
+
 def test_it_is_searched_filtered_and_sorted(page: Path) -> None:
     """By the page's own script, which its policy lets run; the count is announced."""
     outcome = look_at(

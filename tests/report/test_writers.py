@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import pytest_cepbench
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import CaseResult, ChainShown, HopShown, LinkShown
 from pytest_cepbench.report.html_page import html_page
@@ -38,6 +39,24 @@ BADGE = ("span", "class")
 WORDS = {"IMPROVED", "INCONCLUSIVE", "REGRESSED", "ACCEPTED"}
 
 IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+
+
+TEMPLATES = sorted(Path(pytest_cepbench.__file__).parent.rglob("*.jinja"))
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_templates_quote_every_attribute(path: Path) -> None:
+    """A slash that ends a tag is part of a value without quotes, and the tag never closes."""
+    source = re.sub(r"\{#.*?#\}", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = r"\{\{.*?\}\}|\{%.*?%\}"
+    literals = [
+        literal
+        for expression in re.findall(code, source, re.DOTALL)
+        for literal in re.findall(r"'[^']*'|\"[^\"]*\"", expression)
+    ]
+    markup = re.sub(r'"[^"]*"', '""', re.sub(code, "X", source, flags=re.DOTALL))
+    assert not [text for text in literals if re.match(r".\s*[a-z-]+=[^\"]", text)]
+    assert not re.findall(r'<[a-z][^>]*=(?!")[^>]*>', markup)
 
 
 @pytest.mark.slow
@@ -292,6 +311,19 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
     assert re.findall(r"<b>(\w+), GC@2", folded) == ["quiet", "told", "quiet"]
     assert "2 held, 1 informational" in folded.partition("</summary>")[0]
     assert re.findall(r'<details id="details-toy-(\w+)-gc[^>]* open ', html) == ["color"]
+
+
+@pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete"])
+def test_only_a_run_that_passed_has_a_green_banner(verdict: str) -> None:
+    """One that is undecided is amber, as the badges of its cases are."""
+    html = html_page(dataclasses.replace(FACTS, verdict=verdict), [FULL], lambda _: None)
+    assert f'<h1 class="banner {verdict}">' in html
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    rules = re.findall(r"([^{}]*banner[^{}]*)\{([^}]*)\}", style)
+    of_verdict = [rule for names, rule in rules if f".{verdict}" in names]
+    color = {"passed": ["--good"], "undecided": []}.get(verdict, ["--bad"])
+    assert re.findall(r"--\w+", "".join(of_verdict)) == color
+    assert "--odd" in "".join(rule for names, rule in rules if names.strip() == ".banner")
 
 
 def test_the_page_says_what_is_promised() -> None:

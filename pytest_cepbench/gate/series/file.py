@@ -26,8 +26,9 @@ from pytest_cepbench.gate.series.record import (
     Place,
     SeriesRecord,
     parse_record,
+    sealed,
 )
-from pytest_cepbench.gate.statistics import EXPECTED_CHECKPOINTS
+from pytest_cepbench.gate.statistics import EXPECTED_CHECKPOINTS, LEAST_SHARE, checkpoint_share
 
 SERIES = "series"
 """The folder of the records, in the folder of baselines."""
@@ -86,7 +87,7 @@ class SeriesFile:
         Returns the place, and the entry with the look and the alpha that the record has.
         A checkpoint that was looked at before keeps both, unless it is compared with one that was
         looked at after it: that is another comparison, and has a look of its own.
-        Raises SeriesError as `read`, and WriteError.
+        Raises SeriesError as `read`, and for a look that has hardly any alpha; WriteError.
         """
         with self._locked() as file:
             record = self._parse(self._content(file)) or self._begin(file)
@@ -97,9 +98,10 @@ class SeriesFile:
             if known is None or known.look <= newest or record.is_free(known.look):
                 own = record.look_of_run(entry.run)
                 look = own if own is not None and own > newest else record.next_look
+                self._check_look(look, record.expected)
                 known = msgspec.structs.replace(entry, look=look)
                 record.add(known)
-                self._append(file, known)
+                self._append(file, known, record)
         return Place(self.name, known.look, record.expected, known.alpha, *references), known
 
     def settle(self, entry: Entry, run: str) -> None:
@@ -117,8 +119,18 @@ class SeriesFile:
                 reason = f"look {entry.look} of {entry.case} was entered, and is not there any more"
                 raise self._damaged(reason)
             counts = entry.run == run or entry.verdict not in SAYS_NOTHING
-            if counts and known.verdict != entry.verdict:
-                self._append(file, entry)
+            if record is not None and counts and known.verdict != entry.verdict:
+                self._append(file, entry, record)
+
+    def _check_look(self, look: int, expected: int) -> None:
+        share = checkpoint_share(look, expected)
+        if share < LEAST_SHARE:
+            msg = (
+                f"series {self.name}: checkpoint {look} of a series that was begun for {expected} "
+                f"has {share:.1g} of alpha, at which no drop is told from noise: begin another one "
+                "under a new name, for more checkpoints with --cep-series-length"
+            )
+            raise SeriesError(msg)
 
     def _parse(self, data: bytes) -> SeriesRecord | None:
         if not data:
@@ -146,7 +158,7 @@ class SeriesFile:
 
     def _begin(self, file: int) -> SeriesRecord:
         record = SeriesRecord(self.expected or EXPECTED_CHECKPOINTS)
-        self._append(file, Opening(FORMAT, self.name, record.expected))
+        self._append(file, Opening(FORMAT, self.name, record.expected), record)
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with suppress(OSError):  # some file systems cannot sync folders
             os.fsync(folder)
@@ -163,9 +175,13 @@ class SeriesFile:
             raise self._damaged(reason)
         return os.pread(file, status.st_size, 0)
 
-    def _append(self, file: int, line: Opening | Entry) -> None:
-        """Add a line and sync it; on an error no part of it is left."""
-        data = msgspec.json.encode(line) + b"\n"
+    def _append(self, file: int, line: Opening | Entry, record: SeriesRecord) -> None:
+        """Add a line to a file and sync it; on an error no part of it is left.
+
+        record: of all lines before.
+        """
+        whole = sealed(line, record.digest)
+        data = msgspec.json.encode(whole) + b"\n"
         size = os.fstat(file).st_size
         reason = ""
         try:
@@ -179,6 +195,7 @@ class SeriesFile:
                 os.ftruncate(file, size)
             msg = f"{self.path} could not be written: {reason}; it is as it was before"
             raise WriteError(msg)
+        record.digest = whole.digest
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

@@ -7,12 +7,17 @@ not in the record, also if the process is killed between the two.
 A look is the gate of one checkpoint by one run; its number says what share of alpha it has. All
 cases of a look belong to the same run, which divides its alpha among them. A case that is judged
 again with the same checkpoint keeps its look and its alpha, in whatever run.
+
+Each line has a digest of itself and of that of the line before, so that a line that was edited,
+added or left out is found. Lines that are cut off at the end are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 
@@ -23,19 +28,24 @@ from pytest_cepbench.gate.statistics import (
     reference_share,
 )
 from pytest_cepbench.gate.verdict import Verdict
+from pytest_cepbench.option_values import LONGEST_SERIES
 
-FORMAT = 1
+FORMAT = 2
 
 SAYS_NOTHING = (Verdict.ERROR, Verdict.INCOMPARABLE)
 """Verdicts that say nothing of a checkpoint, and spend nothing."""
 
 
-class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line: format, name, and checkpoints over which half of the error is spent."""
+class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The first line: format, name, and checkpoints over which half of the error is spent.
+
+    digest: as in `Entry`.
+    """
 
     format: int
     series: str
     expected: int
+    digest: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -55,6 +65,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     tolerance, anchor_tolerance: of the case; None before it is judged.
     spread: standard deviation of a unit's difference; None without bounds.
     units: that were compared.
+    digest: of the line, and of that of the line before; empty in memory.
     """
 
     look: int
@@ -72,11 +83,22 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     anchor_tolerance: float | None = None
     spread: float | None = None
     units: int = 0
+    digest: str = ""
 
     @property
     def suite(self) -> str:
         """The suite of the case."""
         return self.case.partition("/")[0]
+
+
+Line = TypeVar("Line", bound=Opening | Entry)
+
+
+def sealed(line: Line, before: str) -> Line:
+    """A line with its digest. before: that of the line before; empty for the first."""
+    text = msgspec.json.encode(msgspec.structs.replace(line, digest=""))
+    digest = blake2b(before.encode() + text, digest_size=16).hexdigest()
+    return msgspec.structs.replace(line, digest=digest)
 
 
 @dataclass(frozen=True)
@@ -118,10 +140,12 @@ class SeriesRecord:
 
     expected: checkpoints over which half of the error is spent.
     lines: all entries, in order, without those of looks that said nothing and went to another run.
+    digest: of the last line of the file.
     """
 
     expected: int = EXPECTED_CHECKPOINTS
     lines: list[Entry] = field(default_factory=list)
+    digest: str = ""
     _runs: dict[int, str] = field(default_factory=dict)
     _latest: dict[tuple[str, str], Entry] = field(default_factory=dict)
     _verdicts: dict[int, dict[tuple[str, str], str]] = field(default_factory=dict)
@@ -206,14 +230,24 @@ def parse_record(data: bytes, name: str) -> SeriesRecord:
     try:
         opening = msgspec.json.decode(lines[0], type=Opening)
         _check_opening(opening, name)
-        record = SeriesRecord(opening.expected)
+        record = SeriesRecord(opening.expected, digest=_unbroken(opening, ""))
         decoder = msgspec.json.Decoder(Entry)
         for number, line in enumerate(lines[1:], 2):  # noqa: B007 # the error names it
-            record.add(decoder.decode(line))
+            entry = decoder.decode(line)
+            record.digest = _unbroken(entry, record.digest)
+            record.add(msgspec.structs.replace(entry, digest=""))
     except ValueError as error:
         msg = f"line {number}: {error}"
         raise ValueError(msg) from error
     return record
+
+
+def _unbroken(line: Opening | Entry, before: str) -> str:
+    """The digest of a line. Raises ValueError where it is not that of the line after those."""
+    if line.digest != sealed(line, before).digest:
+        msg = "its digest is another one, so it was edited, or lines before it were"
+        raise ValueError(msg)
+    return line.digest
 
 
 def _check_opening(opening: Opening, name: str) -> None:
@@ -224,6 +258,6 @@ def _check_opening(opening: Opening, name: str) -> None:
     if opening.series != name:
         msg = f"it is the record of series {opening.series!r}"
         raise ValueError(msg)
-    if opening.expected < 1:
+    if not 1 <= opening.expected <= LONGEST_SERIES:
         msg = f"{opening.expected} checkpoints are expected"
         raise ValueError(msg)

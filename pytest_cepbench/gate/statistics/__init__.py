@@ -25,6 +25,7 @@ from pytest_cepbench.gate.statistics.sequential import (
 )
 from pytest_cepbench.gate.statistics.spending import (
     EXPECTED_CHECKPOINTS,
+    LEAST_SHARE,
     checkpoint_share,
     reference_share,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "EXPECTED_CHECKPOINTS",
     "FIRST_SEQUENTIAL_LOOK",
     "LEAST_LOST",
+    "LEAST_SHARE",
     "SEQUENTIAL_GROWTH",
     "Bounds",
     "Differences",

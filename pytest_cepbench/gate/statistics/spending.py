@@ -20,6 +20,9 @@ from __future__ import annotations
 EXPECTED_CHECKPOINTS = 40
 """Checkpoints over which half of the error is spent, where nothing else is said."""
 
+LEAST_SHARE = 1e-5
+"""The smallest share of a checkpoint: with less of alpha no drop is told from noise."""
+
 _RECENT = 2
 """Checkpoints after a baseline over which half of the error of its comparisons is spent."""
 

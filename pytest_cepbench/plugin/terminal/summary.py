@@ -24,12 +24,15 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
 
     reporter: pytest's terminal reporter. updating: whether baselines were to be accepted.
     """
-    if not controller.ledger.active:
+    if not (controller.ledger.active or controller.unjudged):
         return
     from pytest_cepbench.plugin.terminal.output import Output
     from pytest_cepbench.report.text_layout import Span
 
     output = Output(reporter)
+    if controller.unjudged:
+        output.write_sentences([(unjudged_line(controller), "bold yellow")])
+        return
     style = f"bold {_color(controller)}"
     if reporter.verbosity < -1:
         output.write([(Span(controller.headline, style),)])
@@ -45,6 +48,15 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
     output.write_sentences(_problems(controller))
     output.write_sentences((line, "") for line in _acceptance(controller, updating=updating))
     output.write_sentences(_reports(controller, brief=False))
+
+
+def unjudged_line(controller: Controller) -> str:
+    """That a run with cases has judged none of them, and what asked for that."""
+    from pytest_cepbench.report.number_format import counted
+
+    settings = controller.settings
+    asked = f"{settings.sources.get('plan')} asks for a plan" if settings.plan else "only listed"
+    return f"Nothing was judged: {counted(controller.unjudged, 'case')}, {asked}"
 
 
 def _color(controller: Controller) -> str:

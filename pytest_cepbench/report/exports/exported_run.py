@@ -22,7 +22,7 @@ class ExportedRun:
 
     name: of the run, for trackers and files.
     source: path of the report.
-    verdict: of the run: passed, failed, incomplete.
+    verdict: of the run: passed, undecided, failed, or incomplete.
     problems: why it is incomplete.
     cases: judged ones, in order, and the verdicts of whole suites, which have no value.
     step: of the training.
@@ -106,7 +106,7 @@ def _outcome(run: ExportedRun) -> str:
         return "unknown"
     failing = [case for case in run.cases if not case.passes]
     verdicts = {case.verdict for case in failing}
-    if run.verdict == "passed":
+    if run.verdict in ("passed", "undecided"):
         gating = {case.verdict for case in run.cases if case.gates}
         return "undecided" if "inconclusive" in gating else "passed"
     if "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:

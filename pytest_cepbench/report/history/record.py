@@ -81,7 +81,7 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     run: its id, by which lines of several machines are merged.
     started: in seconds since the epoch.
     seconds: that it took.
-    verdict: of the run: passed, failed, or incomplete.
+    verdict: of the run: passed, undecided, failed, or incomplete.
     models: under test.
     cases: in the order of collection.
     report: path of its JSON report, relative to the folder of the history; empty where none was

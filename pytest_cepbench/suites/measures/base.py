@@ -34,6 +34,9 @@ INFLUENCE = "influence/1"
 ENCODER = "encoder"
 """The role of the encoder that `--encoder` names; further encoders have names of their own."""
 
+_HEAVIEST = 100.0
+"""The largest weight, and the inverse of the smallest one."""
+
 Pool = Literal["categories", "samples"]
 
 Parts = Literal["all", "overall"]
@@ -46,7 +49,7 @@ class MetricTable(
 
     kind: which metric it is; the table's name when left out.
     tolerance, anchor_tolerance, gate, bounds: as in `Policy`; the unit is the metric's own.
-    weight: of each of its cases when alpha is divided among the cases of a run, over 0.
+    weight: of each of its cases when alpha is divided among the cases of a run, 0.01 to 100.
     pool: whether groups and the whole suite are the unweighted mean of their categories' values
     ("categories") or one value over all their samples, each counted once ("samples").
     parts: whether categories and groups are cases of their own ("all") or only the whole suite.
@@ -82,6 +85,12 @@ def number_problems(table: object) -> Iterator[str]:
 def _check_weight(value: float, name: str) -> None:
     if not (isfinite(value) and value > 0):
         msg = f"{name} is a number over 0, got {value}"
+        raise ValueError(msg)
+    if not 1 / _HEAVIEST <= value <= _HEAVIEST:
+        msg = (
+            f"{name} {value:g}: cases of so different weights would leave some without a share of "
+            f"alpha, which never fail then; give one from {1 / _HEAVIEST:g} to {_HEAVIEST:g}"
+        )
         raise ValueError(msg)
 
 

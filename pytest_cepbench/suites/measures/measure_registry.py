@@ -73,6 +73,14 @@ KINDS: Mapping[str, type[MetricTable]] = {
 }
 """Kind of metric -> its settings."""
 
+_LOWER_IS_BETTER = frozenset(
+    (
+        "fid", "gc_fid", "kid", "sdr", "failures", "repetition", "refusals",
+        "answer-failures", "judge_failures", "no_image", "no_text", "step_gap",
+    )
+)  # fmt: skip
+"""What identities of measures begin with whose numbers are losses; of all others more is better."""
+
 _MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]] = {
     SimilarityTable: make_similarity,
     SetTable: make_sets,
@@ -112,6 +120,14 @@ def read_table(
         msg = f"metric {name!r}: {problem}"
         raise ValueError(msg)
     return table
+
+
+def higher_is_better(identity: str) -> bool:
+    """The direction of a metric, where its suite is not at hand.
+
+    identity: of the measure, as it stands in baselines and reports.
+    """
+    return identity.partition("/")[0] not in _LOWER_IS_BETTER
 
 
 def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> dict[str, Measure]:

@@ -50,6 +50,14 @@ def test_each_run_has_a_mark_that_says_its_verdict() -> None:
     assert "runs/a, 2026-09-21 14:13: accepted, 0.7500" in html
 
 
+@pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete", "odd"])
+def test_the_verdict_of_a_run_has_a_badge(verdict: str) -> None:
+    """Of its own color; a word that is no verdict is an error."""
+    html = page_of(History(Path("history"), (recorded(1, verdict=verdict),)))
+    kind = "error" if verdict == "odd" else verdict
+    assert html.count(f'<span class="badge {kind}">{verdict}</span>') == 2
+
+
 def test_many_runs_are_drawn_in_columns() -> None:
     """A single run that regressed among them is seen, as is one without a value."""
     runs = [recorded(i, judged(0.75)) for i in range(MOST_MARKS + 60)]
@@ -101,8 +109,10 @@ def test_any_result_gives_a_sound_page(results: list[CaseResult], count: int) ->
     assert hides_nothing(html, keep="\n\t")
 
 
-@pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 0.0])
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, 5e-324, 0.0])
 def test_numbers_beyond_reason(value: float) -> None:
     """A damaged file spoils no page."""
     run = recorded(1, judged(value, low=-1e308, high=1e308, tolerance=1e300))
     assert "timeline" in page_of(History(Path("history"), (run, recorded(2))))
+    tiny = recorded(1, judged(value, low=None, high=None, difference=0.0, baseline=value))
+    assert "timeline" in page_of(History(Path("history"), (tiny,)))
