@@ -45,7 +45,6 @@ class GateCallback(Callback):
     def __init__(self, gate: Gate | TrainingGate, export: Export | None = None) -> None:
         self.gate = gate if isinstance(gate, TrainingGate) else TrainingGate(gate)
         self._export = export
-        self._step = 0
         self._saved = False
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
