@@ -4,12 +4,15 @@ r"""All figures of an accelerator in one command, within a number of minutes.
     python -m benchmarks.accelerator --minutes 5 --out FOLDER --size toy --device cpu  # a rehearsal
 
 Builds checkpoints of real architecture and size with random weights (see `benchmarks.real_size`;
-17 GB on disk, removed at the end) and measures chains against the papers' procedure and against a
-bare batched loop, batch growth and halving, swap against resident, bfloat16 against float32,
-compiling, roles that overlap on several devices, fingerprint and load time, memory and idle time.
-Each part is a process of its own with its share of the time: one that hangs or dies is written down
-as such, and the others go on. Figures are written to FOLDER/figures.jsonl as they come; the table
-of all is printed at the end and kept in FOLDER/table.md.
+14 GB on disk, removed at the end) and measures fingerprint and load time, batch growth and halving,
+chains against the papers' procedure and against a bare batched loop, memory and idle time, swap
+against resident. With the trained checkpoints of this repository it measures what device and
+precision change, and whole runs of pytest. Each part is a process of its own with its share of the
+time: one that hangs or dies is written down as such, and the others go on. Figures are written to
+FOLDER/figures.jsonl as they come; the table of all is printed at the end and kept in
+FOLDER/table.md.
+
+On a machine without a network: `benchmarks/accelerator-wheels.txt` lists what is brought along.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from benchmarks.accelerator_figures.table import markdown_table
 
 def run_part(options: argparse.Namespace) -> None:
     """Measure one part, in this process."""
+    deadline = time.monotonic() + options.seconds
     import torch
 
     torch.set_grad_enabled(False)
@@ -43,7 +47,7 @@ def run_part(options: argparse.Namespace) -> None:
         file=options.out / "figures.jsonl",
         device=device,
         toy=options.size == "toy",
-        deadline=time.monotonic() + options.seconds,
+        deadline=deadline,
     )
     PARTS[options.part][0](setting)
 

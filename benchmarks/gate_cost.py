@@ -5,7 +5,7 @@ r"""What a gate costs: arithmetic of real architectures, counted, and the minute
 Nothing is run: models are built on torch's meta device, whose tensors have shapes and no values,
 and `torch.utils.flop_counter` counts the multiplications and additions of their matrix products,
 convolutions and attention. Minutes follow from them at a stated speed of arithmetic, so they are
-estimates until `benchmarks.accelerator` has measured. Architectures are those of the released
+estimates; `benchmarks.accelerator` measures some of them. Architectures are those of the released
 configurations; text encoders count once for each prompt, the decoder once for each image.
 """
 

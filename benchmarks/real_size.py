@@ -76,7 +76,10 @@ def build_describer(folder: Path) -> None:
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         image_seq_length=576,
     )
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    model = LlavaForConditionalGeneration(config)
+    # Never a special token, which would end a text early or leave it empty.
+    model.lm_head.weight.data[: len(SPECIAL) + 1] = 0
+    model.save_pretrained(folder)
     LlavaProcessor(
         image_processor=CLIPImageProcessor(
             size={"shortest_edge": 336}, crop_size={"height": 336, "width": 336}

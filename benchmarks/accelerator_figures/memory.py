@@ -15,16 +15,6 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-def devices_beside(device: str) -> list[str]:
-    """The device and all others of its kind."""
-    import torch
-
-    if device == "cpu":
-        return [device]
-    numbers = range(torch.cuda.device_count())
-    return [device, *(name for number in numbers if (name := f"cuda:{number}") != device)]
-
-
 def allocated_bytes(device: str) -> int:
     """Bytes of tensors on the device."""
     import torch

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,31 +23,54 @@ from benchmarks.accelerator_figures.memory import (
     total_bytes,
     utilization,
 )
-from benchmarks.accelerator_figures.overlap import overlap
-from benchmarks.accelerator_figures.setting import ROLES, TEXTS, Setting, plan_of
+from benchmarks.accelerator_figures.setting import (
+    ROLES,
+    TEXTS,
+    TRAINED,
+    Setting,
+    plan_of,
+    read_figures,
+)
 from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time, seed_images
-from benchmarks.real_size import BUILDERS, build
+from benchmarks.real_size import build
 from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, trace
-from pytest_cepbench.chains.batching import BatchCaller, CallCounts
+from pytest_cepbench.chains.batching import LARGEST, BatchCaller, CallCounts
 from pytest_cepbench.chains.chain_plan import ChainPlan
 from pytest_cepbench.chains.model_handle import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
-from pytest_cepbench.errors import CepError
 from pytest_cepbench.metrics import gc_at_t
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
+from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
 
 GIB = 2**30
 
-_BATCHES = {"describer": 16, "generator": 8, "encoder": 32}
-"""Inputs of a call, the same for all sides that are compared."""
+_BATCHES = {"describer": 32, "generator": 8, "encoder": 32}
+"""Inputs of a call where growth was not measured."""
 
 _MOST_ROUNDS = 5
 
+_ROOT = Path(__file__).parents[2]
+
+
+def _sizes(setting: Setting) -> dict[str, int]:
+    """Inputs of a call, the same for all sides: the sizes that growth chose in `batches`."""
+    chosen = {figure.name: figure.value for figure in read_figures(setting.file)}
+    return {
+        role: int(chosen.get(f"{role}: size that growth chose") or size)
+        for role, size in _BATCHES.items()
+    }
+
 
 def build_checkpoints(setting: Setting) -> None:
-    """Write the checkpoints, those of real size with weights that are drawn on the device."""
+    """Write the checkpoints of the three roles, with weights that are drawn on the device."""
+    for name in _BATCHES:
+        _build(setting, name)
+
+
+def _build(setting: Setting, name: str) -> None:
     from tests.tiny import describers, encoders, generators
 
     toys: Mapping[str, Callable[..., object]] = {
@@ -52,16 +80,15 @@ def build_checkpoints(setting: Setting) -> None:
         "sdxl": generators.build_sdxl,
         "dinov2": encoders.build_dinov2,
     }
-    for name in BUILDERS:
-        folder = setting.folder / name
-        started = time.perf_counter()
-        if setting.toy:
-            toys[name](folder)
-            size = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
-        else:
-            size = build(name, folder, setting.device)
-        took = time.perf_counter() - started
-        setting.record(f"{name}: weights", size / 1e9, "GB", note=f"built in {took:.0f} s")
+    folder = setting.folder / name
+    started = time.perf_counter()
+    if setting.toy:
+        toys[name](folder)
+        size = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+    else:
+        size = build(name, folder, setting.device)
+    took = time.perf_counter() - started
+    setting.record(f"{name}: weights", size / 1e9, "GB", note=f"built in {took:.0f} s")
 
 
 def loading(setting: Setting) -> None:
@@ -73,6 +100,8 @@ def loading(setting: Setting) -> None:
     size = sum(file.stat().st_size for file in path.rglob("*.safetensors"))
     dtype = torch.bfloat16 if setting.accelerated else torch.float32
     prints, ours, plain = [], [], []
+    with setting.store("first") as store:  # imports the libraries, and begins with the device
+        assert setting.runner(ModelPool(store), "encoder").model is not None
     for round_number in range(_MOST_ROUNDS):
         with setting.store(f"loading-{round_number}") as store:
             started = time.perf_counter()
@@ -103,14 +132,16 @@ def chains(setting: Setting) -> None:
     """Chains against the papers' procedure and against a bare batched loop; memory; idle time."""
     iterations, count = (1, 8) if setting.toy else (2, 32)
     plan, samples = plan_of(iterations), seed_images(count)
-    few = samples[: max(2, count // 8)]
+    few, sizes = samples[: max(2, count // 8)], _sizes(setting)
     with setting.store("team") as store:
         pool = ModelPool(store)
         describer, generator, encoder = (
-            setting.runner(pool, role, f"batch_size={size}") for role, size in _BATCHES.items()
+            setting.runner(pool, role, f"batch_size={size}") for role, size in sizes.items()
         )
         team = Team(describer, generator, encoder)
-        bare(plan_of(1), samples[: _BATCHES["generator"]], team)  # loads, and compiles kernels
+        # Loads, and meets the shapes of all sides.
+        bare(plan_of(1), samples, team)
+        one_at_a_time(plan_of(1), samples[:1], team)
         reset_peak(setting.device)
         ours, by_hand, papers, busy = [], [], [], []
         for number in range(_MOST_ROUNDS):
@@ -128,7 +159,8 @@ def chains(setting: Setting) -> None:
             if setting.seconds_left < 1.2 * (time.monotonic() - started):
                 break
     rate = statistics.median(len(samples) * iterations / side.wall for side in ours)
-    note = f"{count} images, T = {iterations}, {setting.spec('generator').rpartition('?')[2]}"
+    batches = ", ".join(f"{role} {size}" for role, size in sizes.items())
+    note = f"{count} images, T = {iterations}, in batches of: {batches}"
     setting.record("chains: iterations per second", rate, "1/s", note=note)
     if setting.accelerated:
         setting.record("peak memory of all three models", peak_bytes(setting.device) / GIB, "GiB")
@@ -164,9 +196,11 @@ def batches(setting: Setting) -> None:
     largest = 4 if setting.toy else 32
     with setting.store("batches") as store:
         pool = ModelPool(store)
-        for role in ("describer", "generator", "encoder"):
-            runner = setting.runner(pool, role)
-            ask, inputs = _caller(runner, 2 * largest)
+        for role in ("encoder", "describer", "generator"):  # the quick ones first
+            # Time by the size of a batch does not depend on how many steps or tokens there are.
+            brief = {"describer": "max_new_tokens=16", "generator": "num_inference_steps=4"}
+            runner = setting.runner(pool, role, *filter(None, [brief.get(role)]))
+            ask, inputs = _caller(runner, largest)
             per_input: dict[int, float] = {}
             peaks: dict[int, int] = {}
             for size in (2**power for power in range(largest.bit_length())):
@@ -223,13 +257,15 @@ def _chosen_size(
     caller = BatchCaller.resume(runner.bound, CallCounts(), runner.store)
     ask, _ = _caller(runner, 1)
     for _ in range(12):
-        batch = (list(inputs) * 32)[: caller.size]
+        batch = (list(inputs) * caller.size)[: caller.size]
         caller.call(
             runner.model, batch, [0] * len(batch), lambda _m, inside, _s: _listed(ask(inside))
         )
-        if caller.settled or setting.seconds_left < 4 * caller.size * max(per_input.values()):
+        if caller.settled or setting.seconds_left < 2 * caller.size * min(per_input.values()):
             break
-    setting.record(f"{role}: size that growth chose", caller.size, "inputs")
+    ended = caller.settled or caller.size == LARGEST
+    note = "" if ended else "or larger: the time ended the search"
+    setting.record(f"{role}: size that growth chose", caller.size, "inputs", note=note)
 
 
 def _listed(outputs: Any) -> list[Any]:
@@ -268,35 +304,58 @@ def _halving(
 
 def residency(setting: Setting) -> None:
     """Models that take turns on the device against models that stay."""
-    plan, samples = plan_of(1), seed_images(4 if setting.toy else 32)
+    plan, samples = plan_of(1), seed_images(4 if setting.toy else 16)
+    specs = [setting.spec(role, f"batch_size={size}") for role, size in _sizes(setting).items()]
     walls: dict[bool, list[float]] = {False: [], True: []}
     scores: dict[bool, np.ndarray] = {}
     with setting.store("loaded") as loaded:
+        # Both sides' models share the device: clearing it took longer than a turn.
         pools = {swap: ModelPool(loaded, residency=DeviceSwap(swap=swap)) for swap in walls}
+        for swap, pool in pools.items():  # loads
+            _play(setting, pool, specs, plan, samples[:1], f"{swap}-first")
         for number in range(_MOST_ROUNDS):
             started = time.monotonic()
             for swap, pool in pools.items():
-                side, scores[swap] = _play(setting, pool, plan, samples, f"{swap}-{number}")
-                if number:  # the first loads
-                    walls[swap].append(side)
-            if walls[False]:
-                ratio = statistics.median(walls[True]) / statistics.median(walls[False])
-                note = f"medians of {len(walls[False])} in turns; T = 1, {len(samples)} images"
-                setting.record("--cep-residency=swap against all, wall time", ratio, "x", note=note)
-                gap = float(np.abs(scores[True] - scores[False]).max())
-                setting.record("largest difference of a score", gap)
-            if number and setting.seconds_left < 1.2 * (time.monotonic() - started):
+                wall, scores[swap] = _play(setting, pool, specs, plan, samples, f"{swap}-{number}")
+                walls[swap].append(wall)
+            pairs = [swap / stay for stay, swap in zip(walls[False], walls[True], strict=True)]
+            spread = f"{len(pairs)} in turns: {min(pairs):.2f} to {max(pairs):.2f}"
+            note = f"{spread}; T = 1, {len(samples)} images"
+            ratio = statistics.median(pairs)
+            setting.record("--cep-residency=swap against all, wall time", ratio, "x", note=note)
+            seconds = statistics.median(walls[True]) - statistics.median(walls[False])
+            note = "three models, each once away and back"
+            setting.record("seconds that swapping takes", seconds, "s", note=note)
+            gap = float(np.abs(scores[True] - scores[False]).max())
+            setting.record("largest difference of a score", gap)
+            if setting.seconds_left < 1.5 * (time.monotonic() - started):
                 break
+        pools[False].residency.unload_all()
+        reset_peak(setting.device)
+        _play(setting, pools[True], specs, plan, samples, "peak")
+        if setting.accelerated:
+            setting.record("peak memory, swap", peak_bytes(setting.device) / GIB, "GiB")
 
 
 def _play(
-    setting: Setting, pool: ModelPool, plan: ChainPlan, samples: Sequence[Sample], name: str
+    setting: Setting,
+    pool: ModelPool,
+    specs: Sequence[str],
+    plan: ChainPlan,
+    samples: Sequence[Sample],
+    name: str,
 ) -> tuple[float, np.ndarray]:
-    """Wall seconds of chains from an empty store, and each sample's GC."""
+    """Wall seconds of chains from an empty store, and each sample's GC.
+
+    specs: of describer, generator and encoder.
+    """
     with setting.store(name) as store:
-        loaded = [setting.runner(pool, role, f"batch_size={n}") for role, n in _BATCHES.items()]
         describer, generator, encoder = (
-            RoleRunner(runner.bound, store, runner.handle) for runner in loaded
+            RoleRunner(runner.bound, store, runner.handle)
+            for runner in (
+                pool.runner(RoleAssignment(role, parse_spec(spec), "benchmark"))
+                for role, spec in zip(TRAINED, specs, strict=True)
+            )
         )
         started = time.perf_counter()
         group = ChainGroup(plan, samples, ChainModels(describer, generator, store))
@@ -307,65 +366,112 @@ def _play(
 
 
 def precision(setting: Setting) -> None:
-    """What bfloat16 changes against float32: texts, pictures, similarities, scores of chains."""
-    count = 4 if setting.toy else 16
-    images = [load_seed_image(sample).to_pil() for sample in seed_images(count)]
-    texts = [TEXTS[number % len(TEXTS)] for number in range(count // 2)]
-    outputs: dict[str, tuple[list[object], np.ndarray, np.ndarray]] = {}
-    for dtype in ("float32", "bfloat16"):
-        with setting.store(dtype) as store:
+    """What device and precision change: texts, pictures, similarities and scores of chains.
+
+    Of the trained checkpoints of this repository, against float32 on a CPU; then how long calls of
+    the checkpoints of real size take in float32 against bfloat16.
+    """
+    import torch
+
+    samples = seed_images(8 if setting.toy else 32)
+    images = [load_seed_image(sample).to_pil() for sample in samples]
+    texts = [TEXTS[number % len(TEXTS)] for number in range(len(images) // 2)]
+    plan = plan_of(1 if setting.toy else 3)
+    kinds = {"float32, CPU": ("cpu", "float32", False)}
+    if setting.accelerated:
+        kinds["float32"] = (setting.device, "float32", True)
+        kinds["float32 without TF32"] = (setting.device, "float32", False)
+    kinds["bfloat16"] = (setting.device, "bfloat16", True)
+    first: tuple[list[str], np.ndarray, np.ndarray, np.ndarray] | None = None
+    default = torch.backends.cudnn.allow_tf32
+    for kind, (device, dtype, tf32) in kinds.items():
+        torch.backends.cudnn.allow_tf32 = tf32
+        specs = [f"{spec}device={device}&dtype={dtype}" for spec in TRAINED.values()]
+        with setting.store(kind.replace(" ", "-")) as store:
             pool = ModelPool(store)
-            describer, generator, encoder = (
-                setting.runner(pool, role, f"dtype={dtype}").model
-                for role in ("describer", "generator", "encoder")
-            )
+            _, scores = _play(setting, pool, specs, plan, samples, f"chains-{kind}")
+            describer, generator, encoder = (runner.model for runner in pool.runners.values())
             assert isinstance(describer, Describer)
             assert isinstance(generator, Generator)
             assert isinstance(encoder, Encoder)
             vectors = encoder.encode_images(images)
             vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-            said = describer.describe(images, "describe the image", [0] * count)
-            drawn = generator.generate(texts, list(range(len(texts))))
-            outputs[dtype] = (list(said), np.stack([np.asarray(d) for d in drawn]), vectors)
-    full, half = outputs["float32"], outputs["bfloat16"]
-    alike = statistics.fmean(a == b for a, b in zip(full[0], half[0], strict=True))
-    setting.record("texts that bfloat16 leaves as they are", 100 * alike, "%", note=f"of {count}")
-    levels = 255 * float(np.abs(full[1] - half[1]).mean())
-    setting.record("pictures: mean difference", levels, "grey levels", note=f"{len(texts)} of them")
-    apart = np.abs(full[2] @ full[2].T - half[2] @ half[2].T)
-    setting.record("cosines between images: largest difference", float(apart.max()))
-    setting.record("cosines between images: mean difference", float(apart.mean()))
+            said = list(map(str, describer.describe(images, plan.describe, [0] * len(images))))
+            drawn = np.stack(
+                [np.asarray(d) for d in generator.generate(texts, list(range(len(texts))))]
+            )
+        setting.record(f"{kind}: mean GC@{plan.iterations}", float(scores.mean()))
+        if first is None:
+            first = said, drawn, vectors, scores
+            continue
+        alike = statistics.fmean(a == b for a, b in zip(first[0], said, strict=True))
+        setting.record(f"{kind}: texts as they are", 100 * alike, "%", note=f"of {len(said)}")
+        apart = 255 * float(np.abs(first[1] - drawn).mean())
+        note = f"{len(drawn)} of the same texts"
+        setting.record(f"{kind}: pictures, mean difference", apart, "grey levels", note=note)
+        cosines = np.abs(first[2] @ first[2].T - vectors @ vectors.T)
+        setting.record(f"{kind}: cosines of images, largest difference", float(cosines.max()))
+        gap = np.abs(first[3] - scores)
+        note = f"mean {gap.mean():.2g} over {len(gap)} chains"
+        setting.record(f"{kind}: a chain's score, largest difference", float(gap.max()), note=note)
+    torch.backends.cudnn.allow_tf32 = default
+    _precision_times(setting)
 
 
-def compiled(setting: Setting) -> None:
-    """torch.compile against eager, after the warm-up, and how often it compiled again."""
-    with setting.store("compiled") as store:
-        pool = ModelPool(store)
-        for role in ("describer", "generator", "encoder"):
-            size = 2 if setting.toy else _BATCHES[role]
+def _precision_times(setting: Setting) -> None:
+    brief = {"describer": "max_new_tokens=16", "generator": "num_inference_steps=4"}
+    with setting.store("times") as store:
+        for role, size in {"describer": 8, "generator": 4, "encoder": 32}.items():
             seconds: dict[str, float] = {}
-            for option in ("false", "true"):
-                params = (f"batch_size={size}", *(("compile=true",) if option == "true" else ()))
-                try:
-                    runner = setting.runner(pool, role, *params)
-                    started = time.perf_counter()
-                    ask, inputs = _caller(runner, size)
-                    ask(inputs)
-                    warm_up = time.perf_counter() - started
-                except CepError as error:
-                    setting.record(f"{role}: compiled", None, note=str(error)[:120])
-                    break
-                times: list[float] = []
-                while len(times) < 3:
+            for dtype in ("bfloat16", "float32"):
+                params = filter(None, [f"dtype={dtype}", brief.get(role)])
+                runner = setting.runner(ModelPool(store), role, *params)
+                ask, inputs = _caller(runner, size)
+                ask(inputs)
+                times = []
+                for _ in range(3):
                     started = time.perf_counter()
                     ask(inputs)
                     times.append(time.perf_counter() - started)
-                seconds[option] = statistics.median(times)
+                seconds[dtype] = statistics.median(times)
                 runner.handle.unload()
-            if len(seconds) == 2:
-                gain = seconds["false"] / seconds["true"]
-                note = f"batch of {size}; load and warm-up {warm_up:.0f} s"
-                setting.record(f"{role}: eager against compiled", gain, "x", note=note)
+            ratio = seconds["float32"] / seconds["bfloat16"]
+            note = f"batches of {size}, medians of 3"
+            setting.record(f"{role}: float32 against bfloat16, time", ratio, "x", note=note)
+
+
+def suite(setting: Setting) -> None:
+    """Whole runs of pytest with the trained checkpoints, against baselines that a CPU made."""
+    name = "suites/instrument" if setting.toy else "suites/shapes"
+    # pytest-benchmark, where it is installed, warns beside xdist, and warnings are errors here.
+    command = [sys.executable, "-m", "pytest", name, "-q", "-p", "no:cacheprovider"]
+    command += ["-p", "no:benchmark", "--cep-history=off"]
+    if not any(entry.name == "cepbench" for entry in entry_points(group="pytest11")):
+        command += ["-p", "pytest_cepbench.plugin"]  # run from a checkout that is not installed
+    hidden = {} if setting.accelerated else {"CUDA_VISIBLE_DEVICES": ""}
+    runs = {"empty store": [], "full store": [], "empty store, -n auto": ["-n", "auto"]}
+    for number, (what, workers) in enumerate(runs.items()):
+        folder = setting.folder / "stores" / setting.part / ("workers" if workers else "one")
+        options = [*workers, f"--cep-store={folder}", f"--cep-report={folder}-{number}.json"]
+        started = time.perf_counter()
+        try:
+            done = subprocess.run(
+                [*command, *options],
+                cwd=_ROOT,
+                env=os.environ | hidden,
+                capture_output=True,
+                text=True,
+                timeout=max(setting.seconds_left, 1),
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            setting.record(f"{name}, {what}", None, note=f"not done after {error.timeout:.0f} s")
+            continue
+        wall = time.perf_counter() - started
+        print(what, done.stdout, done.stderr, flush=True)
+        verdict = next((line for line in done.stdout.splitlines() if "ship" in line), "no verdict")
+        note = f"exit status {done.returncode}: {verdict}"
+        setting.record(f"{name}, {what}", wall, "s", note=note)
 
 
 def speed(setting: Setting) -> None:
@@ -374,7 +480,9 @@ def speed(setting: Setting) -> None:
     pairs["describer"] = ("max_new_tokens", 8, 64)
     with setting.store("speed") as store:
         for name, role in ROLES.items():
-            size = 2 if setting.toy else 4 if name == "sdxl" else _BATCHES[role]
+            if not (setting.folder / name).exists():
+                _build(setting, name)
+            size = 2 if setting.toy else 4 if name == "sdxl" else _sizes(setting)[role]
             param, few, many = pairs.get(name, ("", 0, 1))
             values = (few, many) if param else (1,)
             seconds = []
@@ -382,8 +490,6 @@ def speed(setting: Setting) -> None:
                 params = [f"batch_size={size}"]
                 if param:
                     params.append(f"{param}={value}")
-                if name == "describer":
-                    params.append(f"min_new_tokens={value}")
                 runner = setting.runner(ModelPool(store), name, *params)
                 ask, inputs = _caller(runner, size)
                 ask(inputs)
@@ -406,14 +512,13 @@ def speed(setting: Setting) -> None:
 
 
 PARTS: Mapping[str, tuple[Callable[[Setting], None], float]] = {
-    "build": (build_checkpoints, 0.15),
-    "loading": (loading, 0.1),
-    "chains": (chains, 0.3),
-    "speed": (speed, 0.15),
-    "batches": (batches, 0.12),
-    "precision": (precision, 0.08),
-    "residency": (residency, 0.1),
-    "compiled": (compiled, 0.15),
-    "overlap": (overlap, 0.08),
+    "build": (build_checkpoints, 0.08),
+    "loading": (loading, 0.07),
+    "batches": (batches, 0.16),
+    "chains": (chains, 0.29),
+    "residency": (residency, 0.15),
+    "precision": (precision, 0.13),
+    "suite": (suite, 0.18),
+    "speed": (speed, 0.14),
 }
 """Each part's measurement and its share of the time, in the order of their worth."""

@@ -40,6 +40,16 @@ ROLES: Mapping[str, RoleName] = {
 }
 """The role of each checkpoint, by the name of its folder."""
 
+_CHECKPOINTS = Path(__file__).parents[2] / "reference" / "checkpoints"
+
+TRAINED: Mapping[RoleName, str] = {
+    "describer": f"{_CHECKPOINTS / 'describer-step2000'}?",
+    "generator": f"{_CHECKPOINTS / 'generator-step3000'}"
+    "?num_inference_steps=8&guidance_scale=1&height=64&width=64&batch_size=24&",
+    "encoder": f"{_CHECKPOINTS / 'clip'}?",
+}
+"""Specs of trained checkpoints, without device and precision."""
+
 
 @dataclass(frozen=True)
 class Figure:
