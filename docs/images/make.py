@@ -1,11 +1,8 @@
 """Draws the pictures of the README and the documentation from runs of `suites/instrument`.
 
-    python docs/images/make.py            draw all
-    python docs/images/make.py --check    say which are out of date; draws nothing, needs no browser
+    python docs/images/make.py
 
-A picture is of a text: what a command prints, or a page. `digests.json` has the digest of each
-text, without what differs from run to run or from machine to machine, so that a picture is out of
-date exactly if its text is another one. `PICTURES` lists them.
+A picture is of a text: what a command prints, or a page. `PICTURES` lists them.
 Drawing needs the dependency group `images`, and Chromium on the PATH or named by CHROMIUM.
 """
 
@@ -22,14 +19,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-DIGESTS = HERE / "digests.json"
 
 SUITE = ("pytest", "suites/instrument")
 WORSE = "--model=shapes:?miss=0.1"
@@ -71,9 +66,6 @@ _LEFT_OUT = re.compile(
 )
 """Beginnings of names of environment variables that runs are not given."""
 
-_THUMBNAILS = re.compile(r"data:image/webp;base64,[\w+/=]*")
-"""Other versions of Pillow write other bytes of the same picture."""
-
 Draw = Callable[[str, Path], None]
 """Draws a text into a file."""
 
@@ -97,29 +89,12 @@ class View:
 
 
 def main() -> None:
-    """Run, and replace all pictures, or compare them."""
-    parser = argparse.ArgumentParser(description="Draws the pictures of the documentation.")
-    parser.add_argument("--check", action="store_true", help="say which are out of date")
-    check = parser.parse_args().check
+    """Run, and replace all pictures."""
+    argparse.ArgumentParser(description="Draws the pictures of the documentation.").parse_args()
     with tempfile.TemporaryDirectory() as name:
         texts = make_texts(Path(name))
-    digests = {name: digest(text) for name, text in texts.items()}
-    if check:
-        kept = json.loads(DIGESTS.read_text(encoding="utf-8"))
-        stale = sorted(name for name in PICTURES if kept.get(name) != digests[name])
-        missing = sorted(name for name in PICTURES if not (HERE / name).is_file())
-        if stale or missing:
-            names = ", ".join(dict.fromkeys([*stale, *missing]))
-            sys.exit(f"out of date in docs/images: {names}. Draw them: python docs/images/make.py")
-        return
     for name, draw in PICTURES.items():
         draw(texts[name], HERE / name)
-    DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def digest(text: str) -> str:
-    """The digest of a text, without the bytes of thumbnails."""
-    return sha256(_THUMBNAILS.sub("", text).encode()).hexdigest()
 
 
 # -- texts ---------------------------------------------------------------------------------------

@@ -1,19 +1,15 @@
 """Draws the pictures of the pages for people, as `make.py` draws the others.
 
-    python docs/images/make_rating.py            draw all
-    python docs/images/make_rating.py --check    say which are out of date; needs no browser
+    python docs/images/make_rating.py
 
-A picture is of a page of a small study, which a server of its own serves to Chromium. Its text is
-that of the page's parts, with the digests of its images in the place of their opaque names.
+A picture is of a page of a small study, which a server of its own serves to Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -27,8 +23,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from make import digest  # noqa: E402 - the other script, beside this one
-
 from benchmarks.rating_server import served  # noqa: E402
 from pytest_cepbench.artifacts import ImageArtifact  # noqa: E402
 from pytest_cepbench.cli import main as cepbench  # noqa: E402
@@ -39,17 +33,12 @@ from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
 )
 from pytest_cepbench.datasets.shapes.render import render as draw_scene  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
-from pytest_cepbench.ratings.consent import to_html, write_texts  # noqa: E402
+from pytest_cepbench.ratings.consent import write_texts  # noqa: E402
 from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
-from pytest_cepbench.ratings.item_view import page_file, render, render_item  # noqa: E402
 from pytest_cepbench.ratings.items import make_item, write_study  # noqa: E402
 from pytest_cepbench.ratings.known_items import known_items  # noqa: E402
-from pytest_cepbench.ratings.live_study import Shown  # noqa: E402
 from pytest_cepbench.ratings.order import Order  # noqa: E402
 from pytest_cepbench.ratings.records import Item, Part, Study, Task, Vote, record_line  # noqa: E402
-from pytest_cepbench.ratings.summary import summarize  # noqa: E402
-
-DIGESTS = HERE / "digests_rating.json"
 
 NAMES = ("Color", "Count", "Position", "Size", "Symmetry")
 
@@ -82,29 +71,12 @@ Texts = Mapping[str, str]
 
 
 def main() -> None:
-    """Draw all pictures, or compare their texts."""
-    parser = argparse.ArgumentParser(description="Draws the pictures of the pages for people.")
-    parser.add_argument("--check", action="store_true", help="say which are out of date")
-    check = parser.parse_args().check
+    """Draw all pictures."""
+    argparse.ArgumentParser(description="Draws the pictures of the pages for people.").parse_args()
     with tempfile.TemporaryDirectory() as name:
         studies = {task: make_study(Path(name) / task, task) for task in _TASKS}
         studies |= {DATASET: make_dataset_study(Path(name) / DATASET)}
-        digests = {file: digest(text) for file, text in texts(studies).items()}
-        if check:
-            compare(digests)
-            return
         draw(studies)
-    DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def compare(digests: Mapping[str, str]) -> None:
-    """End the script where a picture is missing, or of another text."""
-    kept = json.loads(DIGESTS.read_text(encoding="utf-8"))
-    stale = [name for name in PICTURES if kept.get(name) != digests[name]]
-    stale += [name for name in PICTURES if not (HERE / name).is_file()]
-    if stale:
-        names = ", ".join(sorted(set(stale)))
-        sys.exit(f"out of date in docs/images: {names}. Draw them: {' '.join(sys.argv[:1])}")
 
 
 # -- studies -------------------------------------------------------------------------------------
@@ -217,62 +189,6 @@ def _give_votes(ratings: Ratings) -> None:
                 )  # fmt: skip
                 lines.append(record_line(vote))
         ratings.vote_path(name).write_bytes(b"".join(lines))
-
-
-# -- texts ---------------------------------------------------------------------------------------
-
-
-def texts(studies: Mapping[str, Ratings]) -> dict[str, str]:
-    """Picture -> the text of what it shows, with its style."""
-    return {
-        name: part(studies[STUDY_OF[name]]) + page_file("rate.css") for name, part in PARTS.items()
-    }
-
-
-def _item_text(ratings: Ratings) -> str:
-    return _shown_text(ratings, "item")
-
-
-def _practice_text(ratings: Ratings) -> str:
-    return _shown_text(ratings, "practice") + _shell(ratings)
-
-
-def _shown_text(ratings: Ratings, kind: str) -> str:
-    order = Order(ratings.study, list(ratings.items.values()))
-    item = ratings.items[order.of(PEOPLE[-1], kind)[0]]
-    shown = Shown("slot", item, item.kind, order.shown(item, PEOPLE[-1], item.kind))
-    return render_item(shown, ratings.study, lambda image: image)
-
-
-def _shell(ratings: Ratings) -> str:
-    texts_of = {
-        name: to_html((ratings.path / f"{name}.md").read_text(encoding="utf-8"))
-        for name in ("consent", "instructions")
-    }
-    return render(
-        "rate.html.jinja", nonce="", task="pair", annotator=PEOPLE[-1], agreed=False, reasons=(),
-        shortcuts=(), **texts_of,
-    )  # fmt: skip
-
-
-def _done_text(ratings: Ratings) -> str:
-    (words,) = re.findall(r'"(All done[^"]*)"', page_file("rate.js"))
-    return words + _shell(ratings)
-
-
-def _operator_text(ratings: Ratings) -> str:
-    from pytest_cepbench.ratings.folder import read_votes
-
-    return repr(summarize(ratings, read_votes(ratings), 0)) + page_file("operator_part.html.jinja")
-
-
-PARTS: Mapping[str, Callable[[Ratings], str]] = {
-    **dict.fromkeys(STUDY_OF, _item_text),
-    "rate-consent.png": _shell,
-    "rate-practice.png": _practice_text,
-    "rate-operator.png": _operator_text,
-    "rate-done.png": _done_text,
-}
 
 
 # -- pictures ------------------------------------------------------------------------------------

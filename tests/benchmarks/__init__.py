@@ -1,1 +1,0 @@
-"""Tests of the scripts in benchmarks/ that are more than a measurement."""
