@@ -1,7 +1,7 @@
 """Interleaved answers: steps of a text, an image or both, named by the digest of their parts.
 
 The rules by which a sequence of texts and images becomes steps stand here once, for models that
-answer in one sequence and for answers that are read from files.
+answer in one message and for answers that are read from files.
 """
 
 from __future__ import annotations

@@ -68,8 +68,11 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
     ),
     "interleaver": (
-        {"transformers": "interleavers.emu3_interleaver:ADAPTER"},
-        "cannot be an interleaver. Give an Emu3 or a Janus, or a writer and a generator",
+        {},
+        (
+            "cannot be an interleaver unless it describes and draws. Give an Emu3 or a Janus, a "
+            "writer and a generator, or wrap its own code as python:package.module:factory"
+        ),
     ),
     "vqa": (
         {"transformers": "vqa.transformers_vqa:ADAPTER"},

@@ -23,7 +23,6 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
     "eetq": ("accelerate", "kernels"),
     "fbgemm_fp8": ("accelerate", "fbgemm_gpu"),
     "fp8": ("accelerate",),
-    "gguf": ("accelerate", "gguf"),
     "gptq": ("optimum", "gptqmodel"),
     "higgs": ("accelerate", "flute"),
     "hqq": ("accelerate", "hqq"),

@@ -48,7 +48,6 @@ from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
-from pytest_cepbench.models.interleavers.emu3_interleaver import InterleaverParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
@@ -84,7 +83,6 @@ _PARAMETERS = (
     GeneratorParams,
     EditorParams,
     UnifiedParams,
-    InterleaverParams,
     TransformersEncoderParams,
     CompilableEncoderParams,
     TimmEncoderParams,
@@ -228,7 +226,6 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Generators", 0, GeneratorParams),
         ("Editors", 1, EditorParams),
         ("Unified models", 0, UnifiedParams),
-        ("Interleavers", 0, InterleaverParams),
         ("Encoders", 0, TransformersEncoderParams),
         ("Encoders", 1, CompilableEncoderParams),
         ("Encoders", 2, TimmEncoderParams),

@@ -166,7 +166,6 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("editor", "diffusion?device=cpu&strength=0.5&num_inference_steps=4&height=64&width=64"),
     ("interleaver", "janus-chat?device=cpu"),
     ("interleaver", "emu3?device=cpu"),
-    ("interleaver", "emu3?device=cpu&two_stage=true"),
     ("interleaver", "openai:m?revision=1"),
     ("describer", "serve:llava?python=python3"),
     ("describer", "serve:llava?engine=sglang&python=python3&dtype=bfloat16&max_model_len=4096"),

@@ -1,4 +1,4 @@
-"""The digest of a user's code: the module and what it imports from beside it, nothing else."""
+"""The digest of a user's code: the files of factory and class, nothing that they import."""
 
 from __future__ import annotations
 
@@ -9,59 +9,87 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.python_model import source_of
+from pytest_cepbench.models.python_model import make_model, source_of
+from tests.models.binding import bind_text
 
 FILES = {
-    "own/__init__.py": "",
+    "own/__init__.py": "from own.factory import make\n",
+    "own/factory.py": (
+        "from functools import partial\n"
+        "from own.models import Model\n\n"
+        "def make():\n    return Model()\n\n"
+        "made = partial(Model)\n"
+    ),
     "own/models.py": (
-        "import numpy\nfrom . import colors\nfrom own.deep.paint import draw\nimport beside\n"
+        "from . import colors\n\n"
+        "class Model:\n"
+        "    fingerprint = 'own/1'\n\n"
+        "    def describe(self, images, prompt, seeds): ...\n"
     ),
     "own/colors.py": "RED = 1\n",
-    "own/other.py": "unused = True\n",
-    "own/deep/__init__.py": "",
-    "own/deep/paint.py": "from ..late import x\n\ndef draw():\n    import own.lazy\n",
-    "own/late.py": "x = 1\n",
-    "own/lazy.py": "",
-    "beside.py": "",
-    "stranger.py": "",
 }
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package and modules beside it, imported."""
+    """A package, imported."""
     before = set(sys.modules)
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("own.models")
     yield tmp_path
+    make_model.cache_clear()
     for name in set(sys.modules) - before:
-        if name.partition(".")[0] in ("own", "beside"):
+        if name.partition(".")[0] == "own":
             del sys.modules[name]
+
+
+def write(folder: Path) -> None:
+    """The package as files."""
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 @pytest.mark.parametrize(
     ("name", "counts"),
-    [
-        ("own/models.py", True),
-        ("own/__init__.py", True),
-        ("own/colors.py", True),
-        ("own/deep/__init__.py", True),
-        ("own/deep/paint.py", True),
-        ("own/late.py", True),
-        ("own/lazy.py", True),
-        ("beside.py", True),
-        ("own/other.py", False),
-        ("stranger.py", False),
-    ],
+    [("own/models.py", True), ("own/__init__.py", False), ("own/colors.py", False)],
 )
-def test_the_digest_follows_what_is_imported(root: Path, name: str, counts: bool) -> None:
-    """Also what is imported late, relatively, or through a package."""
+def test_the_digest_covers_the_file_alone(root: Path, name: str, counts: bool) -> None:
+    """Neither its package nor what it imports."""
     before = source_of("own.models")
     (root / name).write_text(FILES[name] + "# another comment\n")
     assert (source_of("own.models") != before) == counts
+
+
+@pytest.mark.parametrize(
+    ("spec", "covered"),
+    [
+        ("own:make", ["own/__init__.py", "own/factory.py", "own/models.py"]),
+        ("own.factory:make", ["own/factory.py", "own/models.py"]),
+        ("own.factory:made", ["own/factory.py", "own/models.py"]),
+        ("own.models:Model", ["own/models.py"]),
+    ],
+)
+def test_a_model_is_covered_by_factory_and_class(root: Path, spec: str, covered: list[str]) -> None:
+    """In whichever files these are defined; a package that passes the factory on counts too."""
+
+    def code() -> object:
+        return bind_text(f"python:{spec}", "describer").provenance["code"]
+
+    before = code()
+    assert before == f"{spec} ({source_of(*(module_of(name) for name in covered))})"
+    changed = []
+    for name, text in FILES.items():
+        (root / name).write_text(text + "# another comment\n")
+        changed += [name] * (code() != before)
+        (root / name).write_text(text)
+    assert changed == covered
+
+
+def module_of(name: str) -> str:
+    """The module that a file is."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def test_file_and_digest_are_named(root: Path) -> None:
@@ -78,29 +106,9 @@ def test_the_digest_does_not_depend_on_the_place(
     """Another checkout of the same code is the same code."""
     here = source_of("own.models")
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    for name, text in FILES.items():
-        (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
-        (elsewhere / name).write_text(text)
+    write(elsewhere)
     monkeypatch.setattr(sys.modules["own.models"], "__file__", str(elsewhere / "own" / "models.py"))
     assert source_of("own.models") == here
-
-
-def test_an_installed_package_is_read_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The libraries beside it have versions of their own, and millions of lines."""
-    site = tmp_path / "lib" / "site-packages"
-    (site / "library").mkdir(parents=True)
-    (site / "library" / "__init__.py").write_text("")
-    (site / "library" / "models.py").write_text("import huge, library\n")
-    (site / "huge.py").write_text("")
-    monkeypatch.syspath_prepend(site)
-    importlib.import_module("library.models")
-    before = source_of("library.models")
-    (site / "huge.py").write_text("x = 1\n")
-    assert source_of("library.models") == before
-    (site / "library" / "__init__.py").write_text("x = 1\n")
-    assert source_of("library.models") != before
 
 
 @pytest.mark.parametrize("module", ["sys", "no_such_module", "__main__"])
@@ -114,5 +122,5 @@ def test_what_has_no_source_has_no_digest(module: str) -> None:
 
 def test_a_file_that_is_no_python_is_hashed_all_the_same(root: Path) -> None:
     """It may be half-written; that it is another one is what counts."""
-    (root / "own" / "colors.py").write_text("def (\n")
+    (root / "own" / "models.py").write_text("def (\n")
     assert source_of("own.models").startswith("own/models.py ")

@@ -1,4 +1,4 @@
-"""Tiny pipelines as single files in the layout of their authors' code, and as GGUF."""
+"""Tiny pipelines as single files in the layout of their authors' code."""
 
 from __future__ import annotations
 
@@ -112,28 +112,3 @@ def _vae_tensors(vae: Any) -> Iterator[tuple[str, Any]]:
         # Attention is made of convolutions of one pixel there.
         flat = "attn_1" in changed and tensor.ndim == 2
         yield f"first_stage_model.{changed}", tensor[:, :, None, None] if flat else tensor
-
-
-def write_gguf(component_folder: Path, file: Path, quantization: str) -> Path:
-    """The weights of a component as GGUF; quantization: of its matrices, such as Q8_0 or F32."""
-    import gguf
-    from safetensors.torch import load_file
-
-    kind = gguf.GGMLQuantizationType[quantization]
-    block, _ = gguf.GGML_QUANT_SIZES[kind]
-    writer = gguf.GGUFWriter(file, "flux")
-    for name, tensor in load_file(component_folder / "diffusion_pytorch_model.safetensors").items():
-        values = tensor.float().numpy()
-        if (
-            kind != gguf.GGMLQuantizationType.F32
-            and values.ndim == 2
-            and values.shape[1] % block == 0
-        ):
-            writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(name, values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file

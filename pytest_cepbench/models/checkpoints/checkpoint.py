@@ -41,7 +41,7 @@ from pytest_cepbench.models.checkpoints.preparation_files import (
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
 
-WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt", ".gguf")
+WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
 """How names of files of weights end that any loader reads."""
 
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, SpecError, unknown_name
-from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     FileOptions,
     check_safetensors,
@@ -25,10 +24,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.lora_files import LORA_FILE, check_lora, find_lora_file
 from pytest_cepbench.models.checkpoints.pipeline_source import PipelineSource, component_of_class
-from pytest_cepbench.models.checkpoints.single_files import (
-    COMPONENT_SUFFIXES,
-    supplied_components,
-)
+from pytest_cepbench.models.checkpoints.single_files import COMPONENT_SUFFIX, supplied_components
 
 LORA, SINGLE_FILE = "lora", "single_file"
 """Names of the parts that are no component."""
@@ -42,8 +38,6 @@ _INTERFACE = (
     "hidden_size", "d_model", "projection_dim",
 )  # fmt: skip
 """Settings of a component's configuration that its neighbours in the pipeline rely on."""
-
-_GGUF_MAGIC = b"GGUF"
 
 Fetch = Callable[[str, str | None, list[str]], Path]
 """Brings the files of a hub repository that fit patterns into the cache, and says where that is."""
@@ -104,8 +98,6 @@ def check_parts(parts: tuple[CheckpointPart, ...], folder: Path, options: FileOp
             check_lora(part.path)
         elif part.path.suffix == ".ckpt":
             _refuse_pickle(part.path, options)
-        elif part.path.suffix == ".gguf":
-            _check_gguf(part.path)
         else:
             check_safetensors(part.path)
         if part.name in part.supplies and not (folder / part.name / "config.json").is_file():
@@ -135,10 +127,10 @@ def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
 def _component_part(name: str, place: str, options: FileOptions) -> CheckpointPart:
     path = Path(place).expanduser()
     if path.is_file():
-        if path.suffix not in COMPONENT_SUFFIXES:
+        if path.suffix != COMPONENT_SUFFIX:
             msg = (
                 f"{path}: no file of a component's weights: expected a folder with config.json, or "
-                f"a file that ends in {' or '.join(COMPONENT_SUFFIXES)}"
+                f"a file that ends in {COMPONENT_SUFFIX}"
             )
             raise CheckpointError(msg)
         return _file_part(name, path, (name,))
@@ -239,10 +231,3 @@ def _refuse_pickle(path: Path, options: FileOptions) -> None:
             "come from"
         )
         raise CheckpointError(msg)
-
-
-def _check_gguf(path: Path) -> None:
-    with open_regular(path) as stream:
-        if stream.read(len(_GGUF_MAGIC)) != _GGUF_MAGIC:
-            msg = f"{path}: not a GGUF file: it is damaged or was copied only in part"
-            raise CheckpointError(msg)

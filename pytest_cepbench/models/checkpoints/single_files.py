@@ -1,7 +1,7 @@
 """Single files of weights: what each holds, by the names of its tensors, and how it is given.
 
-Authors publish pipelines as one file in a layout of their own, and quantized transformers as GGUF.
-diffusers reads both, with the configuration of a pipeline of the same family beside them.
+Authors publish pipelines, and components of them, as one file in a layout of their own. diffusers
+reads both, with the configuration of a pipeline of the same family beside them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
 PIPELINE_SUFFIXES = (".safetensors", ".ckpt")
 """How files end that can hold a whole pipeline."""
 
-COMPONENT_SUFFIXES = (".safetensors", ".gguf")
+COMPONENT_SUFFIX = ".safetensors"
 """How files end that can hold the weights of one component."""
 
 _DENOISER = "model.diffusion_model."
@@ -54,7 +54,11 @@ def describe_file(path: Path) -> str | None:
     Raises CheckpointError for safetensors that are not whole.
     """
     if path.suffix == ".gguf":
-        return f'{path}: weights of one component as GGUF: write "PIPELINE?transformer={path}"'
+        return (
+            f"{path}: GGUF is not read: give a folder that save_pretrained wrote, a pipeline in "
+            f"one file ({' or '.join(PIPELINE_SUFFIXES)}) or a component in one "
+            f"({COMPONENT_SUFFIX})"
+        )
     if path.suffix == ".ckpt":
         return (
             f"{path}: pickled weights without a configuration. Of a whole pipeline: add "

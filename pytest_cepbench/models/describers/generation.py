@@ -35,13 +35,20 @@ _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 
 @dataclass(frozen=True)
-class TextParams(ImageTextParams):
-    """Parameters of choosing the tokens of a text, with those of `ImageTextParams`.
+class GenerationParams(ImageTextParams):
+    """Parameters of a text by transformers' own `generate`, with those of `ImageTextParams`.
 
     do_sample: draw tokens from the seed instead of taking the likeliest (greedy, the default).
     temperature, top_p, top_k: of sampling, as in transformers; None leaves the checkpoint's own
         setting. temperature=0 is greedy; top_k=0 means no limit.
     reasoning: strip (reasoning is no part of the answer) or keep.
+    system_prompt: goes before the prompt, for a checkpoint with a chat template.
+    prompt_template: for a checkpoint without a chat template: the text that goes with the image,
+        `{prompt}` standing for what the model is asked.
+    max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
+        checkpoint without a chat template has learned positions, no text is longer than these.
+    compile: have torch compile the decoding of tokens, all batches being of `batch_size`.
+    The other parameters are transformers'; None leaves the checkpoint's own setting.
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
 
@@ -50,17 +57,33 @@ class TextParams(ImageTextParams):
     top_p: float | None = None
     top_k: int | None = None
     reasoning: str = "strip"
+    system_prompt: str | None = None
+    prompt_template: str | None = None
+    max_new_tokens: int | None = None
+    min_new_tokens: int | None = None
+    num_beams: int | None = None
+    repetition_penalty: float | None = None
+    length_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+    compile: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_reasoning(self.reasoning)
         check_at_least(self, 0, "top_k")
         for name, valid, expected in _NUMBERS:
-            value = getattr(self, name, None)
+            value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and valid(value)):
                 msg = f"{name} must be {expected}, got {value}"
                 raise ValueError(msg)
         self._check_sampling()
+        check_compilation(self)
+        check_at_least(self, 1, "max_new_tokens", "num_beams")
+        check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
+        if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
+            least, most = self.min_new_tokens, self.max_new_tokens
+            msg = f"min_new_tokens={least} is above max_new_tokens={most}"
+            raise ValueError(msg)
 
     def _check_sampling(self) -> None:
         if self.do_sample and self.temperature == 0:
@@ -78,41 +101,6 @@ class TextParams(ImageTextParams):
         """Greedy writing does not depend on the seed."""
         return self.do_sample
 
-
-@dataclass(frozen=True)
-class GenerationParams(TextParams):
-    """Parameters of a text by transformers' own `generate`, with those of `TextParams`.
-
-    system_prompt: goes before the prompt, for a checkpoint with a chat template.
-    prompt_template: for a checkpoint without a chat template: the text that goes with the image,
-        `{prompt}` standing for what the model is asked.
-    max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
-        checkpoint without a chat template has learned positions, no text is longer than these.
-    compile: have torch compile the decoding of tokens, all batches being of `batch_size`.
-    The other parameters are transformers'; None leaves the checkpoint's own setting.
-    Raises ValueError as `TextParams`.
-    """
-
-    system_prompt: str | None = None
-    prompt_template: str | None = None
-    max_new_tokens: int | None = None
-    min_new_tokens: int | None = None
-    num_beams: int | None = None
-    repetition_penalty: float | None = None
-    length_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_compilation(self)
-        check_at_least(self, 1, "max_new_tokens", "num_beams")
-        check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
-        if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
-            least, most = self.min_new_tokens, self.max_new_tokens
-            msg = f"min_new_tokens={least} is above max_new_tokens={most}"
-            raise ValueError(msg)
-
     @property
     def compiled(self) -> bool:
         """Whether decoding is compiled."""
@@ -120,16 +108,6 @@ class GenerationParams(TextParams):
 
 
 P = TypeVar("P", bound=GenerationParams)
-
-
-def sampling_settings(params: TextParams, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether tokens are sampled, and if so, how: by the spec, the checkpoint, transformers."""
-    settings: dict[str, Any] = {"do_sample": params.do_sample}
-    if params.do_sample:
-        for name, default in _SAMPLING.items():
-            choices = (getattr(params, name), stored.get(name), default)
-            settings[name] = next(choice for choice in choices if choice is not None)
-    return settings
 
 
 def generation_settings(
@@ -144,7 +122,11 @@ def generation_settings(
     Its max_length counts for a captioner, whose text begins with one start token; where there is a
     chat template, max_length is the size of the context.
     """
-    settings = sampling_settings(params, stored)
+    settings: dict[str, Any] = {"do_sample": params.do_sample}
+    if params.do_sample:
+        for name, default in _SAMPLING.items():
+            choices = (getattr(params, name), stored.get(name), default)
+            settings[name] = next(choice for choice in choices if choice is not None)
     for name in _GENERATION:
         value = getattr(params, name)
         if value is None:

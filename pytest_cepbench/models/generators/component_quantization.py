@@ -27,14 +27,10 @@ def require_quantization(checkpoint: Checkpoint, device: str) -> None:
 def _quantized(checkpoint: Checkpoint) -> Iterator[tuple[str, Path, str]]:
     """Name, place and method of each component that is quantized."""
     replaced = {part.component: part.path for part in checkpoint.parts if part.component}
-    files = {part.name: part.path for part in checkpoint.parts if part.name in part.supplies}
+    files = {part.name for part in checkpoint.parts if part.name in part.supplies}
     for name in component_names(checkpoint.config):
-        if name in files:
-            if files[name].suffix == ".gguf":
-                yield name, files[name], "gguf"
-            continue
         place = replaced.get(name, checkpoint.path / name)
-        if (place / "config.json").is_file():
+        if name not in files and (place / "config.json").is_file():
             stated: Any = read_json(place / "config.json").get("quantization_config")
             if isinstance(stated, dict) and stated:
                 yield name, place, str(stated.get("quant_method", "bitsandbytes"))

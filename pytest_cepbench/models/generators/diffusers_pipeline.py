@@ -227,7 +227,7 @@ def load_pipeline(
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
             assembled(checkpoint) as whole,
         ):
-            files = load_component_files(diffusers, checkpoint, options["dtype"])
+            files = load_component_files(checkpoint, options["dtype"])
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)

@@ -41,22 +41,20 @@ def assembled(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         yield replace(checkpoint, path=folder)
 
 
-def load_component_files(diffusers: Any, checkpoint: Checkpoint, dtype: Any) -> dict[str, Any]:
+def load_component_files(checkpoint: Checkpoint, dtype: Any) -> dict[str, Any]:
     """The components of a pipeline that are given as files of weights, loaded, by name.
 
     dtype: torch's. Raises CheckpointError for one that lacks tensors, or whose class diffusers does
     not read from a file.
     """
     return {
-        part.name: _load_component_file(diffusers, checkpoint, part, dtype)
+        part.name: _load_component_file(checkpoint, part, dtype)
         for part in checkpoint.parts
         if part.name in part.supplies
     }
 
 
-def _load_component_file(
-    diffusers: Any, checkpoint: Checkpoint, part: CheckpointPart, dtype: Any
-) -> Any:
+def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: Any) -> Any:
     component_class = _class_of(checkpoint, part.name)
     folder = checkpoint.path / part.name
     if not hasattr(component_class, "from_single_file"):
@@ -65,11 +63,10 @@ def _load_component_file(
             "give its folder, with config.json"
         )
         raise CheckpointError(msg)
-    options = {"config": str(folder), "torch_dtype": dtype, "local_files_only": True}
-    if part.path.suffix == ".gguf":
-        options["quantization_config"] = diffusers.GGUFQuantizationConfig(compute_dtype=dtype)
     with _fitting(part.path, folder):
-        component = component_class.from_single_file(str(part.path), **options)
+        component = component_class.from_single_file(
+            str(part.path), config=str(folder), torch_dtype=dtype, local_files_only=True
+        )
     what = f"{component_class.__name__} (as {folder} has it)"
     _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
     return component

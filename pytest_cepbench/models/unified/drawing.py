@@ -46,8 +46,6 @@ class UnifiedParams:
         is the family's way: the chat template for Janus, the prompt alone for Emu3.
     negative_prompt: for Emu3, the prompt whose scores are pushed away from.
     image_ratio, image_area: for Emu3, "width:height" and pixels of an image.
-    two_stage: for Emu3 as interleaver: true writes and draws in turns, false in one sequence, which
-        has parameters of its own.
     None leaves the setting to the checkpoint's generation_config.json, else to the authors' own
     code. Raises ValueError for values out of range and for sampling parameters without sampling.
     """
@@ -62,7 +60,6 @@ class UnifiedParams:
     negative_prompt: str | None = None
     image_ratio: str | None = None
     image_area: int | None = None
-    two_stage: bool = False
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "image_batch_size", "image_area")

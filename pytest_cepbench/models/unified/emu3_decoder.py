@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, SpecError
@@ -19,68 +18,11 @@ _LAST = 3
 """Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
 
 
-@dataclass(frozen=True)
-class Emu3Grid:
-    """The image tokens of a loaded Emu3, and the size of its images.
-
-    tokens: ids of the image tokens, (n,) on the model's device.
-    end_of_row: id of the token after each row.
-    height, width: of an image, in tokens.
-    """
-
-    model: Any
-    tokens: torch.Tensor
-    end_of_row: int
-    height: int
-    width: int
-
-    def decode(self, grids: torch.Tensor) -> torch.Tensor:
-        """(n, 3, h, w) pixel values of (n, height * (width + 1)) tokens, ends of rows included."""
-        import torch
-
-        tokens = torch.nn.functional.pad(grids, (0, _LAST))
-        pixels: torch.Tensor = self.model.decode_image_tokens(
-            image_tokens=tokens, height=self.height, width=self.width
-        )
-        return pixels.float().cpu()
-
-
-def make_grid(
-    checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
-) -> Emu3Grid:
-    """The grid of the ratio and area in `drawing_settings`, rounded to whole tokens.
-
-    Raises CheckpointError where the vocabulary has not every image token, SpecError for a size of
-    no token.
-    """
-    import torch
-
-    mapping = loaded.model.vocabulary_mapping
-    codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
-    tokens = mapping.image_tokens
-    if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
-        msg = (
-            f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
-            f"tokens and the codebook has {codes}; it must name each, and the token "
-            f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
-            "config.json again"
-        )
-        raise CheckpointError(msg)
-    ratio, area = settings["image_ratio"], settings["image_area"]
-    height, width = loaded.processor.calculate_generate_size(
-        ratio, area, loaded.processor.downsample_ratio
-    )
-    if min(height, width) < 1:
-        msg = f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
-        raise SpecError(msg)
-    ids = torch.tensor(tokens, device=input_device(loaded.model))
-    return Emu3Grid(loaded.model, ids, int(mapping.eol_token_id), height, width)
-
-
 class Emu3Decoder:
     """Draws images of the ratio and area in its settings, rounded to whole tokens.
 
-    settings: of `drawing_settings`. Raises as `make_grid`.
+    settings: of `drawing_settings`. Raises CheckpointError where the vocabulary has not every image
+    token, SpecError for a size of no token.
     """
 
     chats = False
@@ -89,17 +31,26 @@ class Emu3Decoder:
     def __init__(
         self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
     ) -> None:
+        import torch
         from transformers import GenerationConfig
 
         self._model = loaded.model
         self._processor = loaded.processor
         self._settings = settings
-        self._grid = grid = make_grid(checkpoint, loaded, settings)
+        self._tokens = torch.tensor(_image_tokens(checkpoint, loaded))
+        self._end_of_row = int(loaded.model.vocabulary_mapping.eol_token_id)
+        ratio, area = settings["image_ratio"], settings["image_area"]
+        self._height, self._width = loaded.processor.calculate_generate_size(
+            ratio, area, loaded.processor.downsample_ratio
+        )
+        if min(self._height, self._width) < 1:
+            msg = f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
+            raise SpecError(msg)
         stored = loaded.model.generation_config
         self._config = GenerationConfig(
             do_sample=False,  # `TokenSampler` leaves one token
             guidance_scale=settings["guidance_scale"],
-            max_new_tokens=grid.height * (grid.width + 1),
+            max_new_tokens=self._height * (self._width + 1),
             bos_token_id=stored.bos_token_id,
             pad_token_id=loaded.generation_config.pad_token_id,
         )
@@ -109,16 +60,16 @@ class Emu3Decoder:
         import torch
         from transformers import LogitsProcessorList
 
-        model, sampler, grid = self._model, TokenSampler(self._settings, seeds), self._grid
-        tokens = grid.tokens.to(input_device(model))
+        model, sampler = self._model, TokenSampler(self._settings, seeds)
+        height, width, tokens = self._height, self._width, self._tokens.to(input_device(model))
         inputs = self._inputs(prompts)
         unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
         start = inputs["input_ids"].shape[1]
 
         def choose(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            column = (ids.shape[1] - start) % (grid.width + 1)
-            if column == grid.width:
-                ends = torch.full((len(ids),), grid.end_of_row, device=scores.device)
+            column = (ids.shape[1] - start) % (width + 1)
+            if column == width:
+                ends = torch.full((len(ids),), self._end_of_row, device=scores.device)
                 return only(ends, scores)
             return only(tokens[sampler(scores[:, tokens])], scores)
 
@@ -130,7 +81,11 @@ class Emu3Decoder:
                 negative_prompt_ids=unwanted["input_ids"],
                 negative_prompt_attention_mask=unwanted["attention_mask"],
             )
-        pixels = grid.decode(output[:, start:])
+        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
+        pixels: torch.Tensor = model.decode_image_tokens(
+            image_tokens=drawn, height=height, width=width
+        )
+        pixels = pixels.float().cpu()
         pixels[sampler.broken] = float("nan")
         return pixels
 
@@ -145,3 +100,19 @@ class Emu3Decoder:
         )
         names = ("input_ids", "attention_mask")
         return {name: inputs[name].to(input_device(self._model)) for name in names}
+
+
+def _image_tokens(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Sequence[int]:
+    """The ids of all image tokens; CheckpointError where the vocabulary has not every one."""
+    mapping = loaded.model.vocabulary_mapping
+    codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
+    tokens: Sequence[int] = mapping.image_tokens
+    if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
+        msg = (
+            f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+            f"tokens and the codebook has {codes}; it must name each, and the token "
+            f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+            "config.json again"
+        )
+        raise CheckpointError(msg)
+    return tokens

@@ -99,7 +99,7 @@ class TokenSampler:
         self._warpers: list[Callable[..., torch.Tensor]] = []
         if settings["do_sample"]:
             self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-            self._warpers = make_warpers(settings)
+            self._warpers = _make_warpers(settings)
 
     def __call__(self, scores: torch.Tensor) -> torch.Tensor:
         """The token of each drawing; scores: (drawings, tokens) logits."""
@@ -108,11 +108,11 @@ class TokenSampler:
         for warper in self._warpers:
             scores = warper(None, scores)
         if self._generators is not None:
-            scores = add_gumbel(scores, self._generators)
+            scores = _add_gumbel(scores, self._generators)
         return scores.argmax(dim=1)
 
 
-def add_gumbel(scores: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
+def _add_gumbel(scores: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
     """Scores whose largest is a draw from their distribution; generators: one for each row.
 
     The noise is drawn on the CPU, so that it is the same on every device.
@@ -125,7 +125,7 @@ def add_gumbel(scores: torch.Tensor, generators: Sequence[torch.Generator]) -> t
     return scores - torch.stack(noise).log().to(scores.device)
 
 
-def make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
+def _make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
     """The functions that bring scores to a temperature and leave out what top-k and top-p do."""
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 

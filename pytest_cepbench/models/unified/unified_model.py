@@ -1,8 +1,8 @@
 """Unified models: describer, writer, generator and interleaver in one checkpoint, loaded once.
 
 Describing and writing are the code of these roles, and answers are made in turns of writing and
-drawing, or by Emu3 in one sequence. Drawing goes by families, since transformers
-has no one way for it: Janus and Emu3, and by rule what keeps to the common interface.
+drawing. Drawing goes by families, since transformers has no one way for it: Janus and Emu3, and by
+rule what keeps to the common interface.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.errors import CheckpointError, SpecError, removed, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.describers.generation import stored_settings
+from pytest_cepbench.models.describers.generation import has_chat_template, stored_settings
 from pytest_cepbench.models.describers.transformers_describer import ADAPTER as DESCRIBER
 from pytest_cepbench.models.describers.transformers_describer import (
     DescriberParams,
@@ -25,8 +25,6 @@ from pytest_cepbench.models.describers.transformers_describer import (
 )
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.grouping import by_kind
-from pytest_cepbench.models.interleavers.emu3_interleaver import ADAPTER as ONE_SEQUENCE
-from pytest_cepbench.models.interleavers.emu3_interleaver import check_chat_template
 from pytest_cepbench.models.interleavers.prompts import PROMPTS
 from pytest_cepbench.models.interleavers.two_stage_interleaver import TwoStageInterleaver
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
@@ -68,11 +66,13 @@ def split_params(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, Un
     """
     drawing = [field.name for field in dataclasses.fields(UnifiedParams)]
     if family != "emu3":
-        drawing = [name for name in drawing if name not in (*OF_EMU3, "two_stage")]
+        drawing = [name for name in drawing if name not in OF_EMU3]
     known = [*(field.name for field in dataclasses.fields(DescriberParams)), *drawing]
     for name in spec.params:
         if name not in known:
-            fault = unknown_name(f"parameter for the unified model {what}", name, known)
+            fault = removed(f"parameter {name}") or unknown_name(
+                f"parameter for the unified model {what}", name, known
+            )
             msg = f"model spec {spec.text!r}: {fault}"
             raise SpecError(msg)
     own = {name: value for name, value in spec.params.items() if name in drawing}
@@ -96,13 +96,11 @@ def bind_unified(
     """Bind a transformers checkpoint as describer, writer, generator or interleaver of one load,
     without importing torch.
 
-    All roles of one spec name the same load in `shares`; answering in one sequence is a load of its
-    own. Raises SpecError for unknown, wrong or
-    contradictory parameters of any role, MissingDependencyError where a library is not installed.
+    All roles of one spec name the same load in `shares`. Raises SpecError for unknown, wrong or
+    contradictory parameters of any role, CheckpointError for an interleaver without a chat
+    template, MissingDependencyError where a library is not installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
-    if role == "interleaver" and family == "emu3" and not _in_two_stages(spec, checkpoint):
-        return ONE_SEQUENCE.bind(role, spec, checkpoint, context)
     texts, drawing = split_params(spec, family, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
     plain = DESCRIBER.bind("describer", texts, checkpoint, context)
@@ -120,7 +118,7 @@ def bind_unified(
     if role == "writer":
         return of_one_load(WRITER.bind("writer", texts, checkpoint, context))
     if role == "interleaver":
-        check_chat_template(checkpoint)
+        _check_chat_template(checkpoint)
         return replace(
             of_one_load(plain),
             role=role,
@@ -140,9 +138,14 @@ def bind_unified(
     )
 
 
-def _in_two_stages(spec: ModelSpec, checkpoint: Checkpoint) -> bool:
-    own = {name: value for name, value in spec.params.items() if name == "two_stage"}
-    return parse_params(replace(spec, params=own), UnifiedParams, checkpoint.what).two_stage
+def _check_chat_template(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where there is no chat template, by which a question is asked."""
+    if not has_chat_template(checkpoint):
+        msg = (
+            f"{checkpoint.path}: an interleaver is asked by its chat template, and there is none. "
+            "Save the processor that the model was trained with (processor.save_pretrained)"
+        )
+        raise CheckpointError(msg)
 
 
 def _load(

@@ -199,31 +199,11 @@ def test_a_text_encoder_that_the_file_lacks_is_that_of_the_configuration(
     assert prints[0] != prints[1]
 
 
-@pytest.mark.slow
-def test_gguf_transformers_draw(folders: dict[str, Path], tmp_path: Path) -> None:
-    """Unquantized, the same image; quantized, nearly; the fingerprint follows the file."""
-    pytest.importorskip("gguf", reason="diffusers reads GGUF with it")
-    base, settings = folders["flux"], tiny.DRAW["flux"]
-    expected = draw(f"{base}?{settings}")
-    prints = set()
-    for kind, limit in (("F32", 1e-6), ("Q8_0", 0.02)):
-        file = single_files.write_gguf(base / "transformer", tmp_path / f"{kind}.gguf", kind)
-        spec = f"{base}?transformer={file}&{settings}"
-        assert np.abs(draw(spec) - expected).max() < limit
-        prints.add(bind_generator(spec).fingerprint)
-    assert len(prints) == 2
-    with pytest.raises(CheckpointError, match=r'GGUF: write "PIPELINE\?transformer='):
-        bind_generator(str(file))
-
-
-def test_a_damaged_gguf_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    """A file of another kind, and one that was copied in part."""
-    pytest.importorskip("gguf", reason="diffusers reads GGUF with it")
-    base = folders["flux"]
-    file = single_files.write_gguf(base / "transformer", tmp_path / "a.gguf", "F32")
-    file.write_bytes(file.read_bytes()[:-4000])
-    with pytest.raises(CheckpointError, match=str(file)):
-        bind_generator(f"{base}?transformer={file}").load()
-    file.write_bytes(b"something else")
-    with pytest.raises(CheckpointError, match="not a GGUF file"):
-        bind_generator(f"{base}?transformer={file}")
+def test_gguf_is_refused_with_the_formats_that_are_read(base: Path, tmp_path: Path) -> None:
+    """Of a pipeline, of its configuration's family, and in the place of a component; in a line."""
+    file = tmp_path / "a.gguf"
+    file.write_bytes(b"GGUF")
+    for spec in (f"{file}", f"{file}?config={base}", f"{base}?unet={file}"):
+        with pytest.raises(CheckpointError, match=r"a\.gguf: .*\.safetensors") as caught:
+            bind_generator(spec)
+        assert "\n" not in str(caught.value)

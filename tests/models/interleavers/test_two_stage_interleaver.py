@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,19 +12,62 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.interleavers.prompts import is_end, step_text, told_text
 from pytest_cepbench.models.interleavers.two_stage_interleaver import (
     TwoStageInterleaver,
     split_end,
 )
-from pytest_cepbench.models.protocols import CUT, Question, Reply, StepLimit
-from tests.models.binding import bind_text, plain
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import (
+    CUT,
+    AnswerStep,
+    Interleaver,
+    Question,
+    Reply,
+    StepLimit,
+)
+from pytest_cepbench.models.registry import bind
+from tests.models.binding import CONTEXT, bind_text, plain
+from tests.models.files import LLAVA, write_checkpoint
 from tests.models.interleavers.conftest import Load
-from tests.models.interleavers.test_emu3_interleaver import QUESTIONS, interleave, shown
+from tests.tiny.common import pictures
 from tests.tiny.unified import DRAW
 
 FREE = StepLimit()
 RED = Image.new("RGB", (4, 4), "red")
+ONE, OTHER, _ = pictures()
+
+QUESTIONS: tuple[Question, ...] = (
+    ["describe the red circle"],
+    ["what is shown ?", ONE],
+    ["a small square"],
+    [ONE, "and", OTHER, "what is left ?"],
+)
+
+both = pytest.mark.parametrize("family", ["janus", "emu3"])
+
+Shown = tuple[str, bytes | None]
+
+
+def shown(answer: Any) -> list[Shown]:
+    """An answer as texts and pixels."""
+    (answer,) = plain([answer])
+    assert not isinstance(answer, Failure), answer
+    steps: Sequence[AnswerStep] = answer
+    return [
+        (step.text, step.image.tobytes() if isinstance(step.image, Image.Image) else None)
+        for step in steps
+    ]
+
+
+def interleave(
+    model: Interleaver, questions: Sequence[Question], limit: StepLimit, first_seed: int = 7
+) -> list[list[Shown]]:
+    """The answers, with seeds that count up."""
+    seeds = range(first_seed, first_seed + len(questions))
+    answers = model.interleave(questions, [limit] * len(questions), list(seeds))
+    return [shown(answer) for answer in answers]
 
 
 class Writer:
@@ -157,16 +202,14 @@ def test_the_prompts_say_what_is_wanted() -> None:
 
 @pytest.mark.models
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["janus", "emu3"])
+@both
 def test_a_checkpoint_answers_each_question_for_itself(load: Load, family: str) -> None:
     """Alone and together the same texts, and images that differ by the rounding of a batch."""
-    query = "max_new_tokens=5" + ("&two_stage=true" if family == "emu3" else "")
-    model = load(family, query)
-    questions = QUESTIONS[:4]
+    model = load(family, "max_new_tokens=5")
 
-    together = interleave(model, questions, StepLimit(2))
+    together = interleave(model, QUESTIONS, StepLimit(2))
 
-    alone = [interleave(model, [q], StepLimit(2), 7 + i)[0] for i, q in enumerate(questions)]
+    alone = [interleave(model, [q], StepLimit(2), 7 + i)[0] for i, q in enumerate(QUESTIONS)]
     assert [len(steps) for steps in together] == [2] * 4
     for steps, own in zip(together, alone, strict=True):
         assert steps[0][0] == own[0][0]
@@ -189,7 +232,7 @@ def test_a_checkpoint_ends_a_free_answer(load: Load) -> None:
 @pytest.mark.models
 def test_the_roles_of_a_spec_are_one_load(folders: dict[str, Path]) -> None:
     """Answering in turns needs no weights of its own; its key has all settings of both stages."""
-    text = f"{folders['emu3']}?{DRAW['emu3']}&two_stage=true"
+    text = f"{folders['emu3']}?{DRAW['emu3']}"
     bound = bind_text(text, "interleaver")
 
     assert bound.shares == bind_text(text, "generator").shares
@@ -201,3 +244,44 @@ def test_the_roles_of_a_spec_are_one_load(folders: dict[str, Path]) -> None:
     assert bound.params["max_new_tokens"] == 512
     assert bound.seeded
     assert bind_text(str(folders["janus"]), "interleaver").adapter == "transformers-unified/1"
+
+
+@pytest.mark.models
+@both
+def test_a_checkpoint_without_chat_template_is_refused(
+    folders: dict[str, Path], tmp_path: Path, family: str
+) -> None:
+    """At binding: nothing else says how it is asked a question."""
+    folder = Path(shutil.copytree(folders[family], tmp_path / family))
+    (folder / "chat_template.jinja").unlink()
+
+    with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
+        bind_text(str(folder), "interleaver")
+
+
+@pytest.mark.models
+def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
+    """Also where the user insists."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+
+    with pytest.raises(RoleError, match="can be the describer or writer, not the interleaver"):
+        bind_text(str(folder), "interleaver")
+    with pytest.raises(RoleError, match="unless it describes and draws"):
+        bind(parse_spec(str(folder)), "interleaver", CONTEXT, force=True)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("two_stage=true", "parameter two_stage was removed in 0.1.0: use the spec without it"),
+        ("max_text_tokens=9", "parameter max_text_tokens was removed in 0.1.0: use max_new_tokens"),
+    ],
+)
+def test_parameters_of_answers_in_one_sequence_are_refused_by_name(
+    folders: dict[str, Path], query: str, message: str
+) -> None:
+    """With what takes their place, in one line."""
+    with pytest.raises(SpecError, match=re.escape(message)) as caught:
+        bind_text(f"{folders['emu3']}?{query}", "interleaver")
+    assert "\n" not in str(caught.value)
