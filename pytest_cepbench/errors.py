@@ -8,7 +8,7 @@ are handled before a user would see them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_cepbench.escapes import mask_secrets
 
@@ -252,6 +252,18 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A question that follows a sentence, after a space; empty where no known name is alike."""
     name = nearest_name(given, known)
     return "" if name is None else f" Did you mean {name!r}?"
+
+
+REMOVED: Mapping[str, str] = {
+    "--family": "the bias of each model, which every card has",
+}
+"""What a user typed that is gone -> what takes its place."""
+
+
+def removed(given: str) -> str | None:
+    """The sentence for a name of `REMOVED`; None for any other."""
+    instead = REMOVED.get(given)
+    return None if instead is None else f"{given} was removed in 0.1.0: use {instead}"
 
 
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
