@@ -256,6 +256,9 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 REMOVED: Mapping[str, str] = {
     "--family": "the bias of each model, which every card has",
+    "store export": "--cep-publish or cepbench answers export",
+    "store import": "cepbench store pull or cepbench answers import",
+    "store push": "--cep-publish",
 }
 """What a user typed that is gone -> what takes its place."""
 

@@ -87,6 +87,8 @@ class _Parser(argparse.ArgumentParser):
         """
         hint = ""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
+            if gone := removed(f"{self.prog.partition(' ')[2]} {match[1]}".lstrip()):
+                super().error(gone)
             hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
         elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
             if gone := removed(match[1]):

@@ -43,6 +43,15 @@ def test_a_typo_answers_with_the_nearest_name(
             "judge-card verdicts.json --people=people.json --family=own",
             "--family was removed in 0.1.0: use the bias of each model, which every card has",
         ),
+        (
+            "store export a.tar",
+            "store export was removed in 0.1.0: use --cep-publish or cepbench answers export",
+        ),
+        (
+            "store import a.tar",
+            "store import was removed in 0.1.0: use cepbench store pull or cepbench answers import",
+        ),
+        ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
     ],
 )
 def test_what_was_removed_is_refused_by_name(
