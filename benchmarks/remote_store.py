@@ -28,8 +28,6 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import ImageRef, Store, StoredResult
-from pytest_cepbench.store.export import export_store
-from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.remotes import Location
 from tests.store.filling import key_of
 from tests.store.remote.buckets import BUCKET, serving
@@ -90,12 +88,10 @@ def read(store: Store, samples: int) -> tuple[float, float]:
 
 @contextmanager
 def local_layer(home: Path, samples: int) -> Iterator[tuple[float, Location]]:
-    """A frozen folder, as `cepbench store export` writes it."""
+    """The folder of another run's store."""
     with Store(home / "made") as store:
         seconds = compute(store, samples)
-    with ReadonlyStore(home / "made", "made") as reader:
-        export_store(reader, home / "frozen", lambda *_: True)
-    yield seconds, home / "frozen"
+    yield seconds, home / "made"
 
 
 def published(place: Callable[[Path], Location]) -> Callable[[Path, int], Any]:

@@ -255,6 +255,10 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 REMOVED: Mapping[str, str] = {
+    "--family": "the bias of each model, which every card has",
+    "store export": "--cep-publish or cepbench answers export",
+    "store import": "cepbench store pull or cepbench answers import",
+    "store push": "--cep-publish",
     "parameter max_text_tokens": "max_new_tokens, the most tokens of the text of a step",
     "parameter two_stage": "the spec without it: Emu3 writes and draws in turns, as Janus does",
 }

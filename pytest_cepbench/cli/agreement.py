@@ -16,7 +16,6 @@ from pytest_cepbench.ratings.order import Order
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.rating_agreement import (
     AnnotatorRecord,
-    ErrorModel,
     RatingAgreement,
     measure_agreement,
 )
@@ -89,12 +88,10 @@ def _page(
     table = Table(("coefficient", "of", "value", "95 % interval", "items", "note"), rows)
     yield Section(title, (*lines, table))
     yield Section("annotators", (_annotators(agreed.annotators),))
-    for errors in agreed.errors:
-        yield _errors(errors)
 
 
 def _annotators(annotators: tuple[AnnotatorRecord, ...]) -> Table:
-    head = ("annotator", "votes", "skipped", "seconds", "checks", "again", "accuracy")
+    head = ("annotator", "votes", "skipped", "seconds", "checks", "again")
     return Table(
         head,
         tuple(
@@ -105,38 +102,10 @@ def _annotators(annotators: tuple[AnnotatorRecord, ...]) -> Table:
                 "-" if each.seconds is None else f"{each.seconds:.1f}",
                 _of(each.attention),
                 _of(each.repeats),
-                "-" if each.accuracy is None else f"{each.accuracy:.2f}",
             )
             for each in annotators
         ),
     )
-
-
-_ERRORS = (
-    "votes (columns) for each true value (rows), as the votes of all make it likely; a report, "
-    "which decides nothing"
-)
-
-_RARE = 0.005
-"""Of a true value that hardly occurs nothing is known."""
-
-
-def _errors(errors: ErrorModel) -> Section:
-    line = ", ".join(
-        f"{label} {share:.2f}" for label, share in zip(errors.labels, errors.shares, strict=True)
-    )
-    tables = tuple(
-        Table(
-            (f"{short(name)}: true", *errors.labels),
-            tuple(
-                (label, *(f"{share:.2f}" if true >= _RARE else "-" for share in row))
-                for label, true, row in zip(errors.labels, errors.shares, confusion, strict=True)
-            ),
-        )
-        for name, confusion in errors.confusions.items()
-    )
-    title = f"errors of each annotator by Dawid and Skene: {errors.scale}"
-    return Section(title, (_ERRORS, f"true values: {line}", *tables))
 
 
 def estimate_text(estimate: Estimate) -> str:

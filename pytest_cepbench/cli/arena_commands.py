@@ -245,6 +245,21 @@ _ASKED = OptionGroup(
             help="ask about so many battles, chosen by --seed; fewer are among more",
         ),
         option("--seed", metavar="N", help="of the judge and of the choice; default: 0"),
+        option(
+            "--answers",
+            metavar="[MODEL=]FOLDER",
+            nargs="+",
+            action="extend",
+            default=[],
+            help="the answers of a model in OpenING's layout (several allowed)",
+        ),
+        *shared(
+            "data",
+            metavar="NAME=PATH",
+            action="append",
+            default=[],
+            help="where the questions lie: opening=FOLDER",
+        ),
         flag("--partial", "leave out battles whose question or answers are not all there"),
         flag("--dry-run", "keep no card beside the baselines"),
         *BASELINES,
@@ -267,28 +282,10 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
         help="a model that was known while the judge was made (several allowed)",
     ),
     several(
-        "--family", metavar="MODEL", help="a model of the judge's own family (several allowed)"
-    ),
-    several(
         "--repeat",
         metavar="FILE|N",
         help="verdicts of the same judge, asked again (several allowed); with --judge, how often "
         "it is asked again, each time with another seed",
-    ),
-    option(
-        "--answers",
-        metavar="[MODEL=]FOLDER",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="the answers of a model in OpenING's layout (several allowed)",
-    ),
-    *shared(
-        "data",
-        metavar="NAME=PATH",
-        action="append",
-        default=[],
-        help="where the questions lie: opening=FOLDER",
     ),
     option("--out", metavar="DIR", type=Path, default=Path(".cepbench/judge-cards"), help=DEFAULT),
     _ASKED,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.errors import did_you_mean
+from pytest_cepbench.errors import did_you_mean, removed
 
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment by a shell that asks for completions."""
@@ -81,11 +81,18 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def error(self, message: str) -> NoReturn:
-        """As argparse, with a question behind the message where a name is like a known one."""
+        """As argparse, with a question behind the message where a name is like a known one.
+
+        What was removed is said to be, with what takes its place.
+        """
         hint = ""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
+            if gone := removed(f"{self.prog.partition(' ')[2]} {match[1]}".lstrip()):
+                super().error(gone)
             hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
         elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+            if gone := removed(match[1]):
+                super().error(gone)
             hint = did_you_mean(match[1], self._flags())
         super().error(f"{message}.{hint}" if hint else message)
 

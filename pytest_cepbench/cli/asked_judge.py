@@ -69,13 +69,12 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A judge and the battles that it is to judge. seen, family: models of the battles."""
+    """A judge and the battles that it is to judge. seen: models of the battles."""
 
     request: _Request
     judge: RoleRunner
     panel: BattlePanel
     seen: list[str]
-    family: list[str]
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,9 @@ def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepa
         panel = shapes_panel(pool, request.limit, request.seed)
     else:
         panel = _people_panel(arguments, request, pool.store, names)
-    seen, family = ([*map(names, models)] for models in (arguments.seen, arguments.family))
-    require_models([*seen, *family], panel.people)  # now, not after thousands of calls
-    return _Prepared(request, judge, panel, seen, family)
+    seen = [*map(names, arguments.seen)]
+    require_models(seen, panel.people)  # now, not after thousands of calls
+    return _Prepared(request, judge, panel, seen)
 
 
 def _people_panel(
@@ -153,7 +152,7 @@ def _people_panel(
         ratings = read_ratings(path)
         panel = ratings_panel(ratings, votes_with_remarks(ratings))
         for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
-            names(model)  # so that --seen and --family may spell it otherwise
+            names(model)  # so that --seen may spell it otherwise
         return panel.limited(request.limit, request.seed)
     people = read_verdicts(path, names)
     answers = read_answer_folders(arguments.answers, names, people)
@@ -185,9 +184,7 @@ def _measure(prepared: _Prepared) -> _AskedCard:
     tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
     identity = identify_judge(judge.bound)
     asked = AskedJudge(identity, request.order, request.seed, given.failures, panel.left_out)
-    card = measure_asked(
-        request.spec, asked, panel, given, seen=prepared.seen, family=prepared.family
-    )
+    card = measure_asked(request.spec, asked, panel, given, seen=prepared.seen)
     return _AskedCard(card, identity, panel, given)
 
 

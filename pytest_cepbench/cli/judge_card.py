@@ -11,14 +11,13 @@ from pathlib import Path
 from pytest_cepbench.cli.asked_judge import ask_judge
 from pytest_cepbench.cli.judge_card_page import card_page
 from pytest_cepbench.cli.output import MISTAKE, complain, write_and_show
-from pytest_cepbench.cli.panel_files import read_answer_folders, read_people, read_questions
+from pytest_cepbench.cli.panel_files import read_people
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.studies.judge_card import MeasuredJudge, measure_judge
-from pytest_cepbench.studies.judge_panels import answer_sizes
 from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL
 
-_OF_ASKED = ("on", "order", "limit", "seed", "partial", "dry_run")
+_OF_ASKED = ("on", "order", "limit", "seed", "answers", "data", "partial", "dry_run")
 
 
 def run(arguments: Namespace) -> int:
@@ -87,15 +86,10 @@ def _measure_files(arguments: Namespace) -> MeasuredJudge:
     judge = read_verdicts(arguments.verdicts, names)
     people = read_people(arguments.people, names)
     repeats = [read_verdicts(path, names) for path in repetitions]
-    answers = read_answer_folders(arguments.answers, names, people)
-    questions = read_questions(arguments.data)
-    at_hand = answers or questions is not None
     return measure_judge(
         (arguments.verdicts.stem, arguments.people.stem),
         judge,
         people,
         seen=[names(name) for name in arguments.seen],
-        family=[names(name) for name in arguments.family],
         repeats=repeats,
-        sizes=answer_sizes(people, answers, questions) if at_hand else None,
     )

@@ -11,13 +11,7 @@ from pytest_cepbench.cli.agreement_table import (
     share,
 )
 from pytest_cepbench.cli.output import Section, Table
-from pytest_cepbench.metrics.arena import (
-    Coefficient,
-    JudgeCard,
-    OrderEffect,
-    SelfPreference,
-    SizeEffects,
-)
+from pytest_cepbench.metrics.arena import JudgeCard, OrderEffect
 from pytest_cepbench.studies.judge_card import FEW_BATTLES, MeasuredJudge
 
 
@@ -28,8 +22,6 @@ def card_page(measured: MeasuredJudge, command: str) -> Iterator[Section]:
     yield Section(title, (f"command: {command}", *_findings(measured), *_notes(measured)))
     yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
     yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
-    if card.sizes is not None:
-        yield Section("what larger answers win, in logits", _sizes(card.sizes))
     counts = confusion_table(measured.people, measured.judge, card.confusion)
     yield Section("verdicts", (counts,))
 
@@ -61,8 +53,6 @@ def _findings(measured: MeasuredJudge) -> Iterator[str]:
             f"asked again: the same of the four verdicts in {share(card.stability.labels)}, the "
             f"same side in {share(card.stability.forced)}"
         )
-    if card.self_preference is not None:
-        yield _self_preference(card.self_preference)
     yield (
         f"Krippendorff's alpha: {number(card.alpha)}; correlation of scores: "
         f"{number(card.score_correlation)}, within the battles of a model "
@@ -117,36 +107,3 @@ def _order(effect: OrderEffect | None) -> str:
     if effect is None:
         return "cannot be told"
     return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
-
-
-def _sizes(sizes: SizeEffects) -> tuple[str | Table, ...]:
-    rows = tuple(
-        (
-            effect.measure,
-            f"{effect.spread:.3f}",
-            _coefficient(effect.judge),
-            _coefficient(effect.people),
-        )
-        for effect in sizes.effects
-    )
-    meaning = (
-        f"over {sizes.battles:,} battles with both answers at hand; for one standard deviation "
-        "(spread) of the difference, which is a share of the sum; standard errors clustered by "
-        "question; -: not told"
-    )
-    return (meaning, Table(("more", "spread", "judge", "people"), rows))
-
-
-def _coefficient(coefficient: Coefficient | None) -> str:
-    if coefficient is None:
-        return "-"
-    return f"{coefficient.logit:+.3f} +- {coefficient.error:.3f}"
-
-
-def _self_preference(preference: SelfPreference) -> str:
-    error = "not known" if preference.error is None else f"{100 * preference.error:.1f}"
-    return (
-        f"its own family ({', '.join(preference.family)}) wins {100 * preference.judge:.1f} % of "
-        f"{preference.battles:,} battles with others, and {100 * preference.people:.1f} % by "
-        f"people: {100 * preference.excess:+.1f} points (standard error {error})"
-    )

@@ -1,4 +1,4 @@
-"""`cepbench store`: statistics, verification, garbage collection, export, import, push and pull."""
+"""`cepbench store`: statistics, verification, garbage collection and pull."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from pytest_cepbench.cli.session import open_store
 from pytest_cepbench.cli.store_pages import (
     gc_lines,
     gc_page,
-    import_lines,
-    push_lines,
+    pull_lines,
     read_days,
     read_size,
     remote_page,
-    show_size,
     stats_json,
     stats_page,
     verify_page,
@@ -40,16 +38,13 @@ from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store.answers import answers_under, keys_of_answers
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.export import Wanted, export_store
 from pytest_cepbench.store.garbage_collection import GcCriteria, choose, collect
-from pytest_cepbench.store.merge import FolderSource, TarSource, merge
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import ObjectStore
-from pytest_cepbench.store.remote.sync import inspect_objects, pull, push
+from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from pytest_cepbench.store.stats import models_in, summarize
 from pytest_cepbench.store.store import Store
-from pytest_cepbench.store.tables import today
 from pytest_cepbench.store.verify import inspect, repair
 
 
@@ -59,9 +54,6 @@ def run(arguments: Namespace) -> int:
         "stats": _stats,
         "verify": _verify,
         "gc": _gc,
-        "export": _export,
-        "import": _import,
-        "push": _push,
         "pull": _pull,
     }
     try:
@@ -99,7 +91,7 @@ def _verify(arguments: Namespace) -> int:
         if arguments.repair:
             msg = "--repair is for a local store: runs overwrite what is damaged in a shared one"
             raise SpecError(msg)
-        with _shared(arguments.url, "cepbench store verify", writing=False) as objects:
+        with _shared(arguments.url, "cepbench store verify") as objects:
             remote = inspect_objects(objects)
         show([remote_page(arguments.url, remote)])
         return 0 if remote.sound else NOT_DONE
@@ -186,85 +178,24 @@ def _unless_none(read: Callable[[str, str], int], text: str | None, source: str)
     return None if text is None else read(text, source)
 
 
-def _export(arguments: Namespace) -> int:
-    with _reader(arguments.store) as reader:
-        summary = export_store(
-            reader, arguments.target, _wanted(arguments, reader), force=arguments.force
-        )
-    left_out = (
-        f"left out: {counted(summary.left_out, 'result')} damaged or without an image; check with "
-        "cepbench store verify"
-    )
-    show(
-        [],
-        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')}, "
-        f"{show_size(summary.bytes)}, exported to {arguments.target}",
-        *([left_out] if summary.left_out else []),
-    )
-    return 0
-
-
-def _wanted(arguments: Namespace, reader: ReadonlyStore) -> Wanted:
-    """Selects the results to export."""
-    if arguments.baselines:
-        tables = _tables_below(arguments.baselines)
-        needed = _needed_models(tables, models_in(reader.read))
-        return lambda model, _: model in needed
-    if arguments.used_within is not None:
-        first = today() - read_days(arguments.used_within, "--used-within")
-        return lambda _, day: day > first
-    return lambda *_: True
-
-
-def _import(arguments: Namespace) -> int:
-    path: Path = arguments.source
-    if not path.exists():
-        msg = f"nothing at {str(path)!r}: the folder of a store or an archive of one is expected"
-        raise SpecError(msg)
-    if path.is_dir():
-        folder = FolderSource(path)  # before an own store is created
-        with folder.reader, open_store(arguments.store) as store:
-            summary = merge(store, folder)
-        refused = folder.refused
-    else:
-        with open_store(arguments.store) as store, TarSource(path, store.root / "new") as archive:
-            summary = merge(store, archive)
-        refused = archive.refused
-    show([], *import_lines(summary, refused, arguments.store))
-    return NOT_DONE if summary.refused or refused else 0
-
-
 @contextmanager
-def _shared(url: str, source: str, *, writing: bool) -> Iterator[ObjectStore]:
-    objects = open_objects(url, source, writing=writing)
+def _shared(url: str, source: str) -> Iterator[ObjectStore]:
+    objects = open_objects(url, source, writing=False)
     assert objects is not None  # only an optional store may be absent
     with closing(objects):
         yield objects
 
 
-def _push(arguments: Namespace) -> int:
-    try:
-        with (
-            _reader(arguments.store) as reader,
-            _shared(arguments.url, "cepbench store push", writing=True) as objects,
-        ):
-            summary = push(reader, objects)
-    except KeyboardInterrupt:
-        return complain("interrupted: the same command again uploads the rest", INTERRUPTED)
-    show([], *push_lines(summary, arguments.url))
-    return NOT_DONE if summary.failed else 0
-
-
 def _pull(arguments: Namespace) -> int:
     try:
         with (
-            _shared(arguments.url, "cepbench store pull", writing=False) as objects,
+            _shared(arguments.url, "cepbench store pull") as objects,
             open_store(arguments.store) as store,
         ):
             summary = pull(store, objects)
     except KeyboardInterrupt:
         return complain("interrupted: the same command again downloads the rest", INTERRUPTED)
-    show([], *import_lines(summary, (), arguments.store))
+    show([], *pull_lines(summary, arguments.store))
     return NOT_DONE if summary.refused else 0
 
 

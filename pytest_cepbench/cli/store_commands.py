@@ -4,34 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.cli.arguments import Command, Option, OptionGroup, flag, option, several
+from pytest_cepbench.cli.arguments import Command, OptionGroup, flag, option, several
 from pytest_cepbench.cli.shared_options import DAMAGED, DELETE, STORE
-
-
-def _needed(about: str) -> Option:
-    return several(
-        "--baselines",
-        metavar="DIR",
-        type=Path,
-        help=f"{about} of these baselines made (several allowed)",
-    )
-
-
-_EXPORTED = OptionGroup(
-    None,
-    [
-        _needed("only what the models"),
-        option(
-            "--used-within",
-            metavar="7d",
-            help="only what runs used in the last so many days (d) or weeks (w)",
-        ),
-    ],
-)
-
-_URL = option(
-    "url", metavar="URL|DIR", help="s3://BUCKET/PREFIX, gs://..., or a folder that machines mount"
-)
 
 _STORE_ACTIONS = (
     Command("stats", "what a store holds", DAMAGED, [flag("--json", "print JSON"), *STORE]),
@@ -68,7 +42,12 @@ _STORE_ACTIONS = (
             OptionGroup(
                 None,
                 [
-                    _needed("keep all that the models"),
+                    several(
+                        "--baselines",
+                        metavar="DIR",
+                        type=Path,
+                        help="keep all that the models of these baselines made (several allowed)",
+                    ),
                     flag(
                         "--without-baselines",
                         "delete also what is kept for the project's baselines",
@@ -80,39 +59,23 @@ _STORE_ACTIONS = (
         ],
     ),
     Command(
-        "export",
-        "write a frozen copy, a folder or one .tar, for others to read",
+        "pull",
+        "take over what a shared store of objects has more",
         DAMAGED,
         [
             option(
-                "target",
-                metavar="TARGET",
-                type=Path,
-                help="folder to make, or archive where it ends in .tar",
-            ),
-            flag("--force", "replace an earlier copy that is at TARGET"),
-            _EXPORTED,
-            *STORE,
-        ],
-    ),
-    Command(
-        "import",
-        "take over what is sound of another store or an archive",
-        DAMAGED,
-        [
-            option(
-                "source", metavar="SOURCE", type=Path, help="folder of a store, or archive of one"
+                "url",
+                metavar="URL|DIR",
+                help="s3://BUCKET/PREFIX, gs://..., or a folder that machines mount",
             ),
             *STORE,
         ],
     ),
-    Command("push", "upload what a shared store of objects lacks", DAMAGED, [_URL, *STORE]),
-    Command("pull", "take over what a shared store of objects has more", DAMAGED, [_URL, *STORE]),
 )
 
 STORE_COMMAND = Command(
     "store",
-    "look at a store of results, make it smaller, copy it",
+    "look at a store of results, make it smaller, fill it from a shared one",
     DAMAGED,
     commands=_STORE_ACTIONS,
 )

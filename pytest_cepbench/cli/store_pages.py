@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from pytest_cepbench.cli.output import Section, Table
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store.garbage_collection import Collection, GcCriteria, GcSummary
-from pytest_cepbench.store.merge import MergeSummary
-from pytest_cepbench.store.remote.sync import PushSummary, RemoteReport
+from pytest_cepbench.store.remote.sync import PullSummary, RemoteReport
 from pytest_cepbench.store.stats import StoreShare, StoreStats, count
 from pytest_cepbench.store.tables import DAY_SECONDS
 from pytest_cepbench.store.verify import VerifyReport
@@ -130,25 +128,14 @@ def gc_lines(summary: GcSummary) -> Iterator[str]:
         )
 
 
-def import_lines(summary: MergeSummary, refused: Sequence[str], folder: Path) -> Iterator[str]:
-    """Lines on the results imported from another store."""
+def pull_lines(summary: PullSummary, folder: Path) -> Iterator[str]:
+    """Lines on the results taken over from a shared store."""
     yield (
         f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')} imported "
         f"into {folder}; {summary.present:,} were there already"
     )
     for why, number in sorted(summary.refused.items()):
         yield f"refused: {counted(number, 'result')}: {why}"
-    yield from _some("refused, cannot be of a store", refused)
-
-
-def push_lines(summary: PushSummary, url: str) -> Iterator[str]:
-    """Lines on results that were to be uploaded."""
-    yield (
-        f"{counted(summary.results, 'result')} uploaded to {url}; {summary.present:,} were there "
-        "already"
-    )
-    for why, number in sorted(Counter(summary.failed.values()).items()):
-        yield f"not uploaded: {counted(number, 'result')}: {why}"
 
 
 def remote_page(url: str, report: RemoteReport) -> Section:

@@ -210,7 +210,7 @@ class Controller:
                 reporter.ensure_newline()
                 reporter.write_line(
                     f"cepbench: {left:,} results are being uploaded to {shown_location(place)}; "
-                    "interrupt it to leave them to cepbench store push"
+                    "interrupt it to keep the rest in this store alone"
                 )
 
         self.remarks += self.evaluator().publish(publishing_seconds(session), waiting)

@@ -1,4 +1,4 @@
-"""Stores that are only read: exported copies, and live stores of other users.
+"""Stores that are only read: those of other users.
 
 Several of them can lie under a run's own store, which asks them for what it lacks.
 """
@@ -28,7 +28,6 @@ from pytest_cepbench.store.rows import MOST_PAYLOAD, Result, Row, results_under,
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
-_LEGACY = 1  # byte 18 of the header: changes are not in a write-ahead log
 
 
 class ReadonlyStore:
@@ -36,7 +35,6 @@ class ReadonlyStore:
 
     folder: of the store.
     named: the option and the folder as the user gave them, for errors.
-    exported: True for a copy that `cepbench store export` made, which never changes.
     Raises StoreError where there is no store that this version can read.
     """
 
@@ -45,13 +43,10 @@ class ReadonlyStore:
         self.named = named
         self._lock = Lock()
         path = folder / INDEX
-        self.exported = _is_exported(path, named)
-        # An exported copy never changes: SQLite needs neither locks nor files beside it, and its
-        # folder may be on a read-only or a network file system.
-        mode = "mode=ro&immutable=1" if self.exported else "mode=ro"
+        _check_header(path, named)
         try:
             self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?{mode}",
+                f"{path.absolute().as_uri()}?mode=ro",
                 uri=True,
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
@@ -112,11 +107,11 @@ class ReadonlyStore:
 
     def _refusal(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if self.exported or code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             return StoreError(f"{self.named} cannot be read: {error}")
         msg = (
             f"{self.named} is a live store, which cannot be read where its folder cannot be "
-            f"written ({error}): make a copy with cepbench store export, and give that"
+            f"written ({error}): give a copy of the folder, or share results with --cep-publish"
         )
         return StoreError(msg)
 
@@ -216,14 +211,11 @@ class Overlay:
             self._note(line)
 
 
-def _is_exported(path: Path, named: str) -> bool:
-    """True for an exported copy's index. Raises StoreError where it is no index of this format."""
+def _check_header(path: Path, named: str) -> None:
+    """Raise StoreError where this is no index of this format."""
     if not path.parent.is_dir():
         what = "is a file" if path.parent.exists() else "does not exist"
-        msg = (
-            f"{named} {what}: the folder of a store is expected (archives are unpacked by cepbench "
-            "store import)"
-        )
+        msg = f"{named} {what}: the folder of a store is expected"
         raise StoreError(msg)
     try:
         with open_regular(path) as stream:
@@ -241,11 +233,7 @@ def _is_exported(path: Path, named: str) -> bool:
             "written by the same version of pytest-cepbench"
         )
         raise StoreVersionError(msg)
-    return header[18] == _LEGACY
 
 
 def _foreign(named: str) -> str:
-    return (
-        f"{named} is not the folder of a store: one is made by cepbench store export, or by a run "
-        "with --cep-store"
-    )
+    return f"{named} is not the folder of a store: one is made by a run with --cep-store"

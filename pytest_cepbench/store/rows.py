@@ -239,17 +239,14 @@ def results_under(
     return results, damaged
 
 
-def pages(
-    read: Read, columns: str, source: str = "results", most: int = _PAGE
-) -> Iterator[list[Row]]:
+def pages(read: Read, columns: str, source: str = "results") -> Iterator[list[Row]]:
     """All rows of a table in parts, so that no query keeps other processes waiting for long.
 
     columns, source: as SQL has them; the source is `results`, or something joined to it.
-    most: rows of a part.
     """
     query = (
         f"SELECT results.rowid, {columns} FROM {source} "  # noqa: S608 - names of columns, ours
-        f"WHERE results.rowid > ? ORDER BY results.rowid LIMIT {most}"
+        f"WHERE results.rowid > ? ORDER BY results.rowid LIMIT {_PAGE}"
     )
     last = -1
     while rows := read(query, (last,)):

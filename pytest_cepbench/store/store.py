@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -271,10 +270,7 @@ def _remove_stale(folder: Path) -> None:
         try:
             if time.time() - path.stat().st_mtime <= _STALE_SECONDS:
                 continue
-            if path.is_dir():  # of an archive that was being imported
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            path.unlink()
         except FileNotFoundError:
             continue  # another process removed it first
 

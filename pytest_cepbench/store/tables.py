@@ -24,7 +24,7 @@ from pytest_cepbench.store.rows import (
 
 DAY_SECONDS = 86400
 
-INSERT_USE = (
+_INSERT_USE = (
     "INSERT INTO used VALUES (?, ?) "
     "ON CONFLICT (key) DO UPDATE SET day = excluded.day WHERE day < excluded.day"
 )
@@ -170,7 +170,7 @@ class AccessLog:
             return
         day = today()
         try:
-            self._index.write(INSERT_USE, [(key, day) for key in sorted(keys)])
+            self._index.write(_INSERT_USE, [(key, day) for key in sorted(keys)])
         except StoreError:
             # A run that only reads must not fail because a disk is full; the days are a hint.
             return

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import (
     TRUE_WIN_RATE,
-    AnswerSizes,
     JudgeCard,
     JudgedBattle,
     judge_card,
@@ -98,9 +97,7 @@ def measure_judge(
     people: Sequence[JudgedBattle],
     *,
     seen: Collection[str] = (),
-    family: Collection[str] = (),
     repeats: Sequence[Sequence[JudgedBattle]] = (),
-    sizes: AnswerSizes | None = None,
     asked: AskedJudge | None = None,
 ) -> MeasuredJudge:
     """The card of a judge.
@@ -108,23 +105,19 @@ def measure_judge(
     names: of the judge's and of people's verdicts.
     judge: its verdicts, each battle at most once in each order.
     seen: models that were known while the judge was made; none where that is unknown.
-    family: models of the judge's own family.
     repeats: verdicts of the same judge, asked again.
-    sizes: of the answers at hand; None for none.
     asked: the judge that was asked for the verdicts; None where they come from a file.
     Raises DatasetError where the two judged no battle both, where files hold the same verdicts, for
-    a repetition of other battles, and for a seen model or one of the family that has no battle.
+    a repetition of other battles, and for a seen model that has no battle.
     """
     matched = match_battles(people, judge)
     known = _models(battle for battle, _ in matched)
     if asked is None:
         _refuse_same(names, judge, people)
     _check(names, judge, people, known)
-    _require_models({*seen, *family}, known)
+    _require_models(seen, known)
     unseen = known - set(seen) if seen else set()
-    card = judge_card(
-        judge, people, unseen=unseen, repeats=repeats, sizes=sizes, family=set(family)
-    )
+    card = judge_card(judge, people, unseen=unseen, repeats=repeats)
     if repeats and card.stability is None:
         msg = f"the repetitions have no battle of {names[0]} in the same order"
         raise DatasetError(msg)
@@ -162,7 +155,6 @@ def measure_asked(
     given: AskedVerdicts,
     *,
     seen: Collection[str] = (),
-    family: Collection[str] = (),
 ) -> MeasuredJudge:
     """The card of a judge that was asked about a panel.
 
@@ -176,9 +168,7 @@ def measure_asked(
         given.verdicts,
         panel.people,
         seen=seen,
-        family=family,
         repeats=[repeat for repeat in given.repeats if repeat],
-        sizes=panel.sizes,
         asked=replace(asked, left_out=left_out),
     )
 

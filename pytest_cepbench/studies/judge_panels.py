@@ -7,7 +7,7 @@ questions are those of the model that OpenING's files call Human.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -20,9 +20,9 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_recorded,
 )
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswer, RecordedAnswers
-from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import AnswerSize, JudgedBattle, Pairing
+from pytest_cepbench.metrics.arena import JudgedBattle, Pairing
 from pytest_cepbench.store import Store
 
 B = TypeVar("B", JudgedBattle, Pairing)
@@ -41,14 +41,12 @@ class BattlePanel:
     name: what the verdicts are called.
     people: verdicts, each battle in one order.
     pair: gives the question and the answers of a battle, the first answer as the candidate.
-    sizes: of the answers, by question and model.
     left_out: battles that cannot be shown, by reason in words.
     """
 
     name: str
     people: tuple[JudgedBattle, ...]
     pair: Callable[[JudgedBattle], AnswerPair]
-    sizes: Mapping[tuple[str, str], AnswerSize]
     left_out: Mapping[str, int]
 
     def limited(self, limit: int | None, seed: int) -> BattlePanel:
@@ -128,46 +126,7 @@ def opening_panel(
             refer(sample, battle.second),
         )
 
-    return BattlePanel(
-        name, tuple(shown), pair, answer_sizes(shown, answers, questions), dict(reasons)
-    )
-
-
-def answer_sizes(
-    battles: Iterable[JudgedBattle],
-    answers: Mapping[str, RecordedAnswers],
-    questions: Dataset | None = None,
-) -> dict[tuple[str, str], AnswerSize]:
-    """The sizes of the answers of battles that are whole, by question and model.
-
-    answers: as of `opening_panel`.
-    questions: with the reference answers, which are those of the model Human; None for none.
-    """
-    samples = {} if questions is None else {sample.id: sample for sample in questions.samples}
-    sizes: dict[tuple[str, str], AnswerSize] = {}
-    for battle in battles:
-        for model in (battle.first, battle.second):
-            if (battle.question, model) in sizes:
-                continue
-            sample = samples.get(battle.question, Sample(battle.question, ("",)))
-            answer = _answer(sample, model, answers)
-            if isinstance(answer, RecordedAnswer):
-                steps = [(step.text, isinstance(step.image, FileImage)) for step in answer.steps]
-                if _lost_image(answer) is None:
-                    sizes[battle.question, model] = size_of_steps(steps)
-            elif answer is None and model.casefold() == GOLD and sample.gold:
-                steps = [(step.text, step.image is not None) for step in sample.gold]
-                sizes[battle.question, model] = size_of_steps(steps)
-    return sizes
-
-
-def size_of_steps(steps: Collection[tuple[str, bool]]) -> AnswerSize:
-    """The size of an answer. steps: the text of each, and whether it has an image."""
-    return AnswerSize(
-        words=sum(len(text.split()) for text, _ in steps),
-        images=sum(drawn for _, drawn in steps),
-        steps=len(steps),
-    )
+    return BattlePanel(name, tuple(shown), pair, dict(reasons))
 
 
 def _lack(

@@ -14,7 +14,6 @@ import numpy as np
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import WINNERS
 from pytest_cepbench.metrics.arena.agreement import VERDICTS, Reading
-from pytest_cepbench.metrics.dawid_skene import fit_dawid_skene
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
 from pytest_cepbench.metrics.rater_agreement import (
     FloatArray,
@@ -48,20 +47,6 @@ class Coefficient:
 
 
 @dataclass(frozen=True)
-class ErrorModel:
-    """What the annotators make of each true value, by Dawid and Skene's model.
-
-    labels: of the values. shares: of the true values, in that order.
-    confusions: annotator -> probability of each vote (column) for each true value (row).
-    """
-
-    scale: str
-    labels: tuple[str, ...]
-    shares: tuple[float, ...]
-    confusions: dict[str, tuple[tuple[float, ...], ...]]
-
-
-@dataclass(frozen=True)
 class AnnotatorRecord:
     """One annotator.
 
@@ -69,7 +54,6 @@ class AnnotatorRecord:
     seconds: median of an answer; None of none.
     attention: hidden checks answered right, and all that were answered.
     repeats: equal answers to items that came again, and all of them.
-    accuracy: probability of a true answer by the error model; None without one.
     """
 
     name: str
@@ -78,7 +62,6 @@ class AnnotatorRecord:
     seconds: float | None
     attention: tuple[int, int]
     repeats: tuple[int, int]
-    accuracy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +81,6 @@ class RatingAgreement:
     shared: int
     coefficients: tuple[Coefficient, ...]
     annotators: tuple[AnnotatorRecord, ...]
-    errors: tuple[ErrorModel, ...]
     remarks: tuple[str, ...]
 
 
@@ -115,7 +97,6 @@ def measure_agreement(ratings: Ratings, votes: Votes, draws: int = DRAWS) -> Rat
         raise DatasetError(msg)
     names = [name for name in ratings.study.annotators if _answers_of(name, answers)]
     tables = [vote_table(scale, answers, names) for scale in SCALES[ratings.study.kind]]
-    errors = tuple(_error_models(tables))
     coefficients = [each for table in tables for each in _coefficients(table, draws)]
     coefficients += _of_annotators(ratings, votes, answers, draws)
     judged = Counter(vote.item for vote in answers)
@@ -127,8 +108,7 @@ def measure_agreement(ratings: Ratings, votes: Votes, draws: int = DRAWS) -> Rat
         judged=len(judged),
         shared=sum(count > 1 for count in judged.values()),
         coefficients=tuple(coefficients),
-        annotators=tuple(_records(ratings, votes, names, errors)),
-        errors=errors,
+        annotators=tuple(_records(ratings, votes, names)),
         remarks=tuple(votes.remarks.lines),
     )
 
@@ -189,26 +169,7 @@ def _of_annotators(
     yield Coefficient("median seconds of an answer", "votes", seconds)
 
 
-def _error_models(tables: Iterable[VoteTable]) -> Iterator[ErrorModel]:
-    for table in tables:
-        if not table.scale.labels or len(table.annotators) < 2:
-            continue
-        codes = np.where(np.isfinite(table.values), table.values, -1).astype(np.int64)
-        fit = fit_dawid_skene(codes, len(table.scale.labels))
-        yield ErrorModel(
-            table.scale.name,
-            table.scale.labels,
-            tuple(map(float, fit.shares)),
-            {
-                name: tuple(tuple(map(float, row)) for row in confusion)
-                for name, confusion in zip(table.annotators, fit.confusions, strict=True)
-            },
-        )
-
-
-def _records(
-    ratings: Ratings, votes: Votes, names: Sequence[str], errors: Sequence[ErrorModel]
-) -> Iterator[AnnotatorRecord]:
+def _records(ratings: Ratings, votes: Votes, names: Sequence[str]) -> Iterator[AnnotatorRecord]:
     for name in names:
         own = _answers_of(name, votes.answers())
         skipped = [
@@ -220,13 +181,6 @@ def _records(
             good for vote, good in attention_results(ratings, votes) if vote.annotator == name
         ]
         repeats = [good for vote, good in repeat_results(votes) if vote.annotator == name]
-        accuracy = None
-        if errors:
-            confusion = errors[0].confusions[name]
-            accuracy = sum(
-                share * row[place]
-                for place, (share, row) in enumerate(zip(errors[0].shares, confusion, strict=True))
-            )
         yield AnnotatorRecord(
             name=name,
             votes=len(own),
@@ -234,5 +188,4 @@ def _records(
             seconds=median(vote.seconds for vote in own) if own else None,
             attention=(sum(attention), len(attention)),
             repeats=(sum(repeats), len(repeats)),
-            accuracy=accuracy,
         )

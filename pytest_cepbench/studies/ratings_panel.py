@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.artifacts.answer import cut_into_steps
 from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.datasets.sample import FileImage
-from pytest_cepbench.metrics.arena import AnswerSize, JudgedBattle
+from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.ratings.exports import named_battles
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Item, Part
-from pytest_cepbench.studies.judge_panels import BattlePanel, size_of_steps
+from pytest_cepbench.studies.judge_panels import BattlePanel
 
 
 def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
@@ -24,11 +23,6 @@ def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
     """
     named = {_key(battle): item for item, battle in named_battles(ratings, votes)}
     battles = tuple(battle for _, battle in named_battles(ratings, votes))
-    sizes: dict[tuple[str, str], AnswerSize] = {}
-    for battle in battles:
-        options = named[_key(battle)].options
-        for model, option in zip((battle.first, battle.second), options, strict=True):
-            sizes[battle.question, model] = _size(option.parts)
 
     def pair(battle: JudgedBattle) -> AnswerPair:
         item: Item = named[_key(battle)]
@@ -40,7 +34,7 @@ def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
             _refer(ratings, f"{battle.question}, the answer of {battle.second}", second.parts),
         )
 
-    return BattlePanel(ratings.path.resolve().name, battles, pair, sizes, {})
+    return BattlePanel(ratings.path.resolve().name, battles, pair, {})
 
 
 def _key(battle: JudgedBattle) -> tuple[str, str, str]:
@@ -59,8 +53,3 @@ def _refer(ratings: Ratings, name: str, parts: Sequence[Part]) -> PieceRefs:
             pieces.append(FileImage(ratings.image_path(digest)))
             inputs.append(("image", digest))
     return PieceRefs(name, tuple(pieces), tuple(inputs))
-
-
-def _size(parts: Sequence[Part]) -> AnswerSize:
-    steps = cut_into_steps(part.text if part.text is not None else FileImage for part in parts)
-    return size_of_steps([(text, image is not None) for text, image in steps])

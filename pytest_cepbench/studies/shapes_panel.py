@@ -21,7 +21,7 @@ from pytest_cepbench.metrics.arena import JudgedBattle, roulette
 from pytest_cepbench.metrics.arena.roulette import Pairing
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.studies.judge_panels import EQUAL, BattlePanel, choose_battles, size_of_steps
+from pytest_cepbench.studies.judge_panels import EQUAL, BattlePanel, choose_battles
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.sample_data import SHARD
@@ -79,10 +79,6 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
             if not isinstance(verdict, Failure)
         ),
         pair=pair,
-        sizes={
-            key: size_of_steps([(step.text, step.image is not None) for step in answer.steps])
-            for key, answer in answers.items()
-        },
         left_out={EQUAL: equal} if equal else {},
     )
 

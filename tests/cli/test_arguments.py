@@ -36,6 +36,34 @@ def test_a_typo_answers_with_the_nearest_name(
     assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "judge-card verdicts.json --people=people.json --family=own",
+            "--family was removed in 0.1.0: use the bias of each model, which every card has",
+        ),
+        (
+            "store export a.tar",
+            "store export was removed in 0.1.0: use --cep-publish or cepbench answers export",
+        ),
+        (
+            "store import a.tar",
+            "store import was removed in 0.1.0: use cepbench store pull or cepbench answers import",
+        ),
+        ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
+    ],
+)
+def test_what_was_removed_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], line: str, expected: str
+) -> None:
+    """With what takes its place; exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        parse(CEPBENCH, line.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {expected}\n")
+
+
 def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     """Argparse's own message stands alone."""
     with pytest.raises(SystemExit):

@@ -49,7 +49,7 @@ def test_every_option_of_a_command_is_documented(
     assert sorted(listed) == sorted(options([command], capsys))
 
 
-@pytest.mark.parametrize("action", ["stats", "verify", "gc", "export", "import", "push", "pull"])
+@pytest.mark.parametrize("action", ["stats", "verify", "gc", "pull"])
 def test_every_option_of_the_store_is_documented(
     action: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

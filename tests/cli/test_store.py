@@ -23,6 +23,7 @@ from tests.store.filling import (
     picture,
     results_of,
 )
+from tests.store.remote.sharing import published
 
 STORE = Path(".cepbench/store")
 
@@ -116,7 +117,7 @@ def test_gc(filled: Home) -> None:
 
 
 def test_baselines_say_what_is_needed(home: Home) -> None:
-    """Real ones: what their model and the fixed roles made stays, or is all that is exported."""
+    """Real ones: what their model and the fixed roles made stays."""
     accept_by_hand(Path("baselines"), measure_toy(home.path, "shapes:?miss=0.1"))
     with ReadonlyStore(Path("store"), "store") as reader:
         theirs = models_in(reader.read)
@@ -129,31 +130,11 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
     tight = " ".join(store(home, "gc", *argv, "--max-size=1K").out.split())
     assert "goes: 6 results" in tight
     assert "more than --max-size stays: the baselines need it (1 kB were asked)" in tight
-    assert store(home, "export", "copy.tar", *argv).code == 0
-    assert store(home, "import", "copy.tar").code == 0
-    with ReadonlyStore(STORE, "store") as reader:
+    assert store(home, "gc", *argv, "--delete").code == 0
+    with ReadonlyStore(Path("store"), "store") as reader:
         assert models_in(reader.read) == theirs
-    with Store(STORE) as opened:
+    with Store(Path("store")) as opened:
         assert len(opened) == whole
-
-
-def test_export_and_import(filled: Home) -> None:
-    """There and back, by folder and by archive; what is refused is said, and the code is 1."""
-    for name in ("copy", "copy.tar"):
-        ended = store(filled, "export", name)
-        assert (ended.code, ended.err) == (0, "")
-        assert ended.out.startswith("9 results and 3 images, ")
-        assert store(filled, "export", name).code == 1
-        assert store(filled, "export", name, "--force", "--used-within=7d").code == 0
-        ended = store(filled, "import", name, f"--store=from {name}")
-        assert (ended.code, ended.err) == (0, "")
-        assert ended.out.startswith(f"3 results and 1 image imported into from {name}; 0 were")
-        assert store(filled, "verify", f"--store=from {name}").code == 0
-    image_path(Path("copy"), picture(2).digest).unlink()
-    ended = store(filled, "import", "copy", "--store=fresh")
-    assert ended.code == 1
-    assert "refused: 1 result: its image is not there\n" in ended.out
-    assert store(filled, "verify", "--store=fresh").code == 0
 
 
 @pytest.mark.parametrize(
@@ -167,8 +148,6 @@ def test_export_and_import(filled: Home) -> None:
         (["gc", "--max-size=-1G"], "--max-size '-1G': a size is expected, such as 500M or 20G"),
         (["gc", "--baselines=nowhere"], "--baselines 'nowhere': no baselines there"),
         (["gc", "--baselines=spoilt"], "'spoilt/a.toml' cannot be read as a baseline"),
-        (["export", "copy", "--used-within=1h"], "--used-within '1h': days or weeks"),
-        (["import", "nowhere"], "nothing at 'nowhere'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], message: str) -> None:
@@ -186,49 +165,43 @@ def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], me
     assert {name: after[name] for name in before} == before
 
 
-@pytest.mark.parametrize(
-    "argv", [["import", "notes"], ["import", "notes.tar"], ["stats", "--store=notes"]]
-)
-def test_what_is_no_store(home: Home, argv: list[str]) -> None:
+def test_what_is_no_store(home: Home) -> None:
     """Said in one line; no store is made of it."""
     Path("notes").mkdir()
     Path("notes/index.sqlite").write_text("mine")
-    Path("notes.tar").write_text("mine")
-    ended = store(home, *argv)
+    ended = store(home, "stats", "--store=notes")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.count("\n") == 1
     assert {path.name for path in Path("notes").iterdir()} == {"index.sqlite"}
 
 
-def test_push_verify_and_pull(filled: Home) -> None:
-    """To a shared store and into another local one; what is damaged is named and left out."""
-    pushed = store(filled, "push", "lib")
-    assert (pushed.code, pushed.out) == (0, "9 results uploaded to lib; 0 were there already\n")
-    assert store(filled, "push", "lib").out == "0 results uploaded to lib; 9 were there already\n"
-    sound = store(filled, "verify", "lib")
+def test_verify_and_pull_of_a_shared_store(home: Home) -> None:
+    """Into a local one; what is damaged is named and left out."""
+    published(STORE, Path("lib"), range(3))
+    sound = store(home, "verify", "lib")
     assert (sound.code, sound.err) == (0, "")
     assert "checked 9 results and 3 images" in sound.out
     text = key_of("text 0")
     (Path("lib") / "results" / text[:2] / text).write_bytes(b"noise")
-    damaged = store(filled, "verify", "lib")
+    damaged = store(home, "verify", "lib")
     assert damaged.code == 1
     assert (
         f"damaged: result {text[:12]} in cepbench store verify 'lib': it cannot be read"
         in damaged.out
     )
-    pulled = store(filled, "pull", "lib", "--store", "other")
+    pulled = store(home, "pull", "lib", "--store", "other")
     assert pulled.code == 1
     assert "8 results and 3 images imported into other; 0 were there already" in pulled.out
     assert "refused: 1 result: damaged" in pulled.out
-    assert store(filled, "verify", "--store", "other").code == 0
+    assert store(home, "verify", "--store", "other").code == 0
 
 
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
         (("pull", "nothing"), 1, "cepbench store pull 'nothing' holds no shared store"),
-        (("push", "s3://k:hush@b/p"), 2, "cepbench store push s3://b/p: a URL may hold no user"),
-        (("push", "gs://b/p"), 2, "pip install gcsfs"),
+        (("pull", "s3://k:hush@b/p"), 2, "cepbench store pull s3://b/p: a URL may hold no user"),
+        (("pull", "gs://b/p"), 2, "pip install gcsfs"),
         (("verify", "lib", "--repair"), 2, "--repair is for a local store"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from html import unescape
 from urllib.parse import quote
@@ -33,12 +32,8 @@ KEY = "sk-proj-0123456789abcdef"
 
 ECHOES = [
     KEY,
-    KEY[::-1],
     quote(KEY, safe="").replace("-", "%2D"),
     "".join(f"%{ord(char):02x}" for char in KEY),
-    b64encode(f"Bearer {KEY}".encode()).decode(),
-    urlsafe_b64encode(f"k={KEY}".encode()).decode().rstrip("="),
-    KEY.encode().hex(),
 ]
 """How the server repeats the key."""
 

@@ -87,7 +87,7 @@ def test_a_place_that_cannot_be_used_ends_the_run_at_once(toy: Project, owner: S
 
 
 def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
-    """The verdicts stand; summary and report say what was not uploaded, and what to do."""
+    """The verdicts stand; summary and report say what was not uploaded."""
     module = (toy.path / "test_toy.py").read_text()
     breaks = "import shutil\n\n\ndef test_it_breaks():\n    shutil.rmtree('lib')\n\n\n"
     toy.write("test_toy.py", breaks + module)
@@ -97,10 +97,10 @@ def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:
         "--cep-publish '*lib': * results were not uploaded (there is no such bucket or folder): "
     )
     result.stdout.fnmatch_lines(
-        [f"infrastructure: {message}cepbench store push uploads them later"]
+        [f"infrastructure: {message}they stay in the store of this run alone"]
     )
     (warning,) = toy.report()["infrastructure"]
-    assert warning.endswith("cepbench store push uploads them later")
+    assert warning.endswith("they stay in the store of this run alone")
     assert not (toy.path / "lib").exists()
 
 
@@ -124,7 +124,7 @@ def test_a_long_upload_at_the_end_is_announced(
     assert result.ret == pytest.ExitCode.OK
     message = (
         "results are being uploaded to slow://lib; "
-        "interrupt it to leave them to cepbench store push"
+        "interrupt it to keep the rest in this store alone"
     )
     result.stdout.fnmatch_lines([f"cepbench: * {message}"])
     result.stdout.no_fnmatch_line("infrastructure: *")

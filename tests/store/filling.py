@@ -13,9 +13,7 @@ import numpy as np
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.export import export_store
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.tables import today
 from tests.artifacts.files import noise
 
@@ -49,13 +47,6 @@ def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Re
             store.put_image(picture(i))
         store.put([StoredResult(key, result, provenance) for key, result in results.items()])
     return results
-
-
-def exported(folder: Path, target: Path) -> Path:
-    """An exported copy of all of a store."""
-    with ReadonlyStore(folder, str(folder)) as reader:
-        export_store(reader, target, lambda *_: True)
-    return target
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -15,7 +15,6 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
 from tests.artifacts.files import noise
-from tests.store.filling import exported, picture, results_of
 from tests.store.filling import fill as fill_store
 
 
@@ -77,15 +76,10 @@ def read_only(disk: Path) -> None:
 
 
 def shared(disk: Path) -> None:
-    """Share an exported store and a live one on a disk that becomes read-only."""
+    """Share a live store on a disk that becomes read-only."""
     fill_store(disk / "live", range(2))
-    fill_store(disk / "made", range(2))
-    exported(disk / "made", disk / "frozen")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with TemporaryDirectory() as own:
-        with Store(Path(own), (disk / "frozen",)) as store:
-            say("frozen:", len(store.get(results_of(range(2)))))
-            say("image:", store.get_image(picture(0).digest) is not None, store.damage)
         try:
             Store(Path(own), (disk / "live",)).close()
         except StoreError as error:

@@ -1,7 +1,7 @@
 """A process without file handles or memory: `python -m tests.store.starved FOLDER LACK`.
 
-LACK is `handles` or `memory`, and FOLDER has two stores, `own` and `other`; or it is `index`, and
-FOLDER is a store whose index is damaged. Says one line per fact for the test to compare.
+LACK is `handles` or `memory`, and FOLDER has a store `own`; or it is `index`, and FOLDER is a store
+whose index is damaged. Says one line per fact for the test to compare.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import digest_of, list_files
-from pytest_cepbench.store.merge import FolderSource, merge
 from pytest_cepbench.store.verify import inspect
 
 
@@ -88,13 +87,11 @@ def main(folder: Path, lack: str) -> None:
     digest = digest_of(path)
     assert digest is not None
     with Store(folder / "own") as own, Store(folder / "empty", [folder / "own"]) as over:
-        source = FolderSource(folder / "other")
         recorded = RecordedStep("", FileImage(path))
         reads: dict[str, Callable[[], object]] = {
             "own": lambda: own.get_image(digest),
             "shared": lambda: over.get_image(digest),
             "verify": lambda: inspect(own.root, own.index.read),
-            "import": lambda: merge(own, source),
             "recorded": recorded.load_image,
         }
         if lack == "handles":
@@ -112,7 +109,6 @@ def main(folder: Path, lack: str) -> None:
                 say(f"{name}:", " or ".join(sorted(seen)))
         say("afterwards:", *(outcome(read) for read in reads.values()))
         say("damage:", own.damage + over.damage, inspect(own.root, own.index.read).sound)
-        source.reader.close()
 
 
 if __name__ == "__main__":

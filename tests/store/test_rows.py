@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.store import Result
-from pytest_cepbench.store.rows import is_sealed, pack, seal, unpack
+from pytest_cepbench.store.rows import (
+    MOST_PAYLOAD,
+    check_row,
+    dated,
+    is_sealed,
+    pack,
+    seal,
+    unpack,
+)
 from tests.store.strategies import KEYS, PATIENT, RESULTS, TEXTS, same
 
 
@@ -98,6 +107,36 @@ def test_a_seal_breaks_with_any_bit(key: str, result: Result, data: st.DataObjec
             assert not is_sealed(key, kind, *other)
     assert not is_sealed(key[::-1] + "0", kind, payload, sealed)
     assert not is_sealed(key, kind + "s", payload, sealed)
+
+
+def sealed(kind: str, payload: bytes, provenance: str = "{}") -> tuple[Any, ...]:
+    """A row under a seal that is right, as an attacker could write it."""
+    return "k", kind, payload, provenance, 1.0, seal("k", kind, payload)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (sealed("text", b"good"), None),
+        (("k", "text", b"good", "{}", 1.0, b"other"), "its row does not match its seal"),
+        (sealed("text", b"good", "[1]"), "its provenance cannot be read"),
+        (sealed("text", b"good", "{"), "its provenance cannot be read"),
+        (sealed("program", b"x"), "of a kind that this version does not know"),
+        (sealed("image", b"../../../escaped"), "of a kind that this version does not know"),
+        (sealed("boxes", b"[" * 100_000), "of a kind that this version does not know"),
+        (sealed("text", b"x" * (MOST_PAYLOAD + 1)), "larger than any result is"),
+    ],
+)
+def test_a_row_from_elsewhere_is_checked(row: tuple[Any, ...], problem: str | None) -> None:
+    """Each kind of what is wrong with it is said, whatever its seal says."""
+    assert check_row(row) == (problem, None)
+
+
+def test_a_row_from_elsewhere_was_not_stored_in_the_future() -> None:
+    """Or gc would keep it for ever."""
+    row = ("k", "text", b"good", "{}", 1e300, b"seal")
+    assert dated(row)[4] <= time.time()
+    assert dated((*row[:4], 1.0, b"seal"))[4] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,9 @@ def test_what_killed_processes_left_half_written_is_swept(tmp_path: Path) -> Non
         new = tmp_path / "new"
         for name in ("old", "young"):
             (new / name).write_bytes(b"half an image")
-            (new / f"{name} archive").mkdir()
-            (new / f"{name} archive" / "index.sqlite").write_bytes(b"half an index")
         os.utime(new / "old", (1, 1))
-        os.utime(new / "old archive", (1, 1))
     with Store(tmp_path):
-        assert {path.name for path in new.iterdir()} == {"young", "young archive"}
+        assert {path.name for path in new.iterdir()} == {"young"}
 
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:

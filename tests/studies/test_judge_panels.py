@@ -1,4 +1,4 @@
-"""Panels for a judge: which battles are chosen, how large answers are, and the embedded panel."""
+"""Panels for a judge: which battles are chosen, what they show, and the embedded panel."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.opening.answer_files import read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.metrics.arena import AnswerSize, JudgedBattle
+from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.judge_card import AskedJudge, measure_asked
-from pytest_cepbench.studies.judge_panels import (
-    answer_sizes,
-    choose_battles,
-    opening_panel,
-    size_of_steps,
-)
+from pytest_cepbench.studies.judge_panels import choose_battles, opening_panel
 from pytest_cepbench.studies.shapes_panel import PANEL_MODELS, shapes_panel
 from pytest_cepbench.studies.verdict_collection import collect_verdicts
 from pytest_cepbench.suites import ModelPool
@@ -56,27 +51,6 @@ def test_chosen_battles_are_nested(battles: list[JudgedBattle], limit: int, seed
         for b in choose_battles(battles[::-1], limit, seed)
     }
     assert backwards == {(b.question, frozenset((b.first, b.second))) for b in some}
-
-
-def test_sizes_of_answers(tmp_path: Path) -> None:
-    """Words, images that are there, steps; the reference answer's is that of the model Human."""
-    folder = tmp_path / "x_output"
-    steps: list[dict[str, str | None]] = [
-        {"text": "two  words", "image": f"{UID}-o-0.jpg"},
-        {"text": "one", "image": None},
-    ]
-    put_answer(folder, UID, steps)
-    (folder / f"{UID}-o-0.jpg").write_bytes(png(3))
-    questions = load_opening(put_questions(tmp_path / "q", [question(UID)]))
-    battles = [JudgedBattle(UID, "x", "Human", "A"), JudgedBattle(UID, "y", "x", "A")]
-    answers = {"x": read_answers(folder)}
-
-    assert answer_sizes(battles, answers) == {(UID, "x"): AnswerSize(3, 1, 2)}
-    with_gold = answer_sizes(battles, answers, questions)
-    assert with_gold == {(UID, "x"): AnswerSize(3, 1, 2), (UID, "Human"): AnswerSize(3, 1, 1)}
-    (folder / f"{UID}-o-0.jpg").unlink()
-    assert answer_sizes(battles, {"x": read_answers(folder)}) == {}
-    assert size_of_steps([("", True), ("a b", False)]) == AnswerSize(2, 1, 2)
 
 
 def test_a_pair_holds_what_the_files_hold(tmp_path: Path, store: Store) -> None:
@@ -121,5 +95,3 @@ def test_the_embedded_panel_measures_known_faults(tmp_path: Path, store: Store) 
     assert (
         measured.card.both_orders.consistent.low < 0.82 < measured.card.both_orders.consistent.high
     )
-    assert measured.card.sizes is not None
-    assert measured.card.sizes.battles == len(panel.people)

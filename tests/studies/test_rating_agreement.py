@@ -67,7 +67,6 @@ def test_verdicts_are_compared_in_the_items_order(judged: Ratings) -> None:
     assert of(agreed, "Fleiss' kappa").note == "over those with 2 votes"
     assert of(agreed, "median seconds of an answer").estimate.value == 3
     assert [each.votes for each in agreed.annotators] == [6, 6]
-    assert set(agreed.errors[0].confusions) == {"a1", "a2"}
 
 
 def test_repeats_and_checks(tmp_path: Path) -> None:
@@ -148,7 +147,6 @@ def test_captions_are_compared_in_the_items_order(tmp_path: Path) -> None:
         cast(ratings, side_vote(item, "a2", verdict, task="caption", swapped=True))
     agreed = measured(ratings)
     assert of(agreed, "equal votes").estimate.value == 3 / 4
-    assert set(agreed.errors[0].labels) == {"C1", "B", "C2"}
 
 
 def test_descriptions_have_no_agreement(tmp_path: Path) -> None:
@@ -159,7 +157,6 @@ def test_descriptions_have_no_agreement(tmp_path: Path) -> None:
         cast(ratings, vote)
     agreed = measured(ratings)
     assert {each.scale for each in agreed.coefficients} == {"votes"}
-    assert agreed.errors == ()
     assert agreed.annotators[0].seconds == 30
 
 

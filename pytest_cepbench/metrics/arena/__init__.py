@@ -10,13 +10,6 @@ from pytest_cepbench.metrics.arena.agreement import (
     krippendorff_alpha,
     shared_battles,
 )
-from pytest_cepbench.metrics.arena.answer_sizes import (
-    AnswerSize,
-    AnswerSizes,
-    Coefficient,
-    SizeEffect,
-    SizeEffects,
-)
 from pytest_cepbench.metrics.arena.battles import BattleTable, JudgedBattle
 from pytest_cepbench.metrics.arena.criteria import mean_of_rounded_means
 from pytest_cepbench.metrics.arena.judge_card import (
@@ -39,7 +32,6 @@ from pytest_cepbench.metrics.arena.pair_models import (
     fit_ratings,
 )
 from pytest_cepbench.metrics.arena.roulette import Pairing, coverage_time, roulette
-from pytest_cepbench.metrics.arena.self_preference import SelfPreference
 from pytest_cepbench.metrics.arena.win_rates import (
     TIE_POLICIES,
     BattleRecord,
@@ -57,12 +49,9 @@ __all__ = [
     "TRUE_WIN_RATE",
     "WINNERS",
     "Agreement",
-    "AnswerSize",
-    "AnswerSizes",
     "BattleRecord",
     "BattleTable",
     "BothOrders",
-    "Coefficient",
     "Forfeit",
     "ForfeitPolicy",
     "JudgeCard",
@@ -72,10 +61,7 @@ __all__ = [
     "PairModel",
     "Pairing",
     "Ratings",
-    "SelfPreference",
     "Share",
-    "SizeEffect",
-    "SizeEffects",
     "Stability",
     "TiePolicy",
     "Winner",

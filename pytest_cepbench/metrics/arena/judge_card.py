@@ -23,10 +23,8 @@ from pytest_cepbench.metrics.arena.agreement import (
     krippendorff_alpha,
     share,
 )
-from pytest_cepbench.metrics.arena.answer_sizes import AnswerSizes, SizeEffects, size_effects
 from pytest_cepbench.metrics.arena.battles import BattleTable, FloatArray, JudgedBattle
 from pytest_cepbench.metrics.arena.pair_models import fit_ratings
-from pytest_cepbench.metrics.arena.self_preference import SelfPreference, self_preference
 
 TRUE_WIN_RATE = 0.45
 """Of which the card says what the judge would show: the default tolerance below one half."""
@@ -120,8 +118,6 @@ class JudgeCard:
     models: win rates of each model, by people the best first.
     slope: of the judge's win rates on people's; None for fewer than three models.
     both_orders, stability: None where there are no such verdicts.
-    sizes: what larger answers win; None where no answers are at hand.
-    self_preference: None where no family is named, or where it never met another model.
     """
 
     battles: int
@@ -138,8 +134,6 @@ class JudgeCard:
     slope: float | None
     both_orders: BothOrders | None
     stability: Stability | None
-    sizes: SizeEffects | None = None
-    self_preference: SelfPreference | None = None
 
     @property
     def accuracy(self) -> float:
@@ -207,8 +201,6 @@ def judge_card(
     *,
     unseen: Collection[str] = (),
     repeats: Sequence[Sequence[JudgedBattle]] = (),
-    sizes: AnswerSizes | None = None,
-    family: Collection[str] = (),
 ) -> JudgeCard:
     """Measure a judge on the battles that people judged too.
 
@@ -216,8 +208,6 @@ def judge_card(
     people: theirs.
     unseen: models that were not known while the judge was made.
     repeats: verdicts of the same judge, asked again.
-    sizes: of the answers at hand.
-    family: models of the judge's own family.
     Raises ValueError where they have no battle in common.
     """
     matched = match_battles(people, judge)
@@ -227,7 +217,6 @@ def judge_card(
     theirs = [battle for battle, _ in matched]
     scores = np.array([[_SCORES[b.winner], _SCORES[winner]] for b, winner in matched]).T
     models = _model_biases(matched)
-    own = _on_same_battles(judge, matched)
     return JudgeCard(
         battles=len(matched),
         agreements=tuple(
@@ -239,16 +228,12 @@ def judge_card(
         second_right=_right(matched, ("B", "Tie(B)")),
         score_correlation=_correlation(*scores),
         score_correlation_within=_correlation_within(theirs, scores),
-        order=_order_effect(own),
+        order=_order_effect(_on_same_battles(judge, matched)),
         people_order=_order_effect(_on_same_battles(people, matched)),
         models=models,
         slope=_slope(models),
         both_orders=_both_orders(judge),
         stability=_stability([judge, *repeats]) if repeats else None,
-        sizes=None if sizes is None else size_effects(own, theirs, sizes),
-        self_preference=self_preference(
-            theirs, {"people": scores[0].tolist(), "judge": _mean_scores(own, theirs)}, family
-        ),
     )
 
 
@@ -318,22 +303,6 @@ def _on_same_battles(
     """Those on the matched battles, in both orders where there are both."""
     wanted = {_pair(battle) for battle, _ in matched}
     return [battle for battle in verdicts if _pair(battle) in wanted]
-
-
-def _mean_scores(judge: Sequence[JudgedBattle], battles: Sequence[JudgedBattle]) -> list[float]:
-    """The judge's score of the first answer of each battle, over the orders that it was asked in.
-
-    What it prefers for its place is no preference for a model.
-    """
-    given = {(b.question, b.first, b.second): _SCORES[b.winner] for b in judge}
-
-    def score(battle: JudgedBattle) -> float:
-        here = given.get((battle.question, battle.first, battle.second))
-        there = given.get((battle.question, battle.second, battle.first))
-        known = [here, None if there is None else 1 - there]
-        return float(np.mean([value for value in known if value is not None]))
-
-    return [score(battle) for battle in battles]
 
 
 def _pair(battle: JudgedBattle) -> tuple[str, str, str]:

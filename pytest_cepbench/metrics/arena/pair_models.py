@@ -31,13 +31,8 @@ _RIDGE = 0.5
 added where the battles alone leave a parameter without bound."""
 
 _FLAT = 100.0
-"""Variance of the order effect, or of a covariate's, from which the likelihood has no maximum. Four
-battles that tell it give some 5; where it is without limit, the fit ends in the thousands or
-beyond."""
-
-_PRIOR = 5.0
-"""Standard deviation, in logits, of the normal prior on levels and effects where there are
-covariates: a judge that follows one of them alone has a large coefficient, not an endless one."""
+"""Variance of the order effect from which the likelihood has no maximum. Four battles that tell it
+give some 5; where it is without limit, the fit ends in the thousands or beyond."""
 
 _OPEN = (
     "the order of the answers cannot be told from the level of the models: show the same models in "
@@ -55,7 +50,6 @@ class Ratings:
     order_effect: delta, the logit by which the judge favours the first answer; None when it was
     held at 0.
     order_error: its standard error.
-    coefficients, coefficient_errors: (K,) of the covariates, in logits per unit of each.
     tie: log of the tie parameter: t of ordered and rao-kupper, nu of davidson.
     loss: negative log-likelihood of the verdicts at the fit.
     regularized: whether the battles alone leave a rating or the tie parameter without bound (a
@@ -68,8 +62,6 @@ class Ratings:
     covariance: FloatArray
     order_effect: float | None
     order_error: float | None
-    coefficients: FloatArray
-    coefficient_errors: FloatArray
     tie: float
     loss: float
     regularized: bool
@@ -105,27 +97,19 @@ Family = Callable[[FloatArray, float, IntArray], _Terms]
 
 
 def fit_ratings(
-    table: BattleTable,
-    model: PairModel = "ordered",
-    *,
-    order_effect: bool = True,
-    covariates: FloatArray | None = None,
+    table: BattleTable, model: PairModel = "ordered", *, order_effect: bool = True
 ) -> Ratings:
     """Fit a model of pairs by maximum likelihood.
 
     order_effect: False holds delta at 0, for verdicts that were asked in both orders.
-    covariates: (n, K) what else x depends on, each changing its sign where the answers trade
-    places, in units that make a coefficient of some logits a large one. With them the fit is the
-    most probable one under a wide prior.
     Raises ValueError where some models never met the others, directly or through further ones,
     where the judge leaned to the same side in every battle, which says nothing of the models, and
-    where the battles leave open whether the order of the answers, a covariate or the models made a
-    difference.
+    where the battles leave open whether the order of the answers or the models made a difference.
     """
     _check_sides(table)
     from scipy.optimize import minimize
 
-    problem = _Problem(table, model, order_effect=order_effect, covariates=covariates)
+    problem = _Problem(table, model, order_effect=order_effect)
     start = np.zeros(problem.size)
     result = minimize(
         problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
@@ -144,8 +128,6 @@ def fit_ratings(
         covariance=contrasts @ covariance[:count, :count] @ contrasts.T,
         order_effect=None if delta is None else float(delta),
         order_error=None if delta is None else float(errors[count]),
-        coefficients=fitted[count + order_effect : -1],
-        coefficient_errors=errors[count + order_effect : -1],
         tie=float(fitted[-1]),
         loss=problem.loss_of_verdicts(fitted),
         regularized=problem.regularized,
@@ -153,18 +135,17 @@ def fit_ratings(
 
 
 def _check_bounded(problem: _Problem, fitted: FloatArray) -> None:
-    """Raise ValueError where an effect without limit would explain the verdicts best.
+    """Raise ValueError where an order effect without limit would explain the verdicts best.
 
     The likelihood is all but flat there, in one direction or in both.
     """
-    effects = slice(problem.contrasts.shape[1], -1)  # between the ratings and the tie parameter
-    if not len(fitted[effects]):
+    if not problem.order_effect:
         return
     try:
-        variances = np.diag(np.linalg.inv(problem.hessian(fitted)))[effects]
+        variance = np.linalg.inv(problem.hessian(fitted))[-2, -2]  # the tie parameter is the last
     except np.linalg.LinAlgError:
-        variances = np.full(1, inf)
-    if not ((variances >= 0) & (variances <= _FLAT)).all():
+        variance = inf
+    if not 0 <= variance <= _FLAT:
         raise ValueError(_OPEN)
 
 
@@ -188,17 +169,11 @@ def _covariance(problem: _Problem, table: BattleTable, fitted: FloatArray) -> Fl
 class _Problem:
     """The likelihood of a table.
 
-    Parameters: M - 1 contrasts of ratings, delta, K coefficients, log of the tie.
+    Parameters: M - 1 contrasts of ratings, delta, log of the tie.
     """
 
-    def __init__(
-        self,
-        table: BattleTable,
-        model: PairModel,
-        *,
-        order_effect: bool,
-        covariates: FloatArray | None = None,
-    ) -> None:
+    def __init__(self, table: BattleTable, model: PairModel, *, order_effect: bool) -> None:
+        self.order_effect = order_effect
         ties = np.isin(table.grades, (1, 2))
         self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
         size = len(table.models)
@@ -206,16 +181,11 @@ class _Problem:
         signs = np.zeros((len(table), size))
         rows = np.arange(len(table))
         signs[rows, table.first], signs[rows, table.second] = 1.0, -1.0
-        columns = [signs @ self.contrasts]
+        self.design = signs @ self.contrasts
         if order_effect:
-            columns.append(np.ones((len(table), 1)))
-        self.precision = 0.0
-        if covariates is not None:
-            columns.append(covariates)
-            self.precision = _PRIOR**-2
-        self.design = np.hstack(columns)
-        if len(columns) > 1 and np.linalg.matrix_rank(self.design) < self.design.shape[1]:
-            raise ValueError(_OPEN)
+            self.design = np.hstack([self.design, np.ones((len(table), 1))])
+            if np.linalg.matrix_rank(self.design) < self.design.shape[1]:
+                raise ValueError(_OPEN)
         self.size = self.design.shape[1] + 1
         self.weights = table.weights
         self.grades = table.grades
@@ -234,7 +204,7 @@ class _Problem:
         if self.regularized:
             terms, _ = self._ridge(parameters)
             value -= float(_RIDGE / 4 * terms.value.sum())
-        return value + self.precision / 2 * float(parameters[:-1] @ parameters[:-1])
+        return value
 
     def scores(self, parameters: FloatArray) -> FloatArray:
         """(n, P) gradient of each verdict's log-likelihood."""
@@ -250,7 +220,6 @@ class _Problem:
             terms, design = self._ridge(parameters)
             gradient[:-1] -= _RIDGE / 4 * design.T @ terms.x
             gradient[-1] -= _RIDGE / 4 * terms.s.sum()
-        gradient[:-1] += self.precision * parameters[:-1]
         return gradient
 
     def hessian(self, parameters: FloatArray) -> FloatArray:
@@ -259,7 +228,6 @@ class _Problem:
         if self.regularized:
             terms, design = self._ridge(parameters)
             hessian += _second(terms, design, np.full(len(design), _RIDGE / 4))
-        hessian[:-1, :-1] += self.precision * np.eye(self.size - 1)
         return hessian
 
     def _ridge(self, parameters: FloatArray) -> tuple[_Terms, FloatArray]:

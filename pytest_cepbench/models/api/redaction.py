@@ -1,11 +1,10 @@
-"""Keys are found in texts, specs and log lines, in any form, and taken out."""
+"""Keys are found in texts, specs and log lines, and taken out."""
 
 from __future__ import annotations
 
 import logging
 import re
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -20,9 +19,6 @@ _SPLIT_FROM = 16
 
 _Read = Callable[[re.Match[str]], str]
 
-_Coded = tuple[str, bool, bool]
-"""Letters of base64, and whether those before and behind them go with them."""
-
 T = TypeVar("T")
 
 _LEVELS = 3  # of escapes inside escapes
@@ -36,15 +32,7 @@ _ESCAPE = re.compile(
 _GAP = re.compile(r"[\s\x00-\x1f\x7f-\xa0\xad\u034f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+")
 """White space, and characters that show nothing."""
 
-_HEX_GAP = re.compile(r"[\s:,-]+|0x|\\{1,4}x", re.IGNORECASE)
-
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
-_LOWER_BASE64 = _LOWER | {ord("-"): "+", ord("_"): "/"}
-"""Both alphabets of base64 are one. Case is ignored: a few more hits than the secret's
-own do no harm."""
-
-_BASE64 = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
 @dataclass(frozen=True)
@@ -91,24 +79,6 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(code) if code < 0x110000 else "\ufffd"
 
 
-def _occurrences(text: str, form: str) -> Iterator[tuple[int, int]]:
-    low = text.find(form)
-    while low >= 0:
-        yield low, low + len(form)
-        low = text.find(form, low + 1)
-
-
-def _widened(text: str, low: int, high: int, *, before: bool, behind: bool) -> tuple[int, int]:
-    """With the letters that hold a few bits, and the padding."""
-    if before and low and text[low - 1] in _BASE64:
-        low -= 1
-    if behind and high < len(text) and text[high] in _BASE64:
-        high += 1
-    while high < len(text) and text[high] == "=":
-        high += 1
-    return low, high
-
-
 _LONGEST = 300  # letters of a server's words
 
 _KEY_NAMES = ("api_key", "apikey", "key", "token", "secret", "password", "authorization", "bearer")
@@ -124,10 +94,9 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 class Secret:
     """A key that is hidden in tracebacks and every other repr, and found in any text.
 
-    It is found in the forms in which a server may repeat it: as it is and reversed, its letters of
-    any case and any of them an escape of URLs, JSON or HTML; in hexadecimal digits; in base64 of
-    both alphabets, also as a part of what was encoded; and, from 16 letters on, over line ends and
-    other gaps. A server that wants to hide it otherwise can.
+    It is found in the forms in which a server may repeat it: its letters of any case, any of them
+    an escape of URLs, JSON or HTML, and, from 16 letters on, over line ends and other gaps. A
+    server that wants to hide it, in base64 for instance, can.
     """
 
     def __init__(self, value: str) -> None:
@@ -156,68 +125,39 @@ class Secret:
         readings = self._readings(
             text, lambda read: read, lambda read, what, by: what.sub(by, read)
         )
-        return any(
-            any(form in read.translate(_LOWER) for form in plain)
-            or any(core in read.translate(_LOWER_BASE64) for core, _, _ in coded)
-            for read, plain, coded in readings
-        )
+        return any(form in read.translate(_LOWER) for read in readings for form in self._forms)
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         whole = _Reading.of(text)
-        readings = self._readings(whole, lambda reading: reading.text, _Reading.replaced)
-        for reading, plain, coded in readings:
+        for reading in self._readings(whole, lambda reading: reading.text, _Reading.replaced):
             lower = reading.text.translate(_LOWER)
-            spans = [span for form in plain for span in _occurrences(lower, form)]
-            lower = reading.text.translate(_LOWER_BASE64)
-            spans += [
-                _widened(lower, *span, before=before, behind=behind)
-                for core, before, behind in coded
-                for span in _occurrences(lower, core)
-            ]
-            for low, high in spans:
-                yield reading.starts[low], reading.ends[high - 1]
+            for form in self._forms:
+                low = lower.find(form)
+                while low >= 0:
+                    yield reading.starts[low], reading.ends[low + len(form) - 1]
+                    low = lower.find(form, low + 1)
 
     def _readings(
         self,
         whole: T,
         text_of: Callable[[T], str],
         replaced: Callable[[T, re.Pattern[str], _Read], T],
-    ) -> Iterator[tuple[T, Sequence[str], Sequence[_Coded]]]:
-        """The text as it is and without gaps, then the same with its escapes read, and again; each
-        with the forms to look for in it.
-        """
+    ) -> Iterator[T]:
+        """The text as it is and without gaps, then the same with its escapes read, and again."""
         for _ in range(_LEVELS + 1):
-            yield whole, self._plain, self._base64
+            yield whole
             text = text_of(whole)
             if len(self._value) >= _SPLIT_FROM and _GAP.search(text):
-                yield replaced(whole, _GAP, lambda _: ""), self._plain, self._base64
-            if _HEX_GAP.search(text):
-                yield replaced(whole, _HEX_GAP, lambda _: ""), (self._plain[-1],), ()
+                yield replaced(whole, _GAP, lambda _: "")
             if not _ESCAPE.search(text):
                 return
             whole = replaced(whole, _ESCAPE, _unescaped)
 
     @cached_property
-    def _plain(self) -> list[str]:
-        """The forms in which every letter counts, in lower case, the digits last."""
+    def _forms(self) -> set[str]:
+        """The key, and the bytes of it that escapes of a URL are read as, in lower case."""
         data = self._value.encode("utf-8", "surrogatepass")
-        bytewise = data.decode("latin-1")  # as the bytes of a URL's escapes are read
-        forms = dict.fromkeys((self._value, bytewise, self._value[::-1], bytewise[::-1]))
-        return [*(form.translate(_LOWER) for form in forms), data.hex()]
-
-    @cached_property
-    def _base64(self) -> list[_Coded]:
-        """For each place that the secret can have in groups of three bytes: the letters that it
-        alone decides, and whether the letters before and behind them hold some of its bits.
-        """
-        data = self._value.encode("utf-8", "surrogatepass")
-        forms = []
-        for before in range(3):
-            low, high = 8 * before, 8 * (before + len(data))
-            encoded = b64encode(b"\0" * before + data).decode("ascii")
-            core = encoded[-(-low // 6) : high // 6].translate(_LOWER_BASE64)
-            forms.append((core, low % 6 > 0, high % 6 > 0))
-        return forms
+        return {form.translate(_LOWER) for form in (self._value, data.decode("latin-1"))}
 
 
 def refuse_secrets(spec: ModelSpec) -> None:

@@ -236,7 +236,7 @@ def _check(objects: ObjectStore, *, writing: bool, optional: bool) -> bool:
             return False
         msg = (
             f"{objects.named} holds no shared store (no {MARKER}): one is made by a run with "
-            "--cep-publish, or by cepbench store push"
+            "--cep-publish"
         )
         raise StoreError(msg)
     if writing:

@@ -1,8 +1,9 @@
-"""Push and pull of a whole store, and verification of a shared one."""
+"""A whole shared store: taken over into a local one, or verified."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,12 +13,9 @@ from pathlib import PurePosixPath
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
 from pytest_cepbench.store.images import SUFFIX, has_image, write_image
-from pytest_cepbench.store.merge import MergeSummary
-from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.remotes import RemoteReader
-from pytest_cepbench.store.remote.uploader import upload
-from pytest_cepbench.store.rows import batches, dated, pages
+from pytest_cepbench.store.rows import batches, dated
 from pytest_cepbench.store.store import Store
 from pytest_cepbench.store.tables import remote_images
 
@@ -27,48 +25,26 @@ _THREADS = 16  # that fetch and decode images
 
 
 @dataclass
-class PushSummary:
-    """Counts of a push.
+class PullSummary:
+    """Counts of a pull.
 
-    results: uploaded.
-    present: results that had been uploaded before.
-    failed: why others were not uploaded, by key.
+    results, images: taken over.
+    present: keys that had a result already, which stays.
+    refused: results that were not taken over, by the reason.
     """
 
     results: int = 0
+    images: int = 0
     present: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
 
 
-def push(reader: ReadonlyStore, objects: ObjectStore) -> PushSummary:
-    """Upload what a local store has and a shared one lacks.
-
-    Raises StoreError where either cannot be used; what was uploaded before stays.
-    """
-    summary = PushSummary()
-    present = _digests(objects.list(RESULTS))
-    for page in pages(reader.read, "key", most=AT_ONCE):
-        lacking = [str(key) for (key,) in page if key not in present]
-        failed = upload(objects, reader.read, reader.folder, lacking)
-        summary.present += len(page) - len(lacking)
-        summary.results += len(lacking) - len(failed)
-        summary.failed |= {key: failure.message for key, failure in failed.items()}
-        for failure in failed.values():
-            if failure.affects_all:
-                msg = (
-                    f"{objects.named}: {failure.message}; {summary.results:,} results were "
-                    "uploaded; the same command again uploads the rest"
-                )
-                raise StoreError(msg)
-    return summary
-
-
-def pull(store: Store, objects: ObjectStore) -> MergeSummary:
+def pull(store: Store, objects: ObjectStore) -> PullSummary:
     """Download what a shared store has and the local one lacks, with images.
 
     Raises StoreError where either cannot be used; what was downloaded before stays.
     """
-    summary = MergeSummary()
+    summary = PullSummary()
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
 
         def fetch(digest: str) -> bool:

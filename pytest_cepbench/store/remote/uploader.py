@@ -38,7 +38,7 @@ _STUCK = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
 
 
 def upload(
-    objects: ObjectStore, read: Read, root: Path, keys: Sequence[str], replace: Container[str] = ()
+    objects: ObjectStore, read: Read, root: Path, keys: Sequence[str], replace: Container[str]
 ) -> dict[str, StoreFailure]:
     """Upload results, each after the image that it refers to, where they do not exist yet.
 
@@ -99,7 +99,7 @@ class Uploader:
     objects: the shared store.
     read, root: of the local store, which has the results; only their keys wait in memory.
     replace: names of damaged objects, which are overwritten.
-    remark: called in the end with a line about what was not uploaded, and how it can be.
+    remark: called in the end with a line about what was not uploaded.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Uploader:
             results = "1 result was" if number == 1 else f"{number:,} results were"
             self._remark(
                 f"{self._objects.named}: {results} not uploaded ({'; '.join(failed)}): "
-                "cepbench store push uploads them later"
+                "they stay in the store of this run alone"
             )
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ def test_confusion_and_kappa_of_the_two_panels() -> None:
 @RELEASED_FILES
 def test_card_of_gpt4o() -> None:
     """What GPT-4o does wrong, counted once outside of this package."""
-    card = judge_card(released("gpt4o"), released("human"), family={"GPT-4o+DALL-E3"})
+    card = judge_card(released("gpt4o"), released("human"))
     by_model = {model.model: round(model.bias, 3) for model in card.models}
 
     assert card.battles == 4302
@@ -109,11 +109,6 @@ def test_card_of_gpt4o() -> None:
     assert (round(card.bias_rms, 3), card.largest_bias.model) == (0.071, "NExT-GPT")
     assert (by_model["NExT-GPT"], by_model["GPT-4o+DALL-E3"]) == (-0.126, 0.107)
     assert round(card.slope or 0, 2) == 1.34
-    assert card.self_preference is not None
-    assert card.self_preference.error is not None
-    assert round(card.self_preference.excess, 3) == 0.107
-    # Scores of 0, 1/2 and 1 over 825 battles, two of a question at most.
-    assert 0.01 < card.self_preference.error < 0.02
     assert card.sentence() == (
         "a judge that agrees with people at 0.71 sees 0.42 of a true drop, and needs 5.6 times the "
         "samples"

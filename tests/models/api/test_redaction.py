@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import string
 import time
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -48,11 +48,9 @@ AROUND = st.text(alphabet="ab ./:\n", max_size=6)
 FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "upper case": str.upper,
-    "reversed": lambda key: key[::-1],
     "percent": lambda key: quote(key, safe=""),
     "every letter percent": lambda key: "".join(f"%{ord(c):02X}" for c in key),
     "percent twice": lambda key: "".join(f"%25{ord(c):02x}" for c in key),
-    "reversed percent": lambda key: "".join(f"%{ord(c):02x}" for c in reversed(key)),
     "JSON": lambda key: "".join(f"\\u{ord(c):04x}" for c in key),
     "JSON in JSON": lambda key: "".join(f"\\\\u{ord(c):04X}" for c in key),
     "slashes of JSON": lambda key: key.replace("/", "\\/"),
@@ -62,14 +60,6 @@ FORMS: dict[str, Callable[[str], str]] = {
     "every other letter": lambda key: "".join(
         c if i % 2 else f"%{ord(c):02x}" for i, c in enumerate(key)
     ),
-    "hexadecimal": lambda key: key.encode().hex(),
-    "hexadecimal with gaps": lambda key: key.encode().hex(" ").upper(),
-    "hexadecimal with colons": lambda key: key.encode().hex(":"),
-    "bytes of C": lambda key: ", ".join(f"0x{byte:02x}" for byte in key.encode()),
-    "base64": lambda key: b64encode(key.encode()).decode(),
-    "base64 without padding": lambda key: b64encode(key.encode()).decode().rstrip("="),
-    "base64 for URLs": lambda key: urlsafe_b64encode(key.encode()).decode(),
-    "base64 in a URL": lambda key: quote(b64encode(key.encode()).decode(), safe=""),
 }
 """How a server may repeat a key, beside what it says around it."""
 
@@ -80,7 +70,6 @@ FORMS: dict[str, Callable[[str], str]] = {
 def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: str) -> None:
     """The key goes, and what stands around it stays."""
     repeated = FORMS[form](key)
-    # Letters of base64 right before or behind may hold a bit of the key, and go with it.
     text = f"{before}\n{repeated}\n{after}"
     redacted = Secret(key).remove_from(text)
     assert "[key]" in redacted
@@ -89,37 +78,11 @@ def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: s
     assert redacted.replace("\n", "").endswith(after.replace("\n", ""))
 
 
-@given(
-    key=KEYS,
-    before=st.binary(max_size=5),
-    after=st.binary(max_size=5),
-    for_urls=st.booleans(),
-    padded=st.booleans(),
-)
-def test_a_key_is_found_inside_what_was_encoded(
-    key: str, before: bytes, after: bytes, for_urls: bool, padded: bool
-) -> None:
-    """Anywhere in groups of three bytes, in both alphabets: nothing that is left decodes to it."""
-    encoded = (urlsafe_b64encode if for_urls else b64encode)(before + key.encode() + after).decode()
-    redacted = Secret(key).remove_from(f"got {encoded if padded else encoded.rstrip('=')} from you")
-    assert redacted.startswith("got ")
-    assert redacted.endswith(" from you")
-    left = redacted.removeprefix("got ").removesuffix(" from you").split("[key]")
-    assert len(left) >= 2
-    # What is left is of the bytes around it, but for the bits of one letter.
-    assert len(left[0]) <= len(b64encode(before))
-    assert len(left[-1]) <= len(b64encode(after)) + 4
-
-
 @pytest.mark.parametrize("gap", ["\n", "\r\n  ", " ", "\\n", "\u200b", "\x00"])
 def test_a_long_key_is_found_over_line_ends_and_gaps(gap: str) -> None:
     """In lines of 76 letters as mails have them, or one letter at a time."""
     text = f"no such key: {gap.join(KEY)}!"
     assert Secret(KEY).remove_from(text) == "no such key: [key]!"
-    encoded = b64encode(f"Bearer {KEY}".encode()).decode()
-    redacted = Secret(KEY).remove_from(gap.join((encoded[:12], encoded[12:])))
-    assert redacted.endswith("[key]")
-    assert encoded[16:24] not in redacted
 
 
 @pytest.mark.parametrize("key", ["EMPTY", "none", "a", "", "1234567"])
@@ -233,11 +196,13 @@ def test_password_and_query_of_an_address_are_secrets_too(
     """A server that repeats them puts them into no result."""
     url = server.url.replace("//", "//team:a%20pass-word@") + "?token=query-token-1"
     monkeypatch.setenv("OPENAI_BASE_URL", url)
-    server.answer = lambda _: chat_answer("a pass-word, query-token-1 and team")
+    sent = b64encode(b"team:a pass-word").decode()
+    server.answer = lambda _: chat_answer(f"a pass-word, query-token-1, {sent} and team")
 
     (reply,) = describe(bind_text("openai:tiny?revision=1", "describer").load())
 
-    assert reply.value == "[key], [key] and team"
+    assert server.seen[0].headers["authorization"] == f"Basic {sent}"
+    assert reply.value == "[key], [key], [key] and team"
 
 
 def test_a_key_that_is_cut_does_not_stay_in_part(
@@ -263,7 +228,7 @@ def test_libraries_log_no_key(
 ) -> None:
     """Headers, reasons and exceptions are logged as the server sent them, but for the key."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    echo = {"x-echo": KEY, "x-coded": b64encode(f"key {KEY}".encode()).decode()}
+    echo = {"x-echo": KEY, "x-coded": "".join(f"%{ord(char):02x}" for char in KEY)}
     body = chat_answer().body
     server.in_turn(Answer(body, 200, echo), Answer(b"{}", 400, echo))
     caplog.set_level(logging.DEBUG)
@@ -272,4 +237,4 @@ def test_libraries_log_no_key(
 
     assert "x-echo" in caplog.text
     assert KEY not in caplog.text
-    assert echo["x-coded"][8:] not in caplog.text
+    assert echo["x-coded"] not in caplog.text

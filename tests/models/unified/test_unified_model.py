@@ -18,7 +18,7 @@ from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.unified.image_decoder import PipelineDecoder
 from pytest_cepbench.models.unified.unified_model import UnifiedModel
-from tests.models.binding import CONTEXT, bind_text
+from tests.models.binding import CONTEXT, bind_text, plain
 from tests.models.unified.conftest import Load, spec
 from tests.tiny.common import pictures
 from tests.tiny.describers import build_llava
@@ -166,9 +166,11 @@ def test_a_description_does_not_depend_on_its_batch(model: Load, family: str) ->
     """Images of several sizes are described together as one by one, each differently."""
     made, images = model(family), [*pictures(), *pictures(((64, 64),))]
 
-    together = made.describe(images, "describe the image", [0] * 4)
+    def describe(shown: list[Any]) -> list[Any]:
+        return plain(made.describe(shown, "describe the image", [0] * len(shown)))
 
-    assert together == [made.describe([image], "describe the image", [0])[0] for image in images]
+    together = describe(images)
+    assert together == [describe([image])[0] for image in images]
     assert together[0] == together[3]
     assert len(set(together)) == 3
 
@@ -188,9 +190,9 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(model: Load, family: str)
 def test_what_frames_a_prompt_can_be_said(model: Load) -> None:
     """A spec's template goes in place of Janus's chat template and is part of Emu3's prompt."""
     for family in ("janus", "emu3"):
-        plain = draw(model(family), ["red circle"], [11])
+        unframed = draw(model(family), ["red circle"], [11])
         framed = draw(model(family, "image_prompt_template={prompt} small"), ["red circle"], [11])
-        assert apart(plain, framed) > [16]
+        assert apart(unframed, framed) > [16]
     unwanted = draw(model("emu3", "negative_prompt=blue square"), ["red circle"], [11])
     assert apart(unwanted, draw(model("emu3"), ["red circle"], [11])) > [16]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import RedirectError, StoreError
+from pytest_cepbench.errors import RedirectError
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.bucket import BucketObjects
 from pytest_cepbench.store.remote.object_store import (
@@ -25,11 +25,13 @@ from pytest_cepbench.store.remote.object_store import (
     write_failure,
 )
 from pytest_cepbench.store.remote.shared_folder import FolderObjects
-from pytest_cepbench.store.remote.sync import push
+from pytest_cepbench.store.remote.uploader import upload
 from tests.store.filling import database, fill, key_of
 from tests.store.remote.slow import SlowFileSystem
 
 SECRET = "AKIA-secret"
+
+KEYS = [key_of(f"{kind} 0") for kind in ("text", "vector", "image")]
 
 
 class ServerError(OSError):
@@ -131,16 +133,17 @@ def test_images_may_be_larger_than_results() -> None:
 
 
 def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
-    """A push names the damage and uploads the rest; it does not count what it left out."""
+    """The failure names the damage; the rest is uploaded."""
     fill(tmp_path / "own", range(1))
     with database(tmp_path / "own") as connection:
         connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (key_of("text 0"),))
     objects = FolderObjects(tmp_path / "shared", "the store")
     (tmp_path / "shared").mkdir()
     with ReadonlyStore(tmp_path / "own", "own") as reader:
-        summary = push(reader, objects)
-    assert (summary.results, summary.present) == (2, 0)
-    assert summary.failed == {key_of("text 0"): "the result is damaged in the local store"}
+        failed = upload(objects, reader.read, tmp_path / "own", KEYS, ())
+    assert {key: failure.message for key, failure in failed.items()} == {
+        key_of("text 0"): "the result is damaged in the local store"
+    }
     assert objects.list(RESULTS).keys() == {
         result_name(key_of(name)) for name in ("vector 0", "image 0")
     }
@@ -150,10 +153,10 @@ def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "ends"), [(ValueError(SECRET), False), (PermissionError(), True)]
 )
-def test_a_push_ends_where_all_other_objects_would_fail(
+def test_a_failure_says_whether_all_other_objects_would_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *, ends: bool
 ) -> None:
-    """And goes on where only one does; it says how many were uploaded, or which were not."""
+    """A server that denies access does; one bad object does not, and the others are uploaded."""
     monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
     SlowFileSystem.reset()
     fill(tmp_path, range(1))
@@ -167,13 +170,11 @@ def test_a_push_ends_where_all_other_objects_would_fail(
 
     monkeypatch.setattr(SlowFileSystem, "_pipe_file", fail)
     objects = BucketObjects(SlowFileSystem(skip_instance_cache=True), "lib", "the store")
-    monkeypatch.setattr(objects, "list", lambda _: {})
     with ReadonlyStore(tmp_path, "own") as reader:
-        if ends:
-            with pytest.raises(StoreError, match=r"access is denied.*; 2 results were uploaded"):
-                push(reader, objects)
-        else:
-            summary = push(reader, objects)
-            assert (summary.results, summary.present) == (2, 0)
-            assert summary.failed == {key_of("text 0"): "it cannot be used (ValueError)"}
+        failed = upload(objects, reader.read, tmp_path, KEYS, ())
+    assert failed.keys() == {key_of("text 0")}
+    failure = failed[key_of("text 0")]
+    assert failure.affects_all is ends
+    assert ("access is denied" if ends else "it cannot be used (ValueError)") in failure.message
+    assert {f"lib/{result_name(key)}" for key in KEYS[1:]} <= SlowFileSystem.held.keys()
     SlowFileSystem.reset()

@@ -17,7 +17,7 @@ from pytest_cepbench.store.remote.object_store import ObjectStore, image_name, r
 from pytest_cepbench.store.remote.sync import inspect_objects
 from tests.store.filling import key_of, picture
 from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
-from tests.store.remote.sharing import check_push_and_pull, compute, published
+from tests.store.remote.sharing import check_pull, compute, published
 from tests.store.strategies import same
 
 URL = f"s3://{BUCKET}/lib"
@@ -91,9 +91,9 @@ def test_damage_in_a_bucket_is_written_over(tmp_path: Path, owner: Server) -> No
     objects.close()
 
 
-def test_whole_stores_go_there_and_back(tmp_path: Path, owner: Server) -> None:
-    """`push` uploads what is lacking, `pull` takes it over with images; both once."""
-    check_push_and_pull(tmp_path, f"s3://{BUCKET}/moved")
+def test_whole_stores_are_taken_over(tmp_path: Path, owner: Server) -> None:
+    """A run publishes results, and `pull` takes them over with images, once."""
+    check_pull(tmp_path, f"s3://{BUCKET}/moved")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pytest_cepbench.store.remote.object_store import image_name, result_name
 from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from pytest_cepbench.store.verify import inspect
 from tests.store.filling import contents, fill, key_of, picture
-from tests.store.remote.sharing import PROVENANCE, check_push_and_pull, compute, published
+from tests.store.remote.sharing import PROVENANCE, check_pull, compute, published
 from tests.store.remote.slow import SlowFileSystem
 from tests.store.strategies import same
 
@@ -105,9 +105,9 @@ def test_the_first_shared_store_that_has_a_result_counts(tmp_path: Path) -> None
             assert store.get([TEXT]) == {TEXT: order[0]}
 
 
-def test_whole_stores_go_there_and_back(tmp_path: Path, place: Path | str) -> None:
-    """`push` uploads what is lacking, `pull` takes it over with images; both once."""
-    check_push_and_pull(tmp_path, place)
+def test_whole_stores_are_taken_over(tmp_path: Path, place: Path | str) -> None:
+    """A run publishes results, and `pull` takes them over with images, once."""
+    check_pull(tmp_path, place)
 
 
 def test_what_is_wrong_with_a_shared_store_is_listed(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_folder_of_a_local_store_goes_before(tmp_path: Path) -> None:
 def left(why: str) -> str:
     """What is said of a result that was not uploaded."""
     line = f"--cep-publish slow://lib: 1 result was not uploaded ({why})"
-    return f"{line}: cepbench store push uploads them later"
+    return f"{line}: they stay in the store of this run alone"
 
 
 # -- behind a slow line ----------------------------------------------------------------------------
