@@ -8,7 +8,7 @@ are handled before a user would see them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_cepbench.escapes import mask_secrets
 
@@ -261,6 +261,17 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
         f"unknown {what} {given!r}.{did_you_mean(given, names)} "
         f"Known: {', '.join(names) or '(none)'}."
     )
+
+
+REMOVED: Mapping[str, str] = {
+    "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
+}
+"""What users wrote once -> what takes its place."""
+
+
+def removal(written: str) -> str:
+    """Sentence for what is `REMOVED`."""
+    return f"{written} was removed in 0.1.0: use {REMOVED[written]}"
 
 
 def public_names(module: object) -> list[str]:

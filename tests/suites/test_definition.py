@@ -210,6 +210,11 @@ def test_a_number_out_of_its_range_is_named(
         ("[metrics.gc]", "[metrics.x]\nkind = 'gx'", "unknown metric 'gx'"),
         ("[metrics.gc]", "[metrics.x]", "unknown metric 'x'"),
         ("[metrics.gc]", "[metrics.'G C']\nkind='gc'", "metric 'G C': lower-case letters, digits"),
+        (
+            "[metrics.gc]",
+            "[metrics.d]\nkind = 'diversity'\nradius = 0.1",
+            r"radius of metric 'diversity' was removed in 0.1.0: use \[metrics.retrieval\]",
+        ),
         ("[metrics.gc]", "[metrics.gc]\nmappings = {}", "'gc': .* unknown field `mappings`"),
         ("[metrics.gc]", "[metrics.mcd]\nat = 1", "metric 'mcd': .* unknown field `at`"),
         ("[metrics.gc]", "[metrics.kid]\nthreshold = 1", "'kid': .* unknown field `threshold`"),

@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
+from pytest_cepbench.errors import REMOVED, SuiteError, did_you_mean, removal, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
 from pytest_cepbench.suites.measures.base import (
@@ -109,6 +109,9 @@ def read_table(
     the wrong type, or a tolerance below 0.
     """
     kind = raw.get("kind", name)
+    for written in (f"metric {kind!r}", *(f"{key} of metric {kind!r}" for key in raw)):
+        if written in REMOVED:
+            raise ValueError(removal(written))
     if kind not in kinds:
         raise ValueError(unknown_name("metric", str(kind), kinds))
     try:
