@@ -264,6 +264,7 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
 
 
 REMOVED: Mapping[str, str] = {
+    "metric 'language'": "[metrics.facts], which sees what the texts still say",
     "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
 }
 """What users wrote once -> what takes its place."""

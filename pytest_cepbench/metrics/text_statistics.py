@@ -1,12 +1,9 @@
-"""Statistics of texts: words, repetition, length, script, refusals; no model, any language."""
+"""Statistics of texts: words, repetition, length, refusals; no model, any language."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -77,38 +74,6 @@ def kept_length(first: str, later: str) -> float:
     return 1.0 if lengths[0] == lengths[1] else lengths[0] / lengths[1]
 
 
-def script_shares(text: str) -> Mapping[str, float]:
-    """Share of the text's letters by script, the most frequent first; empty without letters.
-
-    A script is the first word of its letters' Unicode names: Latin, Cyrillic, Arabic, Devanagari,
-    Thai; Han for CJK ideographs, Hangul, Hiragana, Katakana. Letters that are shared by all scripts
-    (modifiers) are not counted.
-    """
-    counts = Counter(
-        script
-        for character, count in Counter(text).items()
-        if (script := _script(character))
-        for _ in range(count)
-    )
-    total = sum(counts.values())
-    return {script: count / total for script, count in counts.most_common()}
-
-
-def script_share(text: str, script: str) -> float:
-    """Share of the text's letters that are of a script, in [0, 1]; 0 where it has no letters.
-
-    Japanese is written in Han, Hiragana and Katakana together: for "Japanese" all three count.
-    """
-    shares = script_shares(text)
-    wanted = ("Han", "Hiragana", "Katakana") if script == "Japanese" else (script,)
-    return sum(shares.get(name, 0.0) for name in wanted)
-
-
-def main_script(texts: Iterable[str]) -> str | None:
-    """The most frequent script of texts; None where they have no letters."""
-    return next(iter(script_shares("".join(texts))), None)
-
-
 def refuses(text: str) -> bool:
     """Whether a text begins as refusals do: "I'm sorry", "I cannot", "As an AI" and others.
 
@@ -121,16 +86,3 @@ def refuses(text: str) -> bool:
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     match = _REFUSAL.search(re.sub(r"^[^\w]+", "", folded))
     return match is not None and match.start() <= _LOOKED_AT
-
-
-@lru_cache(maxsize=65536)
-def _script(character: str) -> str:
-    if character.isascii():
-        return "Latin" if character.isalpha() else ""
-    if not character.isalpha() or unicodedata.category(character) == "Lm":
-        return ""
-    name = unicodedata.name(character, "")
-    first = name.split(" ", 1)[0].split("-", 1)[0].capitalize()
-    if name.startswith(("FULLWIDTH LATIN", "MODIFIER")):
-        return "Latin"
-    return {"Cjk": "Han", "Fullwidth": "Latin", "Halfwidth": "Katakana"}.get(first, first)

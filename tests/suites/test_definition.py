@@ -210,6 +210,8 @@ def test_a_number_out_of_its_range_is_named(
         ("[metrics.gc]", "[metrics.x]\nkind = 'gx'", "unknown metric 'gx'"),
         ("[metrics.gc]", "[metrics.x]", "unknown metric 'x'"),
         ("[metrics.gc]", "[metrics.'G C']\nkind='gc'", "metric 'G C': lower-case letters, digits"),
+        ("[metrics.gc]", "[metrics.language]", "metric 'language' was removed in 0.1.0: use"),
+        ("[metrics.gc]", "[metrics.han]\nkind = 'language'", "metric 'language' was removed in"),
         (
             "[metrics.gc]",
             "[metrics.d]\nkind = 'diversity'\nradius = 0.1",

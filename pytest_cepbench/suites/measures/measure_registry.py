@@ -42,7 +42,6 @@ from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_d
 from pytest_cepbench.suites.measures.soft_tifa import SoftTifaTable, make_soft_tifa
 from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
 from pytest_cepbench.suites.measures.text_quality import (
-    LanguageTable,
     RepetitionTable,
     TextTable,
     make_texts,
@@ -67,7 +66,6 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "diversity": DiversityTable,
     "retrieval": RetrievalTable,
     "repetition": RepetitionTable,
-    "language": LanguageTable,
     "length": TextTable,
     "refusals": TextTable,
 }
@@ -92,7 +90,6 @@ _MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Meas
     DiversityTable: make_diversity,
     RetrievalTable: make_retrieval,
     RepetitionTable: make_texts,
-    LanguageTable: make_texts,
     TextTable: make_texts,
 }
 """Settings -> what makes their measure, of kind, name, settings and context. Failures, which depend

@@ -1,4 +1,4 @@
-"""repetition, language, length, refusals: whether the texts of chains stay texts."""
+"""repetition, length, refusals: whether the texts of chains stay texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics.text_statistics import (
     REPEATED,
     kept_length,
-    main_script,
     refuses,
     repeated_share,
 )
@@ -31,7 +30,6 @@ from pytest_cepbench.suites.measures.base import (
     everyone,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.language import check_language, is_code, language_score
 
 _REFUSED = "refused"
 
@@ -53,15 +51,6 @@ class RepetitionTable(TextTable, frozen=True, kw_only=True):
     n: int = REPEATED
 
 
-class LanguageTable(TextTable, frozen=True, kw_only=True):
-    """language: expected: a script ("Latin", "Han") or a language's code ("en").
-
-    The script of the describer's prompt when left out. A code needs the extra `language`.
-    """
-
-    expected: str | None = None
-
-
 @dataclass(frozen=True)
 class _Kind:
     """A statistic of texts.
@@ -76,7 +65,6 @@ class _Kind:
 
 KINDS = {
     "repetition": _Kind(higher=False, missing=1.0),
-    "language": _Kind(higher=True, missing=0.0),
     "length": _Kind(higher=True, missing=0.0),
     "refusals": _Kind(higher=False, missing=0.0),
 }
@@ -89,7 +77,7 @@ class TextMeasure:
     """A statistic of the descriptions of each chain; see `Measure`.
 
     generations: of the descriptions that are read, the last of which is the score. detail: what
-    else decides it: n of n-grams, or the expected language.
+    else decides it: n of n-grams.
     """
 
     name: str
@@ -104,13 +92,8 @@ class TextMeasure:
     span: float | None = 1.0
 
     @property
-    def tells_languages(self) -> bool:
-        """True where texts are told by their language, not by their script."""
-        return self.kind == "language" and is_code(self.detail)
-
-    @property
     def higher_is_better(self) -> bool:
-        """Of language and length."""
+        """Of length."""
         return KINDS[self.kind].higher
 
     @property
@@ -133,7 +116,7 @@ class TextMeasure:
         self._chains(chain_data, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """A number for each chain's last description. Raises MeasurementError as its language."""
+        """A number for each chain's last description."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
         chains = self._chains(chain_data, samples)
@@ -165,9 +148,6 @@ class TextMeasure:
         if self.kind == "repetition":
             n = int(self.detail.removeprefix("n = "))
             return lambda _, text: repeated_share(text, n)
-        if self.kind == "language":
-            language = language_score(self.detail)
-            return lambda _, text: language(text)
         return kept_length if self.kind == "length" else lambda _, text: float(refuses(text))
 
     def _scores(self, chain: Chain, score: Callable[[str, str], float]) -> list[float]:
@@ -192,7 +172,7 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
     """The measure of a table.
 
     Raises SuiteError for a description that the chains do not reach, a length without an earlier
-    text, n below 1, and a language that the identifier does not know, where it is installed.
+    text, and n below 1.
     """
     plan = context.plan(name, table.start)
     where = f"suite {context.suite!r}, metric {name!r}"
@@ -210,13 +190,6 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
             msg = f"{where}: n is at least 1, got {table.n}"
             raise SuiteError(msg)
         detail = f"n = {table.n}"
-    if isinstance(table, LanguageTable):
-        detail = table.expected or main_script([plan.describe]) or "Latin"
-        try:
-            check_language(detail)
-        except ValueError as error:
-            msg = f"{where}: {error}"
-            raise SuiteError(msg) from error
     return TextMeasure(
         name=name,
         kind=kind,
