@@ -265,6 +265,7 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
 
 REMOVED: Mapping[str, str] = {
     "metric 'language'": "[metrics.facts], which sees what the texts still say",
+    "metric 'refusals'": "[metrics.failures], which counts what servers refused",
     "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
 }
 """What users wrote once -> what takes its place."""

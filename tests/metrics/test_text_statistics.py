@@ -1,4 +1,4 @@
-"""Statistics of texts: words of any script, repetition, length, refusals."""
+"""Statistics of texts: words of any script, repetition, length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.text_statistics import (
     kept_length,
-    refuses,
     repeated_share,
     words_of,
 )
@@ -79,23 +78,3 @@ def test_length_is_kept_alike_in_both_directions(first: list[str], later: list[s
     assert 0.0 <= kept_length(one, other) <= 1.0
     assert kept_length("a b", "a b c d") == 0.5
     assert kept_length("a b", "") == 0.0
-
-
-@pytest.mark.parametrize(
-    ("text", "refused"),
-    [
-        ("I'm sorry, but I can't help with that.", True),
-        ("I\u2019m sorry", True),
-        ('"As an AI, I do not see.', True),
-        ("Hmm. I will not describe it.", True),
-        ("对不起。我不能描述", True),
-        ("Es tut mir leid!", True),
-        ("The sign says I cannot park here", False),
-        ("I cannotx", False),
-        ("a red circle. " * 5 + "I cannot see more.", False),
-        ("", False),
-    ],
-)
-def test_refusals_are_told_by_how_they_begin(text: str, refused: bool) -> None:
-    """At the start of a sentence near the start of the text, in several languages."""
-    assert refuses(text) is refused

@@ -212,6 +212,7 @@ def test_a_number_out_of_its_range_is_named(
         ("[metrics.gc]", "[metrics.'G C']\nkind='gc'", "metric 'G C': lower-case letters, digits"),
         ("[metrics.gc]", "[metrics.language]", "metric 'language' was removed in 0.1.0: use"),
         ("[metrics.gc]", "[metrics.han]\nkind = 'language'", "metric 'language' was removed in"),
+        ("[metrics.gc]", "[metrics.refusals]", "metric 'refusals' was removed in 0.1.0: use"),
         (
             "[metrics.gc]",
             "[metrics.d]\nkind = 'diversity'\nradius = 0.1",

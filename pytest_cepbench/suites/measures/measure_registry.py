@@ -67,13 +67,12 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "retrieval": RetrievalTable,
     "repetition": RepetitionTable,
     "length": TextTable,
-    "refusals": TextTable,
 }
 """Kind of metric -> its settings."""
 
 _LOWER_IS_BETTER = frozenset(
     (
-        "fid", "gc_fid", "kid", "sdr", "failures", "repetition", "refusals",
+        "fid", "gc_fid", "kid", "sdr", "failures", "repetition",
         "answer-failures", "judge_failures", "no_image", "no_text", "step_gap",
     )
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""repetition, length and refusals over chains: their scores, failures and settings."""
+"""repetition and length over chains: their scores, failures and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import caption, parse_image
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics.text_statistics import kept_length, repeated_share
@@ -37,7 +37,6 @@ encoder = "shapes:"
 METRICS = """\
 [metrics.repetition]
 [metrics.length]
-[metrics.refusals]
 """
 
 
@@ -53,7 +52,7 @@ class Speaker:
         images: Sequence[Image.Image],
         prompt: str,
         seeds: Sequence[int],
-    ) -> list[str | Failure]:
+    ) -> list[str]:
         """What it says of each caption."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [self._say(caption(scene)) for scene in scenes]
@@ -74,17 +73,6 @@ def chinese() -> Speaker:
     return Speaker("speaks Chinese", lambda text: "图中有" * len(text.split(",")))
 
 
-def refusing() -> Speaker:
-    """Refuses in words where there are several shapes, and as servers do where there is one."""
-
-    def say(text: str) -> str | Failure:
-        if text.startswith("one"):
-            return Failure("refused", "content policy")
-        return "I'm sorry, but I cannot describe this." if "circle" in text else text
-
-    return Speaker("refuses", say)
-
-
 def silent() -> Speaker:
     """Says nothing."""
     return Speaker("silent", lambda _: "")
@@ -99,8 +87,7 @@ def staged(folder: Path, store: Store, describer: str, metrics: str = METRICS) -
 def test_faithful_texts_have_the_best_of_everything(tmp_path: Path, store: Store) -> None:
     """Captions in English that stay as they are."""
     suite = staged(tmp_path, store, "faithful")
-    values = {name: suite.measure(f"overall-{name}").value for name in ("length", "refusals")}
-    assert values == {"length": 1.0, "refusals": 0.0}
+    assert suite.measure("overall-length").value == 1.0
     measured = suite.measure("overall-repetition")
     assert (measured.label, measured.higher_is_better, len(measured.curve)) == (
         "repetition(2)", False, 2,
@@ -134,29 +121,11 @@ def test_the_length_of_texts_without_spaces_is_counted(tmp_path: Path, store: St
     )
 
 
-def test_refusals_in_words_and_by_the_server_count(tmp_path: Path, store: Store) -> None:
-    """What was refused once stays refused; `failures` counts those that stopped a chain."""
-    suite = staged(tmp_path, store, "refusing", METRICS + "[metrics.failures]\n")
-    measured = suite.measure("overall-refusals")
-    chains = suite.run.chain_data.chains("image", suite.run.dataset.samples).values()
-    in_words = [any("sorry" in (link.text or "") for link in chain.links) for chain in chains]
-    stopped = [chain.failure is not None for chain in chains]
-    refused = [words or stop for words, stop in zip(in_words, stopped, strict=True)]
-    assert any(in_words)
-    assert any(stopped)
-    assert measured.value == pytest.approx(sum(refused) / len(refused), abs=1e-6)
-    assert measured.failures == {"refused": sum(stopped)}
-    assert measured.curve[0] <= measured.curve[1]
-
-
 def test_a_text_that_is_not_there_has_the_worst_score(tmp_path: Path, store: Store) -> None:
-    """Empty texts stop chains, which are counted and never dropped; they refuse nothing."""
+    """Empty texts stop chains, which are counted and never dropped."""
     suite = staged(tmp_path, store, "silent")
-    values = {
-        name: suite.measure(f"overall-{name}").value
-        for name in ("repetition", "length", "refusals")
-    }
-    assert values == {"repetition": 1.0, "length": 0.0, "refusals": 0.0}
+    values = {name: suite.measure(f"overall-{name}").value for name in ("repetition", "length")}
+    assert values == {"repetition": 1.0, "length": 0.0}
     assert suite.measure("overall-length").failures == {"empty-text": 8}
 
 
