@@ -255,6 +255,9 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 REMOVED: Mapping[str, str] = {
+    "metric 'language'": "[metrics.facts], which sees what the texts still say",
+    "metric 'refusals'": "[metrics.failures], which counts what servers refused",
+    "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
     "--family": "the bias of each model, which every card has",
     "store export": "--cep-publish or cepbench answers export",
     "store import": "cepbench store pull or cepbench answers import",

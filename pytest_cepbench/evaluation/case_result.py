@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
-from pytest_cepbench.evaluation.shown_drift import ShownDrift, shown_drift
 from pytest_cepbench.evaluation.shown_facts import shown_facts
 from pytest_cepbench.evaluation.shown_samples import shown_answers
 from pytest_cepbench.files import parse_json
@@ -54,7 +53,6 @@ def measured_case(
         if isinstance(run, ChainRun)
         else ShownChains()
     )
-    drift = shown_drift(run, evaluated, store) if isinstance(run, ChainRun) else ShownDrift()
     judged = replace(
         unmeasured,
         verdict=judgement.verdict.value,
@@ -79,9 +77,6 @@ def measured_case(
         curve_reference=shown.curve_reference,
         differences=evaluated.differences,
         opponents=_opponents(evaluated),
-        attractors=drift.attractors,
-        texts=drift.texts,
-        texts_reference=drift.texts_reference,
         answers=(
             shown_answers(
                 run, evaluated, store, accepted=accepted, requested=evaluator.settings.show

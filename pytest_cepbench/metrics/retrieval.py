@@ -103,17 +103,6 @@ class Gallery:
         names = sorted(self.place, key=lambda name: self.place[name])
         return self.top_1(self.vectors, names)
 
-    def nearest_distances(self) -> Array:
-        """(m,) distance 1 - cos of each start to the nearest other one, in [0, 2]."""
-        nearest = np.empty(len(self.vectors))
-        for low in range(0, len(self.vectors), _ROWS):
-            block = self.vectors[low : low + _ROWS]
-            cosines = block @ self.vectors.T
-            places = np.arange(len(block))
-            cosines[places, places + low] = -np.inf
-            nearest[low : low + len(block)] = 1.0 - cosines.max(axis=1)
-        return nearest.clip(0.0, 2.0)
-
 
 def _checked(vectors: FloatArray) -> FloatArray:
     """The vectors, each with a direction."""

@@ -1,14 +1,5 @@
 """Reports: results of cases as text, HTML, Markdown, JSON and JUnit. Nothing is computed here."""
 
-from pytest_cepbench.report.drift_record import (
-    OTHER_WORDS,
-    AttractorShown,
-    EndShown,
-    LinkShown,
-    TextDriftShown,
-    TextStepShown,
-    WordFlowShown,
-)
 from pytest_cepbench.report.result import (
     AnchorShown,
     AnswerShown,
@@ -21,6 +12,7 @@ from pytest_cepbench.report.result import (
     FactsShown,
     FactTableShown,
     HopShown,
+    LinkShown,
     ModelShown,
     RoleLossShown,
     SeriesShown,
@@ -29,16 +21,13 @@ from pytest_cepbench.report.result import (
 )
 
 __all__ = [
-    "OTHER_WORDS",
     "AnchorShown",
     "AnswerShown",
-    "AttractorShown",
     "BaselineModel",
     "CaseResult",
     "ChainShown",
     "CurveShown",
     "EncoderVote",
-    "EndShown",
     "FactKindShown",
     "FactTableShown",
     "FactsShown",
@@ -48,8 +37,5 @@ __all__ = [
     "RoleLossShown",
     "SeriesShown",
     "StepShown",
-    "TextDriftShown",
-    "TextStepShown",
     "UsageTotals",
-    "WordFlowShown",
 ]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from pytest_cepbench.report.drift_record import LinkShown
-from pytest_cepbench.report.result import CaseResult, ChainShown, HopShown
+from pytest_cepbench.report.result import CaseResult, ChainShown, HopShown, LinkShown
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 

@@ -60,7 +60,6 @@ from pytest_cepbench.report.plots import (
 from pytest_cepbench.report.provenance import comparisons, moment
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.sample_values import sample_values
-from pytest_cepbench.report.text_drift import FLOW_WIDTH, attractor_cases, text_drifts
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
@@ -76,7 +75,7 @@ STYLESHEET, SCRIPT = "page.css", "page.js"
 """Files of the page's look and behavior; everything is readable without the script."""
 
 _PARTS = {
-    STYLESHEET: ("page.css", "plots.css", "paired_chains.css", "facts.css", "text_drift.css"),
+    STYLESHEET: ("page.css", "plots.css", "paired_chains.css", "facts.css"),
     SCRIPT: ("page.js", "paired_chains.js", "paired_differences.js"),
 }
 """File of the page -> files of this package that it consists of."""
@@ -116,7 +115,6 @@ def html_page(
     environment.tests |= {"noteworthy": noteworthy}
     environment.globals |= {"pair_heads": PAIR_HEADS}
     environment.globals |= {"interval_size": INTERVAL, "curves_size": CURVES, "strip_size": STRIP}
-    environment.globals["flow_width"] = FLOW_WIDTH
     environment.globals |= {function.__name__: function for function in _FUNCTIONS}
     page_images, files = PageImages(image, folder, file), page_files()
     return environment.get_template("page.html.jinja").render(
@@ -201,11 +199,10 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
 
 
 _FUNCTIONS = (
-    attractor_cases, between, case_anchor, causes, comparisons, counts_line, course_points,
-    curve_plots, drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot,
-    mostly_invented, kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses,
-    pair_rows, paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor,
-    sample_values, settings_of, shade_of, share_of, step_heads, step_rows, strip_plot, text_drifts,
-    word_of, worst_samples,
+    between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots,
+    drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot, mostly_invented,
+    kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses, pair_rows,
+    paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor, sample_values,
+    settings_of, shade_of, share_of, step_heads, step_rows, strip_plot, word_of, worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

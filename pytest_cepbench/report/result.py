@@ -12,7 +12,17 @@ import msgspec
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import REFUSED
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report.drift_record import AttractorShown, LinkShown, TextDriftShown
+
+
+class LinkShown(msgspec.Struct, frozen=True):
+    """One artifact of a chain: its text, or the digest of its image in the store.
+
+    similarity: to the start, where it was measured.
+    """
+
+    text: str | None = None
+    image: str | None = None
+    similarity: float | None = None
 
 
 class ChainShown(msgspec.Struct, frozen=True):
@@ -344,9 +354,6 @@ class CaseResult(msgspec.Struct, frozen=True):
     opponents: digest of the answers that those of this run battled in `differences`; empty where
     none did.
     facts: what became of the facts of its samples; None where the metric is not about facts.
-    attractors: where ends of different starts have become alike, the largest first.
-    texts, texts_reference: what drifts in the texts of its chains, of this run and of the
-    reference, by start of the chains.
     votes: what each encoder says, of a case that several decide together; empty for all others.
     """
 
@@ -409,9 +416,6 @@ class CaseResult(msgspec.Struct, frozen=True):
     requested: list[ChainShown] = []
     opponents: str = ""
     facts: FactsShown | None = None
-    attractors: list[AttractorShown] = []
-    texts: list[TextDriftShown] = []
-    texts_reference: list[TextDriftShown] = []
     votes: list[EncoderVote] = []
 
     @property

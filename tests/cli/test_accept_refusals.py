@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.report.result import ModelShown
-from pytest_cepbench.suites.measures import text_quality
 from pytest_cepbench.suites.measures.measure_registry import higher_is_better
+from pytest_cepbench.suites.measures.text_quality import TextMeasure
 from tests.cli.accepting import WORSE, accept, by_name
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
@@ -191,8 +192,10 @@ def test_directions_are_those_of_the_metrics() -> None:
     for path in BASELINES.rglob("*.toml"):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
-    for kind, statistic in text_quality.KINDS.items():
-        assert higher_is_better(f"{kind}/1 of generation 1") == statistic.higher
+    plan = ChainPlan("text", 2, "describe", "{description}")
+    for n in (None, 4):
+        measure = TextMeasure("texts", plan, (2,), n, "categories", "all")
+        assert higher_is_better(measure.identity) == measure.higher_is_better
 
 
 def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of texts: words of any script, repetition, length, scripts, refusals."""
+"""Statistics of texts: words of any script, repetition, length."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.text_statistics import (
     kept_length,
-    main_script,
-    refuses,
     repeated_share,
-    script_share,
-    script_shares,
     words_of,
 )
 
@@ -82,43 +78,3 @@ def test_length_is_kept_alike_in_both_directions(first: list[str], later: list[s
     assert 0.0 <= kept_length(one, other) <= 1.0
     assert kept_length("a b", "a b c d") == 0.5
     assert kept_length("a b", "") == 0.0
-
-
-def test_scripts_are_told_by_letters() -> None:
-    """Digits, signs and spaces have no script; Japanese is written in three."""
-    assert script_shares("A cat, 12!") == {"Latin": 1.0}
-    assert script_shares("cats 猫") == {"Latin": 0.8, "Han": 0.2}
-    assert script_share(CHINESE, "Han") == 1.0
-    assert script_share(CHINESE, "Latin") == script_share("12 !", "Latin") == 0.0
-    assert script_share("猫がいる", "Japanese") == 1.0
-    assert script_share("Привет", "Cyrillic") == script_share("สวย", "Thai") == 1.0
-    assert script_share("\u00e9\u00df\u0131\uff41", "Latin") == 1.0
-    assert main_script(["12", "猫", "two cats"]) == "Latin"
-    assert main_script(["12", ""]) is None
-
-
-@given(st.text(max_size=60))
-def test_shares_of_scripts_add_up(text: str) -> None:
-    """To 1, or to nothing without letters."""
-    shares = script_shares(text)
-    assert sum(shares.values()) == pytest.approx(1.0) or not shares
-
-
-@pytest.mark.parametrize(
-    ("text", "refused"),
-    [
-        ("I'm sorry, but I can't help with that.", True),
-        ("I\u2019m sorry", True),
-        ('"As an AI, I do not see.', True),
-        ("Hmm. I will not describe it.", True),
-        ("对不起。我不能描述", True),
-        ("Es tut mir leid!", True),
-        ("The sign says I cannot park here", False),
-        ("I cannotx", False),
-        ("a red circle. " * 5 + "I cannot see more.", False),
-        ("", False),
-    ],
-)
-def test_refusals_are_told_by_how_they_begin(text: str, refused: bool) -> None:
-    """At the start of a sentence near the start of the text, in several languages."""
-    assert refuses(text) is refused

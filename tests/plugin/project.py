@@ -179,7 +179,7 @@ class Project:
 
 
 _OF_THE_STORE = ("reference", "reference_chains", "curve_reference", "baseline_links",
-                 "baseline_failure", "first_difference", "texts_reference")  # fmt: skip
+                 "baseline_failure", "first_difference")  # fmt: skip
 """What a report shows of the baseline's chains, as far as the store has them."""
 
 

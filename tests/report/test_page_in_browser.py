@@ -10,11 +10,9 @@ from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import (
-    AttractorShown,
     BaselineModel,
     CaseResult,
     ChainShown,
-    EndShown,
     LinkShown,
     ModelShown,
     StepShown,
@@ -26,7 +24,6 @@ from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, look_at, violations
 from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED
-from tests.report.test_text_drift import TEXTS
 
 pytestmark = pytest.mark.slow
 
@@ -43,14 +40,9 @@ REGRESSED = replace(
     models=[ModelShown("describer", "new", "f" * 64, "a model")],
     measured=replace(MEASURED, scores={"red": {LONG: 0.1, "b": 0.5}}),
     differences={LONG: -0.8, "b": -0.1},
-    attractors=[AttractorShown(30, 0.5, 12, LINKS[0], [EndShown(LONG, LINKS[1], LINKS[0])] * 12)],
-    texts=[TEXTS],
-    texts_reference=[TEXTS],
     facts=INVENTED,
 )
-HELD = replace(
-    FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={}, texts=[TEXTS]
-)
+HELD = replace(FULL, part="quiet", verdict="held", value=0.9, notes=[], warnings=[], failures={})
 FAILED = [
     replace(FULL, part=f"part {n}", verdict="error", value=None, reasons=["out of memory"])
     for n in range(3)
@@ -174,36 +166,6 @@ def test_it_fits_a_narrow_screen(page: Path) -> None:
         width=320,
     )
     assert beyond == 0
-
-
-@pytest.mark.parametrize("width", [320, 1280])
-def test_what_drifts_in_texts_is_in_view(page: Path, width: int) -> None:
-    """No word of the flow is cut at any width; on a wide screen no table needs to scroll, and
-    captions of tables are no wider than the screen on a narrow one.
-    """
-    outcome = look_at(
-        page,
-        """
-        for (const element of document.querySelectorAll("details")) element.open = true;
-        const beyond = (element) => element.scrollWidth - element.clientWidth;
-        const texts = document.querySelector(".texts");
-        const flow = texts.querySelector("svg").getBoundingClientRect();
-        const words = [...texts.querySelectorAll("svg text")].map((word) => {
-          const place = word.getBoundingClientRect();
-          return Math.max(flow.left - place.left, place.right - flow.right);
-        });
-        return {
-          words: Math.max(...words),
-          tables: Math.max(...[...texts.querySelectorAll(".tables .scroll")].map(beyond)),
-          flow: beyond(texts.querySelector(".flow .scroll")),
-          captions: Math.max(...[...texts.querySelectorAll("p, figcaption")].map(beyond)),
-        };
-        """,
-        width=width,
-    )
-    assert outcome["words"] <= 1
-    assert (outcome["flow"], outcome["captions"]) == (0, 0)
-    assert width < 1280 or outcome["tables"] == 0
 
 
 def test_a_folder_is_whole_under_the_policy_of_jenkins(tmp_path: Path) -> None:

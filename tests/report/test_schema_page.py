@@ -14,13 +14,11 @@ from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import (
     AnchorShown,
     AnswerShown,
-    AttractorShown,
     BaselineModel,
     CaseResult,
     ChainShown,
     CurveShown,
     EncoderVote,
-    EndShown,
     FactKindShown,
     FactsShown,
     FactTableShown,
@@ -30,10 +28,7 @@ from pytest_cepbench.report import (
     RoleLossShown,
     SeriesShown,
     StepShown,
-    TextDriftShown,
-    TextStepShown,
     UsageTotals,
-    WordFlowShown,
 )
 from pytest_cepbench.report.provenance import Provenance, SuiteProvenance
 from pytest_cepbench.report.writers import PREFIX, SCHEMA, RunFacts, json_document, properties_of
@@ -59,11 +54,6 @@ _NAMES: dict[Any, str] = {
     ChainShown: "Chain",
     CurveShown: "Curve",
     LinkShown: "Link",
-    AttractorShown: "Attractor",
-    EndShown: "End",
-    TextDriftShown: "TextDrift",
-    TextStepShown: "TextStep",
-    WordFlowShown: "WordFlow",
     AnswerShown: "Answer",
     StepShown: "Step",
     UsageTotals: "Effort",

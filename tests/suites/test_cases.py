@@ -53,17 +53,17 @@ def test_no_two_metrics_are_called_alike(tmp_path: Path) -> None:
 [metrics.gc_1]
 kind = "gc"
 at = 1
-[metrics.language]
-[metrics.lang_en]
-kind = "language"
-expected = "en"
+[metrics.repetition]
+[metrics.bigrams]
+kind = "repetition"
+n = 2
 """
     cases = _cases(tmp_path, SHAPES.replace("[metrics.gc]\n", tables), ("a",))
     labels = {case.key.metric: case.label for case in cases}
     gc = (labels["gc"], labels["gc_1"])
     assert "[" not in "".join(gc)
-    assert labels["language"].endswith(")")
-    assert labels["lang_en"].endswith(") [lang_en]")
+    assert labels["repetition"].endswith(")")
+    assert labels["bigrams"].endswith(") [bigrams]")
     assert len(set(labels.values())) == len(labels)
 
 

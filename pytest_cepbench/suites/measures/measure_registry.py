@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
+from pytest_cepbench.errors import SuiteError, did_you_mean, removed, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
 from pytest_cepbench.suites.measures.base import (
@@ -42,7 +42,6 @@ from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_d
 from pytest_cepbench.suites.measures.soft_tifa import SoftTifaTable, make_soft_tifa
 from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
 from pytest_cepbench.suites.measures.text_quality import (
-    LanguageTable,
     RepetitionTable,
     TextTable,
     make_texts,
@@ -67,15 +66,13 @@ KINDS: Mapping[str, type[MetricTable]] = {
     "diversity": DiversityTable,
     "retrieval": RetrievalTable,
     "repetition": RepetitionTable,
-    "language": LanguageTable,
     "length": TextTable,
-    "refusals": TextTable,
 }
 """Kind of metric -> its settings."""
 
 _LOWER_IS_BETTER = frozenset(
     (
-        "fid", "gc_fid", "kid", "sdr", "failures", "repetition", "refusals",
+        "fid", "gc_fid", "kid", "sdr", "failures", "repetition",
         "answer-failures", "judge_failures", "no_image", "no_text", "step_gap",
     )
 )  # fmt: skip
@@ -92,7 +89,6 @@ _MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Meas
     DiversityTable: make_diversity,
     RetrievalTable: make_retrieval,
     RepetitionTable: make_texts,
-    LanguageTable: make_texts,
     TextTable: make_texts,
 }
 """Settings -> what makes their measure, of kind, name, settings and context. Failures, which depend
@@ -109,6 +105,9 @@ def read_table(
     the wrong type, or a tolerance below 0.
     """
     kind = raw.get("kind", name)
+    for written in (f"metric {kind!r}", *(f"{key} of metric {kind!r}" for key in raw)):
+        if gone := removed(written):
+            raise ValueError(gone)
     if kind not in kinds:
         raise ValueError(unknown_name("metric", str(kind), kinds))
     try:

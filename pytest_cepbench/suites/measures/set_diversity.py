@@ -8,14 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
-from pytest_cepbench.metrics.attractors import attractor_radius, find_attractors
+from pytest_cepbench.errors import MeasurementError, TooFewError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.diversity import DiversityTotals
-from pytest_cepbench.metrics.retrieval import Gallery
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
@@ -49,8 +46,6 @@ DiversityScore = Literal["vendi", "distance"]
 
 _ALL = "all artifacts"
 
-_FARTHEST = 2.0  # cosine distance of opposite directions
-
 
 @dataclass(frozen=True)
 class _Formula:
@@ -81,15 +76,12 @@ class DiversityTable(MetricTable, frozen=True, kw_only=True):
     at, encoder, start: as in `SimilarityTable`.
     score: "vendi", the effective number of different ones, or "distance", the mean pairwise cosine
     distance.
-    radius: cosine distance within which ends count as alike, in the attractors that reports show;
-    `attractor_radius` when left out. No score depends on it.
     """
 
     at: int | None = None
     encoder: str = ENCODER
     start: Modality | None = None
     score: DiversityScore = "vendi"
-    radius: float | None = None
 
 
 @dataclass(frozen=True)
@@ -114,46 +106,6 @@ class _CategoryDiversity:
 
 
 @dataclass(frozen=True)
-class EndsAlike:
-    """An attractor. samples: ids of its chains. center: of the one in its middle. origins: number
-    of clusters that their starts lie in.
-    """
-
-    samples: tuple[str, ...]
-    center: str
-    origins: int
-
-
-@dataclass(frozen=True)
-class Attractors:
-    """The attractors of a case, the largest first.
-
-    ends: chains that have an end.
-    radius: cosine distance within which ends count as alike; 0 where starts cannot be told apart.
-    """
-
-    found: tuple[EndsAlike, ...]
-    ends: int
-    radius: float
-
-    @property
-    def note(self) -> str:
-        """A sentence on them."""
-        if not self.found:
-            return (
-                f"no attractor: no ends of different starts lie within {self.radius:.3g} of each "
-                "other (cosine distance)"
-            )
-        held, largest = sum(len(alike.samples) for alike in self.found), self.found[0]
-        several = f"{len(self.found)} attractors" if len(self.found) > 1 else "one attractor"
-        return (
-            f"{held} of {self.ends} ends lie in {several} (within {self.radius:.3g} of each other, "
-            f"cosine distance); the largest holds {len(largest.samples)}, of starts in "
-            f"{largest.origins} clusters"
-        )
-
-
-@dataclass(frozen=True)
 class DiversityMeasure:
     """The diversity of the artifacts that different starts became; see `Measure`.
 
@@ -168,7 +120,6 @@ class DiversityMeasure:
     encoder: str
     pool: Pool
     parts: Parts
-    radius: float | None = None
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = False
@@ -215,7 +166,6 @@ class DiversityMeasure:
             sizes={name: own.sizes[0] for name, own in found.items()},
             blocks={name: scored for name, scored in blocks.items() if scored},
             notes=(
-                self.attractors(case, chain_data).note,
                 *(
                     f"{name}: {own.values[0]:.4g} among the starts, "
                     f"{', '.join(f'{value:.4g}' for value in own.values[1:])} after"
@@ -229,42 +179,6 @@ class DiversityMeasure:
 
     def show(self, _: Case, __: str, ___: ChainData) -> None:
         """The diversity of a set belongs to no chain."""
-
-    def attractors(self, case: Case, chain_data: ChainData) -> Attractors:
-        """Where the ends of a measured case's chains have become alike."""
-        samples = everyone(by_category(case, chain_data))
-        key = ("attractors", self.encoder, self.plan.start, self.at, self.radius)
-        name = digest_json([sample.id for sample in samples])
-        return chain_data.once(key, name, lambda: self._find_attractors(samples, chain_data))
-
-    def _find_attractors(self, samples: Sequence[Sample], chain_data: ChainData) -> Attractors:
-        starts, ends = (
-            {
-                chain.sample.id: (chain, vector)
-                for shard in chain_data.features(self.plan.start, self.encoder, at, samples)
-                for chain, vector in shard
-                if not isinstance(vector, Failure)
-            }
-            for at in (0, self.generations[-1])
-        )
-        ids = [name for name in sorted(ends) if name in starts]
-        if len({starts[name][0].links[0].digest for name in ids}) < FEWEST:
-            return Attractors((), len(ids), 0.0)
-        begun = np.stack([starts[name][1] for name in ids])
-        ended = np.stack([ends[name][1] for name in ids])
-        radius = self.radius
-        if radius is None:
-            digests = [starts[name][0].links[0].digest for name in ids]
-            radius = attractor_radius(Gallery.of(begun, digests))
-        found = tuple(
-            EndsAlike(
-                samples=tuple(ids[row] for row in attractor.members),
-                center=ids[attractor.center],
-                origins=attractor.origins,
-            )
-            for attractor in find_attractors(begun, ended, radius)
-        )
-        return Attractors(found, len(ids), radius)
 
     def _diversity(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDiversity:
         """Raises MeasurementError for too few artifacts, and for an encoder that cannot see."""
@@ -312,15 +226,9 @@ def make_diversity(
 ) -> DiversityMeasure:
     """The measure of a table.
 
-    Raises SuiteError for an iteration that the chains do not reach, and a radius out of range.
+    Raises SuiteError for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
-    if table.radius is not None and not 0 <= table.radius <= _FARTHEST:
-        msg = (
-            f"suite {context.suite!r}, metric {name!r}: radius is a cosine distance in "
-            f"[0, {_FARTHEST:g}], got {table.radius}"
-        )
-        raise SuiteError(msg)
     return DiversityMeasure(
         name=name,
         score=table.score,
@@ -329,5 +237,4 @@ def make_diversity(
         encoder=table.encoder,
         pool=table.pool or "samples",
         parts=table.parts or "overall",
-        radius=table.radius,
     )

@@ -1,8 +1,8 @@
-"""repetition, language, length, refusals: whether the texts of chains stay texts."""
+"""repetition, length: whether the texts of chains stay texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,7 @@ import numpy as np
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.metrics.text_statistics import (
-    REPEATED,
-    kept_length,
-    main_script,
-    refuses,
-    repeated_share,
-)
+from pytest_cepbench.metrics.text_statistics import REPEATED, kept_length, repeated_share
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
@@ -31,13 +25,10 @@ from pytest_cepbench.suites.measures.base import (
     everyone,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.language import check_language, is_code, language_score
-
-_REFUSED = "refused"
 
 
 class TextTable(MetricTable, frozen=True, kw_only=True):
-    """length, refusals: of the texts that a chain's describer writes.
+    """length: of the texts that a chain's describer writes.
 
     at: number of the description that counts, 1 for the first; the last one when left out.
     start: which chains, where the suite plays both.
@@ -53,50 +44,19 @@ class RepetitionTable(TextTable, frozen=True, kw_only=True):
     n: int = REPEATED
 
 
-class LanguageTable(TextTable, frozen=True, kw_only=True):
-    """language: expected: a script ("Latin", "Han") or a language's code ("en").
-
-    The script of the describer's prompt when left out. A code needs the extra `language`.
-    """
-
-    expected: str | None = None
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """A statistic of texts.
-
-    higher: whether more is better.
-    missing: its score of a description that is not there.
-    """
-
-    higher: bool
-    missing: float
-
-
-KINDS = {
-    "repetition": _Kind(higher=False, missing=1.0),
-    "language": _Kind(higher=True, missing=0.0),
-    "length": _Kind(higher=True, missing=0.0),
-    "refusals": _Kind(higher=False, missing=0.0),
-}
-"""A chain that stopped has the worst score, but for refusals: of these it has one where a refusal
-stopped it, and `failures` counts every other reason."""
-
-
 @dataclass(frozen=True)
 class TextMeasure:
     """A statistic of the descriptions of each chain; see `Measure`.
 
-    generations: of the descriptions that are read, the last of which is the score. detail: what
-    else decides it: n of n-grams, or the expected language.
+    A chain that stopped has the worst score.
+    generations: of the descriptions that are read, the last of which is the score.
+    n: words of the n-grams of repetition; None for length.
     """
 
     name: str
-    kind: str
     plan: ChainPlan
     generations: tuple[int, ...]
-    detail: str
+    n: int | None
     pool: Pool
     parts: Parts
     own_parts: tuple[str, ...] = ()
@@ -104,25 +64,24 @@ class TextMeasure:
     span: float | None = 1.0
 
     @property
-    def tells_languages(self) -> bool:
-        """True where texts are told by their language, not by their script."""
-        return self.kind == "language" and is_code(self.detail)
-
-    @property
     def higher_is_better(self) -> bool:
-        """Of language and length."""
-        return KINDS[self.kind].higher
+        """Of length."""
+        return self.n is None
 
     @property
     def label(self) -> str:
         """The name for people, such as repetition(3)."""
-        return f"{self.kind}({len(self.generations)})"
+        return f"{self._kind}({len(self.generations)})"
 
     @property
     def identity(self) -> str:
         """Definition, last generation and settings."""
-        detail = f", {self.detail}" if self.detail else ""
-        return f"{self.kind}/1 of generation {self.generations[-1]}, over {self.pool}{detail}"
+        n = "" if self.n is None else f", n = {self.n}"
+        return f"{self._kind}/1 of generation {self.generations[-1]}, over {self.pool}{n}"
+
+    @property
+    def _kind(self) -> str:
+        return "length" if self.n is None else "repetition"
 
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains up to the last description that counts; no encoder."""
@@ -133,12 +92,11 @@ class TextMeasure:
         self._chains(chain_data, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """A number for each chain's last description. Raises MeasurementError as its language."""
+        """A number for each chain's last description."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
         chains = self._chains(chain_data, samples)
-        score = self._score()
-        rows = {name: self._scores(chain, score) for name, chain in chains.items()}
+        rows = {name: self._scores(chain) for name, chain in chains.items()}
         return Measured(
             scores={
                 name: {sample.id: rows[sample.id][-1] for sample in part}
@@ -153,46 +111,29 @@ class TextMeasure:
     def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, with the number of each of its descriptions."""
         chain = self._chains(chain_data, chain_data.named(sample_id))[sample_id]
-        marks = dict(zip(self.generations, self._scores(chain, self._score()), strict=True))
-        return ChainExcerpt(chain, marks)
+        return ChainExcerpt(chain, dict(zip(self.generations, self._scores(chain), strict=True)))
 
     def _chains(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Chain]:
         chain_data.require_recorded(self.plan.start, self.generations)
         return chain_data.chains(self.plan.start, samples)
 
-    def _score(self) -> Callable[[str, str], float]:
-        """(first text, text) -> its score."""
-        if self.kind == "repetition":
-            n = int(self.detail.removeprefix("n = "))
-            return lambda _, text: repeated_share(text, n)
-        if self.kind == "language":
-            language = language_score(self.detail)
-            return lambda _, text: language(text)
-        return kept_length if self.kind == "length" else lambda _, text: float(refuses(text))
-
-    def _scores(self, chain: Chain, score: Callable[[str, str], float]) -> list[float]:
-        """Of each description; from the step on that stopped the chain as `_Kind.missing`."""
-        texts = [link.text for link in chain.links if link.text is not None]
-        scores = []
-        for generation in self.generations:
-            text = chain.links[generation].text if chain.has(generation) else None
-            if text is not None:
-                scores.append(score(texts[0], text))
-            elif self.kind == "refusals":
-                failure = chain.failure
-                scores.append(float(failure is not None and failure.kind == _REFUSED))
-            else:
-                scores.append(KINDS[self.kind].missing)
-        if self.kind == "refusals":  # what was refused once stays so
-            return [max(scores[: place + 1]) for place in range(len(scores))]
-        return scores
+    def _scores(self, chain: Chain) -> list[float]:
+        """Of each description; the worst one from the step on that stopped the chain."""
+        first = next((link.text for link in chain.links if link.text is not None), "")
+        texts = [
+            chain.links[generation].text if chain.has(generation) else None
+            for generation in self.generations
+        ]
+        if self.n is None:
+            return [0.0 if text is None else kept_length(first, text) for text in texts]
+        return [1.0 if text is None else repeated_share(text, self.n) for text in texts]
 
 
 def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) -> TextMeasure:
     """The measure of a table.
 
     Raises SuiteError for a description that the chains do not reach, a length without an earlier
-    text, n below 1, and a language that the identifier does not know, where it is installed.
+    text, and n below 1.
     """
     plan = context.plan(name, table.start)
     where = f"suite {context.suite!r}, metric {name!r}"
@@ -204,25 +145,15 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
     if kind == "length" and plan.start == "image" and at < 2:
         msg = f"{where}: a length is compared with an earlier text, and there is none before at = 1"
         raise SuiteError(msg)
-    detail = ""
-    if isinstance(table, RepetitionTable):
-        if table.n < 1:
-            msg = f"{where}: n is at least 1, got {table.n}"
-            raise SuiteError(msg)
-        detail = f"n = {table.n}"
-    if isinstance(table, LanguageTable):
-        detail = table.expected or main_script([plan.describe]) or "Latin"
-        try:
-            check_language(detail)
-        except ValueError as error:
-            msg = f"{where}: {error}"
-            raise SuiteError(msg) from error
+    n = table.n if isinstance(table, RepetitionTable) else None
+    if n is not None and n < 1:
+        msg = f"{where}: n is at least 1, got {n}"
+        raise SuiteError(msg)
     return TextMeasure(
         name=name,
-        kind=kind,
         plan=plan,
         generations=tuple(generations[:at]),
-        detail=detail,
+        n=n,
         pool=table.pool or "categories",
         parts=table.parts or "all",
     )

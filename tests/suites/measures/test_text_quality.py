@@ -1,8 +1,7 @@
-"""repetition, language, length and refusals over chains: their scores, failures and settings."""
+"""repetition and length over chains: their scores, failures and settings."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import caption, parse_image
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.metrics.text_statistics import kept_length, repeated_share
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.measures import language
 from tests.suites.world import Staged, stage
 
 SUITE = """\
@@ -38,9 +36,7 @@ encoder = "shapes:"
 
 METRICS = """\
 [metrics.repetition]
-[metrics.language]
 [metrics.length]
-[metrics.refusals]
 """
 
 
@@ -56,7 +52,7 @@ class Speaker:
         images: Sequence[Image.Image],
         prompt: str,
         seeds: Sequence[int],
-    ) -> list[str | Failure]:
+    ) -> list[str]:
         """What it says of each caption."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [self._say(caption(scene)) for scene in scenes]
@@ -73,19 +69,8 @@ def looping() -> Speaker:
 
 
 def chinese() -> Speaker:
-    """Has fallen into another script, without spaces."""
+    """Has fallen into a script without spaces."""
     return Speaker("speaks Chinese", lambda text: "图中有" * len(text.split(",")))
-
-
-def refusing() -> Speaker:
-    """Refuses in words where there are several shapes, and as servers do where there is one."""
-
-    def say(text: str) -> str | Failure:
-        if text.startswith("one"):
-            return Failure("refused", "content policy")
-        return "I'm sorry, but I cannot describe this." if "circle" in text else text
-
-    return Speaker("refuses", say)
 
 
 def silent() -> Speaker:
@@ -102,10 +87,7 @@ def staged(folder: Path, store: Store, describer: str, metrics: str = METRICS) -
 def test_faithful_texts_have_the_best_of_everything(tmp_path: Path, store: Store) -> None:
     """Captions in English that stay as they are."""
     suite = staged(tmp_path, store, "faithful")
-    values = {
-        name: suite.measure(f"overall-{name}").value for name in ("language", "length", "refusals")
-    }
-    assert values == {"language": 1.0, "length": 1.0, "refusals": 0.0}
+    assert suite.measure("overall-length").value == 1.0
     measured = suite.measure("overall-repetition")
     assert (measured.label, measured.higher_is_better, len(measured.curve)) == (
         "repetition(2)", False, 2,
@@ -126,16 +108,9 @@ def test_a_loop_is_repetition(tmp_path: Path, store: Store) -> None:
     assert measured.shares
 
 
-def test_another_script_is_seen_without_any_library(tmp_path: Path, store: Store) -> None:
-    """The prompt is in Latin letters, so Chinese scores 0; a suite can expect it instead."""
-    suite = staged(
-        tmp_path,
-        store,
-        "chinese",
-        METRICS + '[metrics.han]\nkind = "language"\nexpected = "Han"\n',
-    )
-    assert suite.measure("overall-language").value == 0.0
-    assert suite.measure("overall-han").value == 1.0
+def test_the_length_of_texts_without_spaces_is_counted(tmp_path: Path, store: Store) -> None:
+    """The score of a sample is its last description's against its first one's."""
+    suite = staged(tmp_path, store, "chinese")
     chains = suite.run.chain_data.chains("image", suite.run.dataset.samples)
     expected = [
         kept_length(chain.links[1].text or "", chain.links[3].text or "")
@@ -146,29 +121,11 @@ def test_another_script_is_seen_without_any_library(tmp_path: Path, store: Store
     )
 
 
-def test_refusals_in_words_and_by_the_server_count(tmp_path: Path, store: Store) -> None:
-    """What was refused once stays refused; `failures` counts those that stopped a chain."""
-    suite = staged(tmp_path, store, "refusing", METRICS + "[metrics.failures]\n")
-    measured = suite.measure("overall-refusals")
-    chains = suite.run.chain_data.chains("image", suite.run.dataset.samples).values()
-    in_words = [any("sorry" in (link.text or "") for link in chain.links) for chain in chains]
-    stopped = [chain.failure is not None for chain in chains]
-    refused = [words or stop for words, stop in zip(in_words, stopped, strict=True)]
-    assert any(in_words)
-    assert any(stopped)
-    assert measured.value == pytest.approx(sum(refused) / len(refused), abs=1e-6)
-    assert measured.failures == {"refused": sum(stopped)}
-    assert measured.curve[0] <= measured.curve[1]
-
-
 def test_a_text_that_is_not_there_has_the_worst_score(tmp_path: Path, store: Store) -> None:
-    """Empty texts stop chains, which are counted and never dropped; they refuse nothing."""
+    """Empty texts stop chains, which are counted and never dropped."""
     suite = staged(tmp_path, store, "silent")
-    values = {
-        name: suite.measure(f"overall-{name}").value
-        for name in ("repetition", "language", "length", "refusals")
-    }
-    assert values == {"repetition": 1.0, "language": 0.0, "length": 0.0, "refusals": 0.0}
+    values = {name: suite.measure(f"overall-{name}").value for name in ("repetition", "length")}
+    assert values == {"repetition": 1.0, "length": 0.0}
     assert suite.measure("overall-length").failures == {"empty-text": 8}
 
 
@@ -195,41 +152,3 @@ def test_settings_that_cannot_be_are_refused(
     """With the suite and the metric."""
     with pytest.raises(SuiteError, match=problem):
         staged(tmp_path, store, "faithful", metric + "\n")
-
-
-def test_a_language_by_its_code_needs_the_extra(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message says what to install, and what works without."""
-    language._identifier.cache_clear()
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    assert language.language_shares(["a small red circle on the left"]) == {}
-    suite = staged(tmp_path, store, "faithful", '[metrics.language]\nexpected = "en"\n')
-    with pytest.raises(MeasurementError, match=r"pytest-cepbench\[language\]"):
-        suite.measure("overall-language")
-
-
-@pytest.mark.slow
-def test_a_language_of_the_same_script_is_told_by_its_code() -> None:
-    """French is not English; a word or two that could be anything count as what is expected."""
-    pytest.importorskip("py3langid")
-    language._identifier.cache_clear()
-    score = language.language_score("en")
-    assert score("three shapes: small red circle top left") == 1.0
-    assert score("Un chien court sur la plage") == 0.0
-    assert score("一只猫坐在桌子上") == 0.0
-    assert score("cat") == 1.0
-    assert score("") == 0.0
-    with pytest.raises(MeasurementError, match="'xx' is not one of the"):
-        language.language_score("xx")
-    texts = ["Un chien court sur la plage", "three shapes: small red circle top left", "cat", ""]
-    assert language.language_shares(texts) == {"fr": 0.25, "en": 0.25}
-
-
-@pytest.mark.slow
-def test_a_language_that_nothing_tells_is_refused_at_once(tmp_path: Path, store: Store) -> None:
-    """When the suite is read, and not case by case when its chains are grown."""
-    pytest.importorskip("py3langid")
-    language._identifier.cache_clear()
-    with pytest.raises(SuiteError, match="metric 'language': expected = 'xx' is not one of the"):
-        staged(tmp_path, store, "faithful", '[metrics.language]\nexpected = "xx"\n')
