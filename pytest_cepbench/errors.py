@@ -8,7 +8,7 @@ are handled before a user would see them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_cepbench.escapes import mask_secrets
 
@@ -261,6 +261,21 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
         f"unknown {what} {given!r}.{did_you_mean(given, names)} "
         f"Known: {', '.join(names) or '(none)'}."
     )
+
+
+REMOVED: Mapping[str, str] = {
+    "--cep-overlap": "-n, which gives each worker a device of its own",
+}
+"""What users may still type -> what takes its place. An option's flag stands for its twins too."""
+
+
+def removed_name(given: str, name: str) -> str | None:
+    """Sentence for a name that was removed, and what takes its place; None for any other name.
+
+    given: as it was typed. name: as `REMOVED` has it.
+    """
+    instead = REMOVED.get(name)
+    return None if instead is None else f"{given} was removed in 0.1.0: use {instead}"
 
 
 def public_names(module: object) -> list[str]:

@@ -18,7 +18,6 @@ from benchmarks.accelerator_figures.memory import (
     total_bytes,
     utilization,
 )
-from benchmarks.accelerator_figures.overlap import overlap
 from benchmarks.accelerator_figures.setting import ROLES, TEXTS, Setting, plan_of
 from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time, seed_images
 from benchmarks.real_size import BUILDERS, build
@@ -414,6 +413,5 @@ PARTS: Mapping[str, tuple[Callable[[Setting], None], float]] = {
     "precision": (precision, 0.08),
     "residency": (residency, 0.1),
     "compiled": (compiled, 0.15),
-    "overlap": (overlap, 0.08),
 }
 """Each part's measurement and its share of the time, in the order of their worth."""

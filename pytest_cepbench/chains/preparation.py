@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from operator import is_
-from typing import Any, Generic, TypeVar
-
-from pytest_cepbench.chains.steps import Step
+from typing import Generic, TypeVar
 
 L = TypeVar("L")
 P = TypeVar("P")
@@ -66,21 +63,3 @@ class Preparation(Generic[L, P]):
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
-
-
-@dataclass(frozen=True)
-class LoadedImages:
-    """Images that were loaded before a describer is asked about them.
-
-    images: by the keys of the steps that start from them.
-    batch: all of them, prepared; None where that is done when they are asked about.
-    """
-
-    images: Mapping[str, Any]
-    batch: PreparedBatch[Any, Any] | None
-
-    def give(self, step: Step) -> Step:
-        """The step, with its image where that was loaded."""
-        if step.key not in self.images:
-            return step
-        return replace(step, load=partial(self.images.__getitem__, step.key))

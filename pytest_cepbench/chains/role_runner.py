@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -15,8 +15,8 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
-from pytest_cepbench.chains.pipeline import in_batches, read_all
-from pytest_cepbench.chains.preparation import LoadedImages, Preparation, PreparedBatch
+from pytest_cepbench.chains.pipeline import in_batches
+from pytest_cepbench.chains.preparation import Preparation
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import (
     Step,
@@ -64,7 +64,7 @@ from pytest_cepbench.models.protocols import (
     Vqa,
     Writer,
 )
-from pytest_cepbench.models.torch_runtime import GLOBAL_GENERATORS, warnings_by_thread
+from pytest_cepbench.models.torch_runtime import warnings_by_thread
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.answers import answer_results
 
@@ -96,8 +96,6 @@ class RoleRunner:
     _answered: bool = field(init=False, default=False)
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
     _prepare_seconds: float = field(init=False, default=0.0)  # of the last batch prepared in turn
-    _ahead: bool = field(init=False, default=False)
-    _counted: set[str] = field(init=False, default_factory=set)  # keys of steps made ahead
 
     @cached_property
     def handle(self) -> ModelHandle:
@@ -113,17 +111,6 @@ class RoleRunner:
     def loaded(self) -> bool:
         """Whether the model is loaded."""
         return self.handle.loaded
-
-    @contextmanager
-    def ahead(self) -> Iterator[None]:
-        """Make results before they are asked for: those that are made count now, and not as results
-        from the store when they are asked for; others count then.
-        """
-        self._ahead = True
-        try:
-            yield
-        finally:
-            self._ahead = False
 
     @property
     def model(self) -> Model:
@@ -193,20 +180,13 @@ class RoleRunner:
         """Key of a step on one input artifact: everything its result depends on."""
         return key_of(self.bound, prompt, seed, [[kind, digest]])
 
-    def describe(
-        self, prompt: str, steps: Sequence[Step], loaded: LoadedImages | None = None
-    ) -> Results:
-        """Ask for a text of each step; the results are texts and failures.
-
-        loaded: inputs of the steps, as far as `load_images` has loaded them.
-        """
+    def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
+        """Ask for a text of each step; the results are texts and failures."""
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
             if isinstance(model, PreparesImages):
                 prepared = None if preparation is None else preparation.take(images)
-                if prepared is None and loaded is not None and loaded.batch is not None:
-                    prepared = loaded.batch.of(images)
                 if prepared is None:
                     started = time.perf_counter()
                     prepared = model.prepare(images, prompt)
@@ -216,8 +196,6 @@ class RoleRunner:
                 texts = model.describe(images, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        if loaded is not None:
-            steps = [loaded.give(step) for step in steps]
         with ExitStack() as during:
             prepare = self._prepare(prompt)
             preparation = None if prepare is None else Preparation(prepare)
@@ -268,27 +246,6 @@ class RoleRunner:
             return [admit_reply(text, admit_text) for text in texts]
 
         return self._answers(self._run(steps, ask))()
-
-    def load_images(self, prompt: str, steps: Sequence[Step]) -> LoadedImages:
-        """Load the images of steps that have no result, and prepare them where they are one batch.
-
-        Called by any thread. What fails is left to be met by `describe`.
-        """
-        stored = self.store.has(step.key for step in steps)
-        missing = list({step.key: step for step in steps if step.key not in stored}.values())
-        loaded = read_all(missing, lambda step: step.load())
-        images = {
-            step.key: image
-            for step, image in zip(missing, loaded, strict=True)
-            if image is not None and not isinstance(image, Exception)
-        }
-        prepare = self._prepare(prompt)
-        batch = None
-        if prepare is not None and len(images) == len(missing) <= self.caller.size:
-            inputs = list(images.values())
-            with suppress(Exception), self.handle.residency.gate.calling():
-                batch = PreparedBatch(inputs, prepare(inputs))
-        return LoadedImages(images, batch)
 
     def _prepare(self, prompt: str) -> Callable[[Sequence[Any]], Any] | None:
         """Prepares the images of a batch, where the model can and the last ones took long enough.
@@ -451,7 +408,7 @@ class RoleRunner:
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
         }
-        hits = self._count_hits(steps, known, missing)
+        hits = len(steps) - len(missing)
         self.tally.hits += hits
         self._count(hits)
         self._note_provenances(known)
@@ -464,20 +421,6 @@ class RoleRunner:
             return [known[step.key] for step in steps]
 
         return results
-
-    def _count_hits(
-        self, steps: Sequence[Step], known: Collection[str], missing: Collection[str]
-    ) -> int:
-        """How many of the steps have results that count as stored ones.
-
-        known, missing: keys of steps that have a result, and of those that have none.
-        """
-        if self._ahead:
-            self._counted.update(missing)
-            return 0
-        made_ahead = self._counted.intersection(step.key for step in steps)
-        self._counted -= made_ahead
-        return len(steps) - len(missing) - len(made_ahead.intersection(known))
 
     def _make(
         self,
@@ -503,9 +446,6 @@ class RoleRunner:
                     # Some models read files at their first call, when a trainer may write there.
                     first = "the first answers were made"
                     during.enter_context(self.bound.files.unchanged(first))
-                during.enter_context(self.handle.residency.gate.calling())
-                if self.bound.global_random:
-                    during.enter_context(GLOBAL_GENERATORS)
                 outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
             self._answered = True
             self._count(len(steps))

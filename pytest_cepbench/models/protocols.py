@@ -411,9 +411,6 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
-    global_random: whether it may draw from the random generators of which a process has one: no
-        other model that does is called at the same time. Adapters that know when they draw hold
-        `GLOBAL_GENERATORS` themselves.
     dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
         loaded again where others are moved.
     remarks: what was found where the spec does not say so, a line each, for the header.
@@ -440,7 +437,6 @@ class BoundRole:
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
-    global_random: bool = False
     dispatched: bool = False
     remarks: tuple[str, ...] = ()
     named_in_baselines: str = ""

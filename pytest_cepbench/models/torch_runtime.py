@@ -180,22 +180,17 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(_wanted_threads.pop())
 
 
-GLOBAL_GENERATORS = threading.RLock()
-"""Held by what draws from the random generators of which a process has one: torch's, NumPy's and
-Python's own. Models that do so take turns where several threads call models."""
-
-
 @contextmanager
 def seeded(devices: Iterable[torch.device], seed: int) -> Iterator[None]:
     """Let torch's global generators start from a seed, and leave the caller's state as it was.
 
     devices: those of the model; the state of others is left alone, saving it would start a context
-    on each. One thread at a time: seeding reaches the generators of all devices.
+    on each.
     """
     import torch
 
     forked = [device for device in devices if device.type == "cuda"]
-    with GLOBAL_GENERATORS, torch.random.fork_rng(devices=forked):
+    with torch.random.fork_rng(devices=forked):
         torch.manual_seed(seed)
         yield
 
