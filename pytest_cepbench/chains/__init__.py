@@ -6,7 +6,7 @@ A `ChainGroup` grows the chains of a shard of samples and repairs them where sto
 lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` give their features.
 
 plan, growth: chain_plan, chain, growth, chain_group, features.
-calls: steps, role_runner, batching, pipeline, preparation, model_handle, validation, progress.
+calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
 on a cluster: ray.
 """
 

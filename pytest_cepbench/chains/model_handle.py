@@ -79,11 +79,6 @@ class ModelHandle:
         """Whether the model is loaded."""
         return self._model is not None
 
-    @property
-    def resident(self) -> Model | None:
-        """The model, where it is loaded and on its device."""
-        return None if self._in_host_memory else self._model
-
     def model(self, tally: CallCounts) -> Model:
         """The loaded model, on its device.
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -16,7 +16,6 @@ from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
-from pytest_cepbench.chains.preparation import Preparation
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import (
     Step,
@@ -59,12 +58,10 @@ from pytest_cepbench.models.protocols import (
     JsonWriter,
     Judge,
     Model,
-    PreparesImages,
     Reply,
     Vqa,
     Writer,
 )
-from pytest_cepbench.models.torch_runtime import warnings_by_thread
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.answers import answer_results
 
@@ -72,8 +69,6 @@ _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
 _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
-
-_QUICK_BATCH = 0.002  # seconds of preparing a batch; a thread that does it ahead saves less
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
@@ -95,7 +90,6 @@ class RoleRunner:
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
-    _prepare_seconds: float = field(init=False, default=0.0)  # of the last batch prepared in turn
 
     @cached_property
     def handle(self) -> ModelHandle:
@@ -185,24 +179,10 @@ class RoleRunner:
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
-            if isinstance(model, PreparesImages):
-                prepared = None if preparation is None else preparation.take(images)
-                if prepared is None:
-                    started = time.perf_counter()
-                    prepared = model.prepare(images, prompt)
-                    self._prepare_seconds = time.perf_counter() - started
-                texts = model.describe_prepared(prepared, seeds)
-            else:
-                texts = model.describe(images, prompt, seeds)
+            texts = model.describe(images, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        with ExitStack() as during:
-            prepare = self._prepare(prompt)
-            preparation = None if prepare is None else Preparation(prepare)
-            if preparation is not None:
-                during.callback(preparation.close)
-                during.enter_context(warnings_by_thread())
-            return self._answers(self._run(steps, ask, preparation=preparation))
+        return self._answers(self._run(steps, ask))
 
     def json_key(
         self, prompt: str, schema: Mapping[str, Any], seed: int, inputs: Sequence[Sequence[str]]
@@ -246,16 +226,6 @@ class RoleRunner:
             return [admit_reply(text, admit_text) for text in texts]
 
         return self._answers(self._run(steps, ask))()
-
-    def _prepare(self, prompt: str) -> Callable[[Sequence[Any]], Any] | None:
-        """Prepares the images of a batch, where the model can and the last ones took long enough.
-
-        To be called on a thread.
-        """
-        model = self.handle.resident
-        if self._prepare_seconds <= _QUICK_BATCH or not isinstance(model, PreparesImages):
-            return None
-        return lambda images: model.prepare(images, prompt)
 
     def generate(self, steps: Sequence[Step]) -> Results:
         """Ask for an image of each step, whose input is the finished prompt, or a failure."""
@@ -391,18 +361,8 @@ class RoleRunner:
 
         return self.judge_steps([step(*pair) for pair in zip(battles, seeds, strict=True)])
 
-    def _run(
-        self,
-        steps: Sequence[Step],
-        ask: Ask,
-        *,
-        ahead: bool = True,
-        preparation: Preparation[Any, Any] | None = None,
-    ) -> Results:
-        """The results of all steps, from the store or the model.
-
-        ahead: read inputs on threads. preparation: prepares them there.
-        """
+    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
+        """The results of all steps, from the store or the model. ahead: read inputs on threads."""
         known = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
@@ -413,7 +373,7 @@ class RoleRunner:
         self._count(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(numbered, ask, ahead, preparation) if numbered else []
+        storing = self._make(numbered, ask, ahead=ahead) if numbered else []
 
         def results() -> list[Result]:
             for stored in storing:
@@ -423,11 +383,7 @@ class RoleRunner:
         return results
 
     def _make(
-        self,
-        numbered: Sequence[tuple[int, Step]],
-        ask: Ask,
-        ahead: bool,  # noqa: FBT001 - one private caller
-        preparation: Preparation[Any, Any] | None,
+        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
     ) -> list[Callable[[], dict[str, Result]]]:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
@@ -441,11 +397,9 @@ class RoleRunner:
                 return None
             steps = [step for _, step in batch]
             model = self.model
-            with ExitStack() as during:
-                if self.bound.files is not None and not self._answered:
-                    # Some models read files at their first call, when a trainer may write there.
-                    first = "the first answers were made"
-                    during.enter_context(self.bound.files.unchanged(first))
+            # Some models read files at their first call, when a trainer may write there.
+            files = None if self._answered else self.bound.files
+            with nullcontext() if files is None else files.unchanged("the first answers were made"):
                 outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
             self._answered = True
             self._count(len(steps))
@@ -458,7 +412,6 @@ class RoleRunner:
             read=lambda item: item[1].load(),
             call=call,
             ahead=ahead,
-            preparation=preparation,
         )
         self.caller.save(self.store)
         if damaged:

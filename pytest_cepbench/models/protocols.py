@@ -110,21 +110,6 @@ class Describer(Protocol):
 
 
 @runtime_checkable
-class PreparesImages(Describer, Protocol):
-    """A describer that can prepare the images of a batch while it works on another batch."""
-
-    def prepare(self, images: Sequence[Image.Image], prompt: str) -> Any:
-        """What the model reads of RGB images: resized, as numbers. Called by any thread."""
-        ...
-
-    def describe_prepared(
-        self, prepared: Any, seeds: Sequence[int]
-    ) -> Sequence[str | Failure | Reply]:
-        """As `describe`, of the images that `prepare` was given."""
-        ...
-
-
-@runtime_checkable
 class JsonDescriber(Describer, Protocol):
     """A describer that can be held to a JSON schema; others are asked for JSON by the prompt."""
 

@@ -1,4 +1,4 @@
-"""A loaded image-text-to-text model as describers and writers use it: prepared inputs to texts.
+"""A loaded image-text-to-text model as describers and writers use it: inputs to texts.
 
 Inputs go in batches, padded on the left. Texts are greedy unless the spec says do_sample=true; then
 each is a call of its own under its own seed, because transformers draws from the global generator,
@@ -8,7 +8,6 @@ and the tokens of a batch would depend on its neighbours.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,7 +59,6 @@ class TextModel:
         self._compiled = compiled is not None
         self._batches = FullBatches(1 if sampled and self._compiled else compiled)
         self.chats = loaded.chat_template is not None
-        self._tokenizing = threading.Lock()  # a tokenizer is set up anew for each use
         self._marks = marks
         self._dropped = _dropped_tokens(loaded.tokenizer) if marks else set()
         # Learned positions are as few as the tokens that they are for: none is left for padding.
@@ -71,32 +69,19 @@ class TextModel:
     def write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
     ) -> list[str | Reply]:
-        """One text per input; arguments and errors as of the two steps that it consists of."""
-        return self.write_prepared(self.prepare(inputs, prepare), seeds)
+        """One text per input, special tokens and outer spaces taken off.
 
-    def prepare(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> list[Any]:
-        """What the model reads in each of its calls: of all inputs, or of one where it samples.
+        One that ends at the limit of its length is in a reply that says so.
 
-        prepare: makes that of some inputs. Called by any thread. Batches of a compiled model are
-        filled up when it is called, and prepared then. Raises whatever libraries raise.
-        """
-        parts = [[model_input] for model_input in inputs] if self._sampled else [inputs]
-        if self._compiled:
-            return [(part, prepare) for part in parts]
-        return [self._read(part, prepare) for part in parts]
-
-    def write_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str | Reply]:
-        """One text per input that was prepared, special tokens and outer spaces taken off.
-
-        One that ends at the limit of its length is in a reply that says so. Raises ModelError when
-        the tokenizer is not the one of the weights, and whatever the libraries raise.
+        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
+        not the one of the weights, and whatever the libraries raise.
         """
         if not self._sampled:
-            return [text for read in prepared for text in self._generate(read)]
+            return self._generate(inputs, prepare)
         texts: list[str | Reply] = []
-        for read, seed in zip(prepared, seeds, strict=True):
+        for model_input, seed in zip(inputs, seeds, strict=True):
             with seeded([input_device(self.loaded.model)], seed):
-                texts += self._generate(read)
+                texts += self._generate([model_input], prepare)
         return texts
 
     def chat_inputs(self, conversations: Sequence[list[dict[str, Any]]]) -> Any:
@@ -141,13 +126,12 @@ class TextModel:
     def _read(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> Any:
         import torch
 
-        with quiet(), torch.inference_mode(), self._tokenizing:
+        with quiet(), torch.inference_mode():
             return prepare(inputs)
 
-    def _generate(self, prepared: Any) -> list[str | Reply]:
-        if not self._compiled:
-            return self._call(prepared)
-        inputs, prepare = prepared
+    def _generate(
+        self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]
+    ) -> list[str | Reply]:
         texts: list[str | Reply] = self._batches.call(
             inputs, lambda some: self._call(self._read(some, prepare))
         )
@@ -168,9 +152,8 @@ class TextModel:
                 stop = {"stopping_criteria": [StopAfter(WARM_UP_TOKENS)]}
             output = loaded.model.generate(**read, generation_config=config, **stop)
         rows = self._new_tokens(read, output)
-        with self._tokenizing:
-            before = self._opened(read)
-            texts = [before + text.strip() for text in self._decode(rows)]
+        before = self._opened(read)
+        texts = [before + text.strip() for text in self._decode(rows)]
         stops = config.eos_token_id
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
         return [

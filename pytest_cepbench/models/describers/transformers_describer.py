@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,23 +100,10 @@ class TransformersDescriber:
         Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
         was not given.
         """
-        return self.describe_prepared(self.prepare(images, prompt), seeds)
-
-    def prepare(self, images: Sequence[Image.Image], prompt: str) -> list[Any]:
-        """What the model reads of images; see `PreparesImages`. Raises as `describe`."""
-        with self._explained():
-            return self._text_model.prepare(images, lambda some: self._inputs(some, prompt))
-
-    def describe_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str | Reply]:
-        """One text for each image that was prepared. Raises as `describe`."""
-        with self._explained():
-            return self._text_model.write_prepared(prepared, seeds)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say so where a text is missing."""
         try:
-            yield
+            return self._text_model.write_texts(
+                images, seeds, lambda some: self._inputs(some, prompt)
+            )
         except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             # What libraries raise when an image comes without the text that its model needs.
             given = self._text_model.chats or self._params.prompt_template
