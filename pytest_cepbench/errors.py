@@ -265,8 +265,10 @@ def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
 
 REMOVED: Mapping[str, str] = {
     "--cep-overlap": "-n, which gives each worker a device of its own",
+    "compile=": "serve:CHECKPOINT?engine=vllm where speed counts, or leave it out",
 }
-"""What users may still type -> what takes its place. An option's flag stands for its twins too."""
+"""What users may still type -> what takes its place. An option's flag stands for its twins too,
+a name with = is a parameter of a model spec."""
 
 
 def removed_name(given: str, name: str) -> str | None:

@@ -10,25 +10,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pytest_cepbench.artifacts.reasoning import marks_reasoning, opened_by
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models import compilation
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.compilation import (
-    PROMPT_STEP,
-    WARM_UP_TOKENS,
-    FullBatches,
-    warming_up,
-)
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.protocols import CUT, Reply
 from pytest_cepbench.models.torch_runtime import quiet, seeded
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 
@@ -39,7 +29,6 @@ class TextModel:
     """Writes texts with a loaded model.
 
     sampled: whether tokens are drawn from the seeds.
-    compiled: inputs in a call of a model whose decoding is compiled; None for one that is not.
     marks: whether texts keep the markers of reasoning that are special tokens, and begin with one
         that the prompt ends with: without them it could not be told from the answer.
     """
@@ -50,21 +39,14 @@ class TextModel:
         loaded: LoadedDescriber,
         *,
         sampled: bool,
-        compiled: int | None = None,
         marks: bool = True,
     ) -> None:
         self._checkpoint = checkpoint
         self.loaded = loaded
         self._sampled = sampled
-        self._compiled = compiled is not None
-        self._batches = FullBatches(1 if sampled and self._compiled else compiled)
         self.chats = loaded.chat_template is not None
         self._marks = marks
         self._dropped = _dropped_tokens(loaded.tokenizer) if marks else set()
-        # Learned positions are as few as the tokens that they are for: none is left for padding.
-        bounded = loaded.positions is not None and not self.chats
-        step = {"pad_to_multiple_of": PROMPT_STEP} if self._compiled and not bounded else {}
-        self._padding: dict[str, Any] = {"padding": True, **step}
 
     def write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
@@ -93,7 +75,7 @@ class TextModel:
             tokenize=True,
             return_dict=True,
             return_tensors="pt",
-            processor_kwargs=self._padding,
+            processor_kwargs={"padding": True},
         )
 
     def template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
@@ -102,55 +84,20 @@ class TextModel:
             images=[[image] for image in images],
             text=list(texts),
             return_tensors="pt",
-            **self._padding,
+            padding=True,
         )
-
-    def warm_up(self, model_input: T, prepare: Callable[[Sequence[T]], Any]) -> None:
-        """Compile decoding, by a first call with a batch of the size of all others.
-
-        model_input: any; prepare: as in `write_texts`. Raises ModelError where it cannot be
-        compiled.
-        """
-        what = self._checkpoint.what
-        with warming_up(what):
-            self._batches.call(
-                [model_input], lambda some: self._call(self._read(some, prepare), brief=True)
-            )
-        if not any(hasattr(module, "_compiled_call") for module in self.loaded.model.modules()):
-            msg = (
-                f"compile=true: transformers does not compile the decoding of {what}, which keeps "
-                "no cache of a fixed length. Leave compile out"
-            )
-            raise ModelError(msg)
-
-    def _read(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> Any:
-        import torch
-
-        with quiet(), torch.inference_mode():
-            return prepare(inputs)
 
     def _generate(
         self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]
     ) -> list[str | Reply]:
-        texts: list[str | Reply] = self._batches.call(
-            inputs, lambda some: self._call(self._read(some, prepare))
-        )
-        return texts
-
-    def _call(self, prepared: Any, *, brief: bool = False) -> list[str | Reply]:
-        """One text per prepared input. brief: stop after as many tokens as compiling takes."""
         import torch
 
         loaded = self.loaded
         with quiet(), torch.inference_mode():
-            read = prepared.to(input_device(loaded.model), loaded.model.dtype)
+            read = prepare(inputs).to(input_device(loaded.model), loaded.model.dtype)
             self._check_vocabulary(read)
             config = self._generation_config(read)
-            stop = {}
-            if brief and config.max_new_tokens >= WARM_UP_TOKENS:
-                config.min_new_tokens = WARM_UP_TOKENS
-                stop = {"stopping_criteria": [StopAfter(WARM_UP_TOKENS)]}
-            output = loaded.model.generate(**read, generation_config=config, **stop)
+            output = loaded.model.generate(**read, generation_config=config)
         rows = self._new_tokens(read, output)
         before = self._opened(read)
         texts = [before + text.strip() for text in self._decode(rows)]
@@ -202,8 +149,6 @@ class TextModel:
         """
         loaded = self.loaded
         config = copy.deepcopy(loaded.generation_config)
-        if self._compiled:
-            _compile_decoding(config)
         if not self.chats and loaded.positions is not None:
             used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
             config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
@@ -227,30 +172,6 @@ def _dropped_tokens(tokenizer: Any) -> set[int]:
     special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     dropped = {number for number, token in special.items() if not marks_reasoning(token)}
     return dropped if len(dropped) < len(special) else set()
-
-
-class StopAfter:
-    """Ends writing after so many calls: a stopping criterion of transformers."""
-
-    def __init__(self, tokens: int) -> None:
-        self._left = tokens
-
-    def __call__(self, ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:  # noqa: ARG002 - transformers'
-        """Whether each row is done."""
-        import torch
-
-        self._left -= 1
-        return torch.full((len(ids),), self._left <= 0, device=ids.device)
-
-
-def _compile_decoding(config: Any) -> None:
-    """Have transformers keep a cache of fixed length, and compile each token's forward pass."""
-    from transformers import CompileConfig
-
-    config.cache_implementation = "static"
-    # The library's own mode records CUDA graphs, which belong to the thread that records them.
-    config.compile_config = CompileConfig(backend=compilation.BACKEND, mode="default")
-    config.compile_config._compile_all_devices = True  # noqa: SLF001 - a CPU is no exception here
 
 
 def cache_argument(model: Any) -> str:

@@ -10,7 +10,6 @@ from PIL import Image
 
 from pytest_cepbench.errors import ModelError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
     GenerationParams,
     check_prompting,
@@ -23,7 +22,6 @@ from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Reply
-from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 DEFAULT_MAX_NEW_TOKENS = 512
@@ -54,11 +52,7 @@ def _decisive(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
 def _load(plan: LoadPlan[DescriberParams]) -> TransformersDescriber:
     chat = has_chat_template(plan.checkpoint)
     loaded = load_describer(plan, _settings(plan), chat=chat)
-    describer = TransformersDescriber(plan.checkpoint, loaded, plan.params)
-    if plan.params.compile:
-        with loading(plan):
-            describer.warm_up()
-    return describer
+    return TransformersDescriber(plan.checkpoint, loaded, plan.params)
 
 
 class TransformersDescriber:
@@ -74,7 +68,6 @@ class TransformersDescriber:
             checkpoint,
             loaded,
             sampled=params.do_sample,
-            compiled=params.batch_size if params.compile else None,
             marks=params.reasoning != "keep",
         )
 
@@ -86,11 +79,6 @@ class TransformersDescriber:
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
         self._loaded.model.to(device)
-
-    def warm_up(self) -> None:
-        """Compile what describing runs; see `TextModel.warm_up`."""
-        blank = Image.new("RGB", WARM_UP_SIZE)
-        self._text_model.warm_up(blank, lambda some: self._inputs(some, "Describe the image."))
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
