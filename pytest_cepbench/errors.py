@@ -258,19 +258,26 @@ REMOVED: Mapping[str, str] = {
     "metric 'language'": "[metrics.facts], which sees what the texts still say",
     "metric 'refusals'": "[metrics.failures], which counts what servers refused",
     "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
+    "--cep-overlap": "-n, which gives each worker a device of its own",
+    "compile=": "serve:CHECKPOINT?engine=vllm where speed counts, or leave it out",
+    "max_text_tokens=": "max_new_tokens, the most tokens of the text of a step",
+    "two_stage=": "the spec without it: Emu3 writes and draws in turns, as Janus does",
     "--family": "the bias of each model, which every card has",
     "store export": "--cep-publish or cepbench answers export",
     "store import": "cepbench store pull or cepbench answers import",
     "store push": "--cep-publish",
-    "parameter max_text_tokens": "max_new_tokens, the most tokens of the text of a step",
-    "parameter two_stage": "the spec without it: Emu3 writes and draws in turns, as Janus does",
 }
-"""What a user typed that is gone -> what takes its place."""
+"""What a user typed that is gone -> what takes its place. An option's flag stands for its twins
+too, and a name with = is a parameter of a model spec."""
 
 
-def removed(given: str) -> str | None:
-    """The sentence for a name of `REMOVED`; None for any other."""
-    instead = REMOVED.get(given)
+def removed(name: str, given: str = "") -> str | None:
+    """The sentence for a name of `REMOVED`; None for any other.
+
+    given: as it was typed, where that is not the name.
+    """
+    instead = REMOVED.get(name)
+    given = given or name
     return None if instead is None else f"{given} was removed in 0.1.0: use {instead}"
 
 

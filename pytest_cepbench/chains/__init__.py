@@ -4,10 +4,9 @@ A `ChainPlan` says how a suite's chains are grown. `ChainModels` holds the `Role
 role: a runner looks for results in the store and calls its model, in batches, for what is missing.
 A `ChainGroup` grows the chains of a shard of samples and repairs them where stored images were
 lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` give their features.
-`grow_in_lanes` has models on different devices work at the same time.
 
-plan, growth: chain_plan, chain, growth, chain_group, features; lanes, stages.
-calls: steps, role_runner, batching, pipeline, preparation, model_handle, validation, progress.
+plan, growth: chain_plan, chain, growth, chain_group, features.
+calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
 on a cluster: ray.
 """
 
@@ -25,13 +24,6 @@ from pytest_cepbench.chains.features import (
     vqa_query,
 )
 from pytest_cepbench.chains.growth import ChainModels, start_chains
-from pytest_cepbench.chains.lanes import (
-    LaneGroup,
-    Reading,
-    can_overlap,
-    count_lanes,
-    grow_in_lanes,
-)
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 
@@ -42,18 +34,13 @@ __all__ = [
     "ChainGroup",
     "ChainModels",
     "ChainPlan",
-    "LaneGroup",
     "Link",
     "Modality",
     "PendingChain",
-    "Reading",
     "RoleRunner",
     "Step",
     "Trace",
     "boxes",
-    "can_overlap",
-    "count_lanes",
-    "grow_in_lanes",
     "grow_together",
     "load_link",
     "look_ahead",

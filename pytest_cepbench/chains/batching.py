@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
@@ -19,7 +21,6 @@ from pytest_cepbench.models.torch_runtime import (
     device_memory,
     is_out_of_memory,
     release_memory,
-    warnings_of_models,
 )
 from pytest_cepbench.store import Store
 
@@ -74,7 +75,9 @@ class CallCounts:
         """
         started = time.perf_counter()
         try:
-            with warnings_of_models():
+            # Filters belong to the process: threads would put back each other's.
+            main = threading.current_thread() is threading.main_thread()
+            with warnings.catch_warnings(action="default") if main else nullcontext():
                 yield
         finally:
             self.seconds += time.perf_counter() - started

@@ -25,6 +25,10 @@ from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedChainsError, StoreError
 
+CHUNK = 32
+"""Chains that are grown together, or as many as the largest batch of a model holds: while the
+artifacts of one chunk are being stored, the model works on the next."""
+
 _NOT_BEGUN = -1
 
 _SPARE_REPAIRS = 4  # each repair restores a generation's images; more means a dying disk
@@ -48,16 +52,11 @@ class ChainGroup:
     ) -> None:
         self.plan = plan
         self.samples = tuple(samples)
-        self.models = models
+        self._models = models
         self._replay = replay
         self._chains: list[Chain] = []
         self._chunks: list[_Chunk] = []
         self._reached = _NOT_BEGUN
-
-    @property
-    def reached(self) -> int:
-        """The generation that all chains which did not fail have; 0 before they were begun."""
-        return max(0, self._reached)
 
     @property
     def begun(self) -> Sequence[Chain]:
@@ -88,16 +87,16 @@ class ChainGroup:
         self._read(generation, lambda _: None)
 
     def _read(self, generation: int, use: Callable[[Sequence[Chain]], T]) -> T:
-        store = self.models.store
+        store = self._models.store
         for _ in range(self.plan.generations + _SPARE_REPAIRS):
             try:
                 self._reach(generation)
                 return use(self._chains)
             except DamagedChainsError as damage:
-                self.abandon()
+                self._abandon()
                 store.forget(damage.keys, why="the image it made is damaged or gone")
             except BaseException:
-                self.abandon()
+                self._abandon()
                 raise
             finally:
                 store.image_cache.clear()
@@ -111,52 +110,35 @@ class ChainGroup:
             for chunk in self._chunks:
                 chunk.settle()
                 chunk.unsettled = grow_generation(
-                    self.plan, self._reached + 1, chunk.chains, self.models
+                    self.plan, self._reached + 1, chunk.chains, self._models
                 )
             self._reached += 1
 
     def _begin(self) -> None:
-        store = self.models.store
+        store = self._models.store
         if self._replay is not None:
             self._chains = replay_chains(self.plan, self.samples, self._replay, store)
             self._reached = self.plan.generations
             return
         self._chains = start_chains(self.plan, self.samples, store)
-        self._chunks = [_Chunk(part) for part in self.models.chunks(self._chains)]
+        size = max(CHUNK, self._models.largest_batch)
+        parts = (self._chains[low : low + size] for low in range(0, len(self._chains), size))
+        self._chunks = [_Chunk(part) for part in parts]
         self._reached = 0
 
-    # -- growth by others ------------------------------------------------------------------------
-
-    def begin(self) -> list[Sequence[Chain]]:
-        """The chains as far as they are, in parts, for others to grow; `complete` when they have.
-
-        Raises DatasetError for seeds that cannot be used.
-        """
-        if self._reached == _NOT_BEGUN:
-            self._begin()
-        for chunk in self._chunks:
-            chunk.settle()
-        return [chunk.chains for chunk in self._chunks] or [self._chains]
-
-    def complete(self) -> None:
-        """All chains are grown to their end."""
-        self._reached = self.plan.generations
-        self.models.store.image_cache.clear()
-
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Begin anew next time, from what the store has; results on their way there arrive."""
         for chunk in self._chunks:
             with suppress(Exception):  # growing the chains again meets it again
                 chunk.settle()
         self._chunks, self._reached = [], _NOT_BEGUN
-        self.models.store.image_cache.clear()
 
 
 @dataclass
 class _Chunk:
     """Chains that are grown together. unsettled: adds the artifacts that are being stored."""
 
-    chains: Sequence[Chain]
+    chains: list[Chain]
     unsettled: Callable[[], None] | None = None
 
     def settle(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.artifacts.outcome import FailureKind
@@ -16,7 +16,6 @@ from pytest_cepbench.artifacts.reasoning import read_answer
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.pipeline import read_all
-from pytest_cepbench.chains.preparation import LoadedImages
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.chains.validation import admit_image, admit_text, shortened
@@ -32,12 +31,6 @@ from pytest_cepbench.datasets.sources.cell_image import CellImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store
-
-CHUNK = 32
-"""Chains that are grown together, or as many as the largest batch of a model holds: while the
-artifacts of one chunk are being stored, the model works on the next."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,11 +50,6 @@ class ChainModels:
     def largest_batch(self) -> int:
         """Most inputs in one call of any of its models, as they were bound."""
         return max((bound.batch_size for bound in self._bound), default=0)
-
-    def chunks(self, chains: Sequence[T]) -> list[Sequence[T]]:
-        """The chains in parts that are grown together."""
-        size = max(CHUNK, self.largest_batch)
-        return [chains[low : low + size] for low in range(0, len(chains), size)]
 
     @property
     def small(self) -> bool:
@@ -161,15 +149,10 @@ def digest_of_image(image: SeedImage, store: Store) -> str:
 
 
 def grow_generation(
-    plan: ChainPlan,
-    generation: int,
-    chains: Sequence[Chain],
-    models: ChainModels,
-    loaded: LoadedImages | None = None,
+    plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
 ) -> Callable[[], None]:
     """Make the next artifact of all chains that did not fail; generation counts from 1.
 
-    loaded: images that the steps start from, as far as they were loaded before.
     Returns what adds it to the chains, once it is stored. Raises DamagedChainsError when a stored
     image that a step starts from is damaged; ModelError, CheckpointError, StoreError.
     """
@@ -181,7 +164,7 @@ def grow_generation(
         runner.progress.step = f"generation {generation} of {plan.generations}, {role}"
     with naming_damage(able, generation - 1):
         if plan.describes(generation):
-            results = runner.describe(plan.describe, steps, loaded)
+            results = runner.describe(plan.describe, steps)
         else:
             results = runner.generate(steps)
 
@@ -190,18 +173,6 @@ def grow_generation(
             _append(chain, generation, step.key, result)
 
     return add
-
-
-def load_images(
-    plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
-) -> LoadedImages:
-    """Load the images that descriptions of chains start from, for `grow_generation` to use.
-
-    Called by any thread. What cannot be loaded is met again there.
-    """
-    alive = [chain for chain in chains if chain.failure is None]
-    _, steps = _steps(plan, generation, alive, models)
-    return models.runner(plan, generation).load_images(plan.describe, steps)
 
 
 def _steps(

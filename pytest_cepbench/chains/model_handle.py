@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from pytest_cepbench.chains.batching import CallCounts, in_words
 from pytest_cepbench.errors import CepError, DeviceMemoryError
@@ -12,63 +10,15 @@ from pytest_cepbench.models.protocols import BoundRole, Model, Movable
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
 
-class CallGate:
-    """Lets threads call models at the same time, but load or move a model while none is called.
-
-    Loading changes what belongs to the process: levels of loggers, torch's threads, warnings.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._calls = 0
-        self._loading = False
-
-    @contextmanager
-    def calling(self) -> Iterator[None]:
-        """Call a loaded model."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._loading)
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._calls -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Load a model, or move it; not from inside `calling`."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._loading)
-            self._loading = True  # from here on no call begins
-            try:
-                self._changed.wait_for(lambda: not self._calls)
-            except BaseException:
-                self._end_loading()
-                raise
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._end_loading()
-
-    def _end_loading(self) -> None:
-        self._loading = False
-        self._changed.notify_all()
-
-
 class DeviceSwap:
     """The models on each device.
 
     swap: one model at a time on each device, where it cannot hold several.
     begin: called once, before the first model is loaded.
-    gate: of the calls of these models.
     """
 
     def __init__(self, *, swap: bool = False, begin: Callable[[], None] | None = None) -> None:
         self.swap = swap
-        self.gate = CallGate()
         self._begin = begin
         self._resident: dict[str, list[ModelHandle]] = {}
 
@@ -129,11 +79,6 @@ class ModelHandle:
         """Whether the model is loaded."""
         return self._model is not None
 
-    @property
-    def resident(self) -> Model | None:
-        """The model, where it is loaded and on its device."""
-        return None if self._in_host_memory else self._model
-
     def model(self, tally: CallCounts) -> Model:
         """The loaded model, on its device.
 
@@ -143,16 +88,13 @@ class ModelHandle:
         """
         if self._fault is not None:
             raise self._fault
-        if self._model is not None and not (self._in_host_memory or self.residency.swap):
-            return self._model
-        with self.residency.gate.loading():
-            self.residency.make_room(self)
-            if self._model is None:
-                self._model = self._load(tally)
-            elif self._in_host_memory and isinstance(self._model, Movable):
-                self._move_back(self._model, tally)
-            self._in_host_memory = False
-            return self._model
+        self.residency.make_room(self)
+        if self._model is None:
+            self._model = self._load(tally)
+        elif self._in_host_memory and isinstance(self._model, Movable):
+            self._move_back(self._model, tally)
+        self._in_host_memory = False
+        return self._model
 
     def unload(self) -> None:
         """Free the device: the weights wait in host memory, or are loaded again."""

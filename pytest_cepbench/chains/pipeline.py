@@ -1,4 +1,4 @@
-"""A pipeline of one role's batches: threads prepare inputs ahead and store results behind.
+"""A pipeline of one role's batches: threads read inputs ahead and store results behind.
 
 The model is only called on the caller's thread, one batch after the other: what it returns depends
 on the batches alone. Reading and decoding, encoding and writing release Python's lock for most of
@@ -14,10 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import islice
-from typing import Any, Generic, TypeVar
-
-from pytest_cepbench.chains.preparation import Preparation
+from typing import TypeVar
 
 _READERS = min(4, os.cpu_count() or 1)
 
@@ -38,7 +35,6 @@ def in_batches(
     read: Callable[[S], L],
     call: Callable[[Sequence[S], Sequence[L]], Callable[[], R] | None],
     ahead: bool,
-    preparation: Preparation[L, Any] | None = None,
 ) -> list[Callable[[], R]]:
     """Work off the items in order, `size()` at a time, called anew before each batch.
 
@@ -46,21 +42,34 @@ def in_batches(
         takes long.
     call: works on a batch and returns what stores its results, or None.
     writer: stores them, batch by batch; None where that is not worth a thread.
-    preparation: prepares the next batch meanwhile; `call` takes what was prepared of its own.
     Returns a function for each batch, in order, that waits until it is stored. Raises what reading
     and calling raise, and what storing all but the last batches raises; batches that were called
     are stored then.
     """
+    waiting = deque(items)
+    reading: deque[tuple[S, Callable[[], L]]] = deque()
     storing: list[Callable[[], R]] = []
+    if waiting:
+        first, started = waiting.popleft(), time.perf_counter()
+        reading.append((first, partial(_same, read(first))))
+        ahead = ahead and time.perf_counter() - started > _WORTH
     with ThreadPoolExecutor(_READERS) as readers:
+
+        def read_ahead(most: int) -> None:
+            while waiting and len(reading) < most:
+                item = waiting.popleft()
+                reading.append(
+                    (item, readers.submit(read, item).result if ahead else partial(read, item))
+                )
+
         try:
-            inputs = _Inputs(items, read, readers, always=preparation is not None, maybe=ahead)
-            while inputs.left:
-                batch, reads = inputs.next_batch(size())
-                values = [result() for result in reads]
-                if preparation is not None:
-                    preparation.advance(inputs.following)
-                store = call(batch, values)
+            while waiting or reading:
+                most = size()
+                read_ahead(most)
+                batch = [reading.popleft() for _ in range(min(most, len(reading)))]
+                if ahead:
+                    read_ahead(most)
+                store = call([item for item, _ in batch], [result() for _, result in batch])
                 if store is not None:
                     storing.append(
                         partial(_same, store()) if writer is None else writer.submit(store).result
@@ -74,58 +83,6 @@ def in_batches(
                     wait()
             raise
     return storing
-
-
-class _Inputs(Generic[S, L]):
-    """The inputs of items in order, read on threads where that takes long.
-
-    always: read on threads. maybe: read there where the first takes long, which is read at once.
-    """
-
-    def __init__(
-        self,
-        items: Sequence[S],
-        read: Callable[[S], L],
-        readers: Executor,
-        *,
-        always: bool,
-        maybe: bool,
-    ) -> None:
-        self._waiting = deque(items)
-        self._reading: deque[tuple[S, Callable[[], L]]] = deque()
-        self._read, self._readers = read, readers
-        self._most = 1
-        if self._waiting:
-            first, started = self._waiting.popleft(), time.perf_counter()
-            self._reading.append((first, partial(_same, read(first))))
-            maybe = maybe and time.perf_counter() - started > _WORTH
-        self._ahead = always or maybe
-
-    @property
-    def left(self) -> bool:
-        """Whether there are items that were in no batch."""
-        return bool(self._waiting or self._reading)
-
-    @property
-    def following(self) -> list[Callable[[], L]]:
-        """Those that wait for the inputs of the next batch, if its size is that of the last one."""
-        return [result for _, result in islice(self._reading, self._most)]
-
-    def next_batch(self, most: int) -> tuple[list[S], list[Callable[[], L]]]:
-        """The next items, and what waits for the input of each; as many are read ahead."""
-        self._most = most
-        self._read_ahead()
-        batch = [self._reading.popleft() for _ in range(min(most, len(self._reading)))]
-        if self._ahead:
-            self._read_ahead()
-        return [item for item, _ in batch], [result for _, result in batch]
-
-    def _read_ahead(self) -> None:
-        while self._waiting and len(self._reading) < self._most:
-            item = self._waiting.popleft()
-            read = self._read
-            result = self._readers.submit(read, item).result if self._ahead else partial(read, item)
-            self._reading.append((item, result))
 
 
 def _same(value: R) -> R:

@@ -1,11 +1,10 @@
-"""Progress of a process: written by the threads that work, read by the one that shows it."""
+"""Progress of a process: written by the thread that works, read by the one that shows it."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from threading import Lock
 
 # A rate is taken over these seconds: models differ in speed, and stored results are quick.
 _WINDOW = 60.0
@@ -34,7 +33,6 @@ class Progress:
     holder: str = ""
     server: str = ""
     _points: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def begin(self, case: str, samples: int, steps: int) -> None:
         """Begin a case of so many samples and steps."""
@@ -50,12 +48,11 @@ class Progress:
 
     def add(self, steps: int) -> None:
         """Count steps that have their results."""
-        with self._lock:
-            self.steps += steps
-            now = time.monotonic()
-            self._points.append((now, self.steps))
-            while len(self._points) > 2 and now - self._points[0][0] > _WINDOW:
-                self._points.popleft()
+        self.steps += steps
+        now = time.monotonic()
+        self._points.append((now, self.steps))
+        while len(self._points) > 2 and now - self._points[0][0] > _WINDOW:
+            self._points.popleft()
 
     @property
     def rate(self) -> float | None:

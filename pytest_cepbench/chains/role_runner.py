@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -15,8 +15,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
-from pytest_cepbench.chains.pipeline import in_batches, read_all
-from pytest_cepbench.chains.preparation import LoadedImages, Preparation, PreparedBatch
+from pytest_cepbench.chains.pipeline import in_batches
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import (
     Step,
@@ -59,12 +58,10 @@ from pytest_cepbench.models.protocols import (
     JsonWriter,
     Judge,
     Model,
-    PreparesImages,
     Reply,
     Vqa,
     Writer,
 )
-from pytest_cepbench.models.torch_runtime import GLOBAL_GENERATORS, warnings_by_thread
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.answers import answer_results
 
@@ -72,8 +69,6 @@ _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
 _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
-
-_QUICK_BATCH = 0.002  # seconds of preparing a batch; a thread that does it ahead saves less
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
@@ -95,9 +90,6 @@ class RoleRunner:
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
-    _prepare_seconds: float = field(init=False, default=0.0)  # of the last batch prepared in turn
-    _ahead: bool = field(init=False, default=False)
-    _counted: set[str] = field(init=False, default_factory=set)  # keys of steps made ahead
 
     @cached_property
     def handle(self) -> ModelHandle:
@@ -113,17 +105,6 @@ class RoleRunner:
     def loaded(self) -> bool:
         """Whether the model is loaded."""
         return self.handle.loaded
-
-    @contextmanager
-    def ahead(self) -> Iterator[None]:
-        """Make results before they are asked for: those that are made count now, and not as results
-        from the store when they are asked for; others count then.
-        """
-        self._ahead = True
-        try:
-            yield
-        finally:
-            self._ahead = False
 
     @property
     def model(self) -> Model:
@@ -193,38 +174,15 @@ class RoleRunner:
         """Key of a step on one input artifact: everything its result depends on."""
         return key_of(self.bound, prompt, seed, [[kind, digest]])
 
-    def describe(
-        self, prompt: str, steps: Sequence[Step], loaded: LoadedImages | None = None
-    ) -> Results:
-        """Ask for a text of each step; the results are texts and failures.
-
-        loaded: inputs of the steps, as far as `load_images` has loaded them.
-        """
+    def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
+        """Ask for a text of each step; the results are texts and failures."""
 
         def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
             assert isinstance(model, Describer)
-            if isinstance(model, PreparesImages):
-                prepared = None if preparation is None else preparation.take(images)
-                if prepared is None and loaded is not None and loaded.batch is not None:
-                    prepared = loaded.batch.of(images)
-                if prepared is None:
-                    started = time.perf_counter()
-                    prepared = model.prepare(images, prompt)
-                    self._prepare_seconds = time.perf_counter() - started
-                texts = model.describe_prepared(prepared, seeds)
-            else:
-                texts = model.describe(images, prompt, seeds)
+            texts = model.describe(images, prompt, seeds)
             return [admit_reply(text, admit_text) for text in texts]
 
-        if loaded is not None:
-            steps = [loaded.give(step) for step in steps]
-        with ExitStack() as during:
-            prepare = self._prepare(prompt)
-            preparation = None if prepare is None else Preparation(prepare)
-            if preparation is not None:
-                during.callback(preparation.close)
-                during.enter_context(warnings_by_thread())
-            return self._answers(self._run(steps, ask, preparation=preparation))
+        return self._answers(self._run(steps, ask))
 
     def json_key(
         self, prompt: str, schema: Mapping[str, Any], seed: int, inputs: Sequence[Sequence[str]]
@@ -268,37 +226,6 @@ class RoleRunner:
             return [admit_reply(text, admit_text) for text in texts]
 
         return self._answers(self._run(steps, ask))()
-
-    def load_images(self, prompt: str, steps: Sequence[Step]) -> LoadedImages:
-        """Load the images of steps that have no result, and prepare them where they are one batch.
-
-        Called by any thread. What fails is left to be met by `describe`.
-        """
-        stored = self.store.has(step.key for step in steps)
-        missing = list({step.key: step for step in steps if step.key not in stored}.values())
-        loaded = read_all(missing, lambda step: step.load())
-        images = {
-            step.key: image
-            for step, image in zip(missing, loaded, strict=True)
-            if image is not None and not isinstance(image, Exception)
-        }
-        prepare = self._prepare(prompt)
-        batch = None
-        if prepare is not None and len(images) == len(missing) <= self.caller.size:
-            inputs = list(images.values())
-            with suppress(Exception), self.handle.residency.gate.calling():
-                batch = PreparedBatch(inputs, prepare(inputs))
-        return LoadedImages(images, batch)
-
-    def _prepare(self, prompt: str) -> Callable[[Sequence[Any]], Any] | None:
-        """Prepares the images of a batch, where the model can and the last ones took long enough.
-
-        To be called on a thread.
-        """
-        model = self.handle.resident
-        if self._prepare_seconds <= _QUICK_BATCH or not isinstance(model, PreparesImages):
-            return None
-        return lambda images: model.prepare(images, prompt)
 
     def generate(self, steps: Sequence[Step]) -> Results:
         """Ask for an image of each step, whose input is the finished prompt, or a failure."""
@@ -434,29 +361,19 @@ class RoleRunner:
 
         return self.judge_steps([step(*pair) for pair in zip(battles, seeds, strict=True)])
 
-    def _run(
-        self,
-        steps: Sequence[Step],
-        ask: Ask,
-        *,
-        ahead: bool = True,
-        preparation: Preparation[Any, Any] | None = None,
-    ) -> Results:
-        """The results of all steps, from the store or the model.
-
-        ahead: read inputs on threads. preparation: prepares them there.
-        """
+    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
+        """The results of all steps, from the store or the model. ahead: read inputs on threads."""
         known = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
         }
-        hits = self._count_hits(steps, known, missing)
+        hits = len(steps) - len(missing)
         self.tally.hits += hits
         self._count(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(numbered, ask, ahead, preparation) if numbered else []
+        storing = self._make(numbered, ask, ahead=ahead) if numbered else []
 
         def results() -> list[Result]:
             for stored in storing:
@@ -465,26 +382,8 @@ class RoleRunner:
 
         return results
 
-    def _count_hits(
-        self, steps: Sequence[Step], known: Collection[str], missing: Collection[str]
-    ) -> int:
-        """How many of the steps have results that count as stored ones.
-
-        known, missing: keys of steps that have a result, and of those that have none.
-        """
-        if self._ahead:
-            self._counted.update(missing)
-            return 0
-        made_ahead = self._counted.intersection(step.key for step in steps)
-        self._counted -= made_ahead
-        return len(steps) - len(missing) - len(made_ahead.intersection(known))
-
     def _make(
-        self,
-        numbered: Sequence[tuple[int, Step]],
-        ask: Ask,
-        ahead: bool,  # noqa: FBT001 - one private caller
-        preparation: Preparation[Any, Any] | None,
+        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
     ) -> list[Callable[[], dict[str, Result]]]:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
@@ -498,14 +397,9 @@ class RoleRunner:
                 return None
             steps = [step for _, step in batch]
             model = self.model
-            with ExitStack() as during:
-                if self.bound.files is not None and not self._answered:
-                    # Some models read files at their first call, when a trainer may write there.
-                    first = "the first answers were made"
-                    during.enter_context(self.bound.files.unchanged(first))
-                during.enter_context(self.handle.residency.gate.calling())
-                if self.bound.global_random:
-                    during.enter_context(GLOBAL_GENERATORS)
+            # Some models read files at their first call, when a trainer may write there.
+            files = None if self._answered else self.bound.files
+            with nullcontext() if files is None else files.unchanged("the first answers were made"):
                 outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
             self._answered = True
             self._count(len(steps))
@@ -518,7 +412,6 @@ class RoleRunner:
             read=lambda item: item[1].load(),
             call=call,
             ahead=ahead,
-            preparation=preparation,
         )
         self.caller.save(self.store)
         if damaged:

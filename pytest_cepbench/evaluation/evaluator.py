@@ -229,7 +229,6 @@ class Evaluator:
             stopped=self.stop.is_set,
             release_models=self.models.residency.unload_all,
             swap=self.models.residency.swap,
-            overlap=local and self.settings.overlap == "auto",
             packs=local,
             progress=self.progress,
         )

@@ -25,6 +25,7 @@ from pytest_cepbench.errors import (
     SuiteError,
     SuiteNotApplicableError,
     WriteError,
+    removed,
     unknown_name,
 )
 from pytest_cepbench.escapes import visible
@@ -104,7 +105,6 @@ class GateOptions(TypedDict, total=False):
     pairing: str
     attribute: int
     residency: str
-    overlap: str
     helpers: int | str
     engine: str
     ray_address: str
@@ -306,7 +306,9 @@ def _settings(options: GateOptions, root: Path) -> RunSettings:
     values, sources = {}, {}
     for name, value in options.items():
         if name not in GateOptions.__annotations__:
-            msg = f"gate_checkpoint: {unknown_name('option', name, GateOptions.__annotations__)}"
+            gone = removed(f"--cep-{name.replace('_', '-')}", f"{name}=")
+            what = gone or unknown_name("option", name, GateOptions.__annotations__)
+            msg = f"gate_checkpoint: {what}"
             raise TypeError(msg)
         if value is not None:
             setting = name.replace("_", "-")

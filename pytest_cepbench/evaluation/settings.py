@@ -32,7 +32,6 @@ CHOICES = {
     "inconclusive": ("pass", "fail", "more"),
     "pairing": ("exact", "common"),
     "residency": ("all", "swap"),
-    "overlap": ("auto", "off"),
     "engine": ("local", "ray"),
 }
 """Setting -> the values that it can have."""
@@ -89,7 +88,6 @@ class RunSettings:
     seeds: how often each sample is played.
     attribute: samples on which a regression is followed through the chain; 0: none.
     residency: `all` models on the device together, or `swap` for one at a time.
-    overlap: `auto` for roles on different devices to work at the same time, or `off`.
     devices_per_worker: accelerators of each worker; None: as many as its models need.
     helpers: processes that grow chains for this one; None: the run decides.
     engine: where models run: `local` or `ray`.
@@ -129,7 +127,6 @@ class RunSettings:
     seeds: int | None
     attribute: int
     residency: str
-    overlap: str
     devices_per_worker: int | None
     helpers: int | None
     engine: str
@@ -214,7 +211,6 @@ def read_settings(
         seeds=parse("seeds", at_least_one),
         attribute=_ATTRIBUTED if attribute is None else attribute,
         residency=single.get("residency", "all"),
-        overlap=single.get("overlap", "auto"),
         devices_per_worker=parse("devices-per-worker", _devices_per_worker),
         helpers=parse("helpers", _helpers),
         engine=single.get("engine", "local"),

@@ -51,13 +51,6 @@ def check_at_least(params: object, least: int, *names: str) -> None:
             raise ValueError(msg)
 
 
-def check_compilation(params: Placement) -> None:
-    """Raise ValueError for a model that is to be compiled and placed by a library, part by part."""
-    if params.compiled and params.dispatched:
-        msg = "compile=true is for a model on one device: leave it out, or device_map and offload"
-        raise ValueError(msg)
-
-
 @dataclass(frozen=True)
 class Placement:
     """The parameters that say where and how a model runs.
@@ -93,11 +86,6 @@ class Placement:
     @property
     def dispatched(self) -> bool:
         """Whether a library places the model's parts, so that it cannot be moved as a whole."""
-        return False
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the model is compiled, so that all its batches have to be of one size."""
         return False
 
 
@@ -242,8 +230,8 @@ class Adapter(Generic[P]):
         small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
         size_left_open = "batch_size" not in spec.params
         writes = role in ("describer", "writer")
-        compiled, dispatched = plan.params.compiled, plan.params.dispatched
-        least = _SMALL_BATCH if small and size_left_open and writes and not compiled else 1
+        dispatched = plan.params.dispatched
+        least = _SMALL_BATCH if small and size_left_open and writes else 1
 
         def load() -> Model:
             bound_spinning()
@@ -259,8 +247,8 @@ class Adapter(Generic[P]):
             params=self.decisive(plan),
             seeded=plan.params.seeded,
             batch_size=max(least, plan.params.batch_size),
-            grows=size_left_open and plan.device != "cpu" and not compiled,
-            small=small and not compiled and not dispatched,
+            grows=size_left_open and plan.device != "cpu",
+            small=small and not dispatched,
             build=f"{weights >> 20} MiB{' dispatched' if dispatched else ''}",
             provenance={"device": plan.device, **library_versions()},
             files=plan.files,

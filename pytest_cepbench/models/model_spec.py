@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_plus
 
-from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
+from pytest_cepbench.errors import SpecError, nearest_name, removed, unknown_name
 from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, environment_secrets
 from pytest_cepbench.models.registry import SCHEMES
 
@@ -140,7 +140,8 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     values: dict[str, Any] = {}
     for name, raw in spec.params.items():
         if name not in known:
-            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {what}', name, known)}"
+            fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
+            msg = f"model spec {spec.text!r}: {fault}"
             raise SpecError(msg)
         values[name] = _convert(spec, name, raw, hints[name])
     try:

@@ -110,21 +110,6 @@ class Describer(Protocol):
 
 
 @runtime_checkable
-class PreparesImages(Describer, Protocol):
-    """A describer that can prepare the images of a batch while it works on another batch."""
-
-    def prepare(self, images: Sequence[Image.Image], prompt: str) -> Any:
-        """What the model reads of RGB images: resized, as numbers. Called by any thread."""
-        ...
-
-    def describe_prepared(
-        self, prepared: Any, seeds: Sequence[int]
-    ) -> Sequence[str | Failure | Reply]:
-        """As `describe`, of the images that `prepare` was given."""
-        ...
-
-
-@runtime_checkable
 class JsonDescriber(Describer, Protocol):
     """A describer that can be held to a JSON schema; others are asked for JSON by the prompt."""
 
@@ -411,9 +396,6 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
-    global_random: whether it may draw from the random generators of which a process has one: no
-        other model that does is called at the same time. Adapters that know when they draw hold
-        `GLOBAL_GENERATORS` themselves.
     dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
         loaded again where others are moved.
     remarks: what was found where the spec does not say so, a line each, for the header.
@@ -440,7 +422,6 @@ class BoundRole:
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
-    global_random: bool = False
     dispatched: bool = False
     remarks: tuple[str, ...] = ()
     named_in_baselines: str = ""

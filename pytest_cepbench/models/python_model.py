@@ -12,12 +12,7 @@ role's Protocol. The object states its identity itself, by these attributes:
     batch_size: int         most inputs in one call (default: 8)
     device: str             where it works, as torch names it, or "server" where that is outside of
                             this machine (default: "cpu"); with --cep-residency=swap its method
-                            `move(device)`, if it has one, is called with "cpu" and this in turn.
-                            Models on different devices are called at the same time, each by a
-                            thread of its own
-    global_random: bool     whether it may draw from the random generators of torch, NumPy or Python
-                            of which a process has one; two such models are not called at the same
-                            time (default: as `seeded`)
+                            `move(device)`, if it has one, is called with "cpu" and this in turn
     files: Sequence         paths of the files that the fingerprint covers (default: none known);
                             they are looked at again before and after the first answers
     what: str               a name for people (default: the spec's target)
@@ -117,7 +112,6 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
         params["queries"] = _attribute(
             spec, model, "queries", str, "free-text", known.__contains__, expected
         )
-    seeded = _attribute(spec, model, "seeded", bool, role in _SEEDED)
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -126,7 +120,7 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
         adapter=ADAPTER,
         load=lambda: model,
         params=_plain(spec, params),
-        seeded=seeded,
+        seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
         batch_size=_attribute(
             spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"
         ),
@@ -138,7 +132,6 @@ def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundR
         },
         files=_covered(spec, model, context),
         scores_answers=role == "judge" and isinstance(model, AnswerScorer),
-        global_random=_attribute(spec, model, "global_random", bool, seeded),
     )
 
 

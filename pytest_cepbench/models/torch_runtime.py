@@ -10,10 +10,9 @@ import logging
 import os
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,22 +179,17 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(_wanted_threads.pop())
 
 
-GLOBAL_GENERATORS = threading.RLock()
-"""Held by what draws from the random generators of which a process has one: torch's, NumPy's and
-Python's own. Models that do so take turns where several threads call models."""
-
-
 @contextmanager
 def seeded(devices: Iterable[torch.device], seed: int) -> Iterator[None]:
     """Let torch's global generators start from a seed, and leave the caller's state as it was.
 
     devices: those of the model; the state of others is left alone, saving it would start a context
-    on each. One thread at a time: seeding reaches the generators of all devices.
+    on each.
     """
     import torch
 
     forked = [device for device in devices if device.type == "cuda"]
-    with GLOBAL_GENERATORS, torch.random.fork_rng(devices=forked):
+    with torch.random.fork_rng(devices=forked):
         torch.manual_seed(seed)
         yield
 
@@ -299,112 +293,26 @@ def quiet() -> Iterator[None]:
 
     Reaches the libraries imported before it is entered. Python warnings are silenced too: a test
     run with `-W error` must not fail because a model's library deprecates something of its own.
-    Several threads may be in it at once: the libraries are quiet until the last has left, and
-    Python warnings of other threads are not touched (see `warnings_by_thread`).
     """
-    alone = not _SILENCED_THREADS.in_use.is_set()
-    own = warnings.catch_warnings(action="ignore") if alone else _SILENCED_THREADS.silenced()
-    with own, _QUIET_LIBRARIES.quiet():
+    with ExitStack() as stack, warnings.catch_warnings(action="ignore"):
+        for logger in _LOUD_LOGGERS:
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.ERROR)
+        for library in ("transformers", "diffusers"):
+            if library in sys.modules:
+                stack.enter_context(_quiet_library(library))
         yield
 
 
 @contextmanager
-def warnings_of_models() -> Iterator[None]:
-    """Keep the warnings of models and their libraries warnings, whatever filters the user has set.
-
-    Does nothing on other threads than the main one, and where `warnings_by_thread` did it for all.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or _SILENCED_THREADS.in_use.is_set():
+def _quiet_library(library: str) -> Iterator[None]:
+    settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
+    verbosity, bars = settings.get_verbosity(), settings.is_progress_bar_enabled()
+    settings.set_verbosity_error()
+    settings.disable_progress_bar()
+    try:
         yield
-        return
-    with warnings.catch_warnings(action="default"):
-        yield
-
-
-@contextmanager
-def warnings_by_thread() -> Iterator[None]:
-    """Let several threads run code of models, which may warn: each one's silence is its own.
-
-    Filters belong to the process, and threads that put back each other's would leave the wrong
-    ones: so they are set once, by the thread that waits for the others. May be entered again.
-    """
-    if _SILENCED_THREADS.in_use.is_set():
-        yield
-        return
-    with warnings.catch_warnings(action="default"):
-        # The pattern of a filter is any object with `match`.
-        warnings.filters.insert(0, ("ignore", _SILENCED_THREADS, Warning, None, 0))  # type: ignore[attr-defined]
-        _SILENCED_THREADS.in_use.set()
-        try:
-            yield
-        finally:
-            _SILENCED_THREADS.in_use.clear()
-
-
-class _SilencedThreads(threading.local):
-    """Whether warnings of the running thread are silenced. in_use: by the filters in force."""
-
-    in_use = threading.Event()
-    _depth = 0
-
-    @contextmanager
-    def silenced(self) -> Iterator[None]:
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-
-    def match(self, _: str) -> bool:
-        """Whether a warning, whatever its text is, is to be ignored."""
-        return self._depth > 0
-
-
-class _QuietLibraries:
-    """The libraries that are quiet, and how they were before: put back by the last to leave."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before: dict[str, tuple[int, bool]] = {}
-        self._levels: list[int] = []
-
-    @contextmanager
-    def quiet(self) -> Iterator[None]:
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                self._levels = [logger.level for logger in _LOUD_LOGGERS]
-                for logger in _LOUD_LOGGERS:
-                    logger.setLevel(logging.ERROR)
-            for library in ("transformers", "diffusers"):
-                if library in sys.modules and library not in self._before:
-                    settings = _logging_of(library)
-                    bars = settings.is_progress_bar_enabled()
-                    self._before[library] = (settings.get_verbosity(), bars)
-                    settings.set_verbosity_error()
-                    settings.disable_progress_bar()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    for logger, level in zip(_LOUD_LOGGERS, self._levels, strict=True):
-                        logger.setLevel(level)
-                while not self._users and self._before:
-                    library, (verbosity, bars) = self._before.popitem()
-                    settings = _logging_of(library)
-                    settings.set_verbosity(verbosity)
-                    if bars:
-                        settings.enable_progress_bar()
-
-
-def _logging_of(library: str) -> Any:
-    return __import__(f"{library}.utils.logging", fromlist=["logging"])
-
-
-_SILENCED_THREADS = _SilencedThreads()
-
-_QUIET_LIBRARIES = _QuietLibraries()
+    finally:
+        settings.set_verbosity(verbosity)
+        if bars:
+            settings.enable_progress_bar()

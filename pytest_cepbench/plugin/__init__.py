@@ -39,7 +39,7 @@ from pytest_cepbench.plugin.options import (
     add_options,
     add_short_options,
     are_named,
-    check_ini_names,
+    check_names,
     hide_short_values,
     suggest_options,
 )
@@ -124,7 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
     config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
     if not hasattr(config, "workerinput"):
-        check_ini_names(_unknown_ini_names(config))
+        check_names(_unknown_ini_names(config))
         settings = settings_of(config)
         ledger = Ledger(config.rootpath, settings.allow_skips)
         controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)

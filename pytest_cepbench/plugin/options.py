@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_cepbench.errors import did_you_mean, nearest_name
+from pytest_cepbench.errors import did_you_mean, nearest_name, removed
 from pytest_cepbench.evaluation.settings import CHOICES
 
 _GROUPS = {
@@ -223,13 +223,6 @@ OPTIONS = (
         "cannot hold them all",
     ),
     Option(
-        "overlap",
-        "workers",
-        "MODE",
-        "auto: roles on different devices work at the same time (default); off: one after the "
-        "other",
-    ),
-    Option(
         "devices-per-worker",
         "workers",
         "N|auto",
@@ -391,28 +384,49 @@ def are_named(config: pytest.Config, args: Sequence[str]) -> bool:
 
 
 def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
-    """Have pytest's own message on an unknown option name our option that is most like it."""
+    """Have pytest's own message on an unknown option name our option that is most like it.
+
+    Raises pytest.UsageError for an option that was removed.
+    """
     _, unknown = parser.parse_known_and_unknown_args(args)
     flags = [option.flag for option in OPTIONS]
     flags += [f"--{option.name}" for option in OPTIONS if option.short]
     for argument in unknown:
         flag = argument.partition("=")[0]
+        _refuse_removed(flag, flag)
         close = nearest_name(flag, flags, cutoff=_LIKENESS)
         if close is not None:
             parser.extra_info[flag] = f"did you mean {close}?"
 
 
-def check_ini_names(names: Iterable[str]) -> None:
+def check_names(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> None:
     """Raise pytest.UsageError for a mistyped name in the ini file, which would set nothing.
+
+    So it is for a setting that was removed, in the ini file or the environment.
 
     names: those in the ini file that no plugin registered.
     """
+    for name in environment:
+        if name.startswith("CEPBENCH_"):
+            _refuse_removed(f"the environment variable {name}", _flag_of(name))
     known = [option.ini for option in OPTIONS]
     for name in names:
+        _refuse_removed(f"ini {name}", _flag_of(name))
         hint = did_you_mean(name, known) if name.startswith("cepbench_") else ""
         if hint:
             msg = f"ini {name}: there is no such setting.{hint}"
             raise pytest.UsageError(msg)
+
+
+def _flag_of(twin: str) -> str:
+    """The flag of an ini key or an environment variable."""
+    return f"--cep-{twin.lower().removeprefix('cepbench_').replace('_', '-')}"
+
+
+def _refuse_removed(given: str, flag: str) -> None:
+    gone = removed(flag, given)
+    if gone is not None:
+        raise pytest.UsageError(gone)
 
 
 def notes_on_options(

@@ -50,7 +50,7 @@ class CountingRunner(RoleRunner):
     missing: set[str] = field(default_factory=set)
     incomplete: bool = False
 
-    def _run(self, steps: Sequence[Step], ask: Ask, **_: object) -> Results:  # noqa: ARG002
+    def _run(self, steps: Sequence[Step], _: Ask, *, ahead: bool = True) -> Results:  # noqa: ARG002
         results = self._count_steps(steps, _ANY_WINNER if self.bound.role == JUDGE else _NOT_MADE)
         return lambda: results
 

@@ -16,7 +16,6 @@ from pytest_cepbench.chains import (
     PendingChain,
     RoleRunner,
     Trace,
-    count_lanes,
     grow_together,
     look_ahead,
     start_chains,
@@ -182,7 +181,7 @@ class ChainData(SampleData):
             able = [c for c in chains if c.sample.id in names and c.has(generation)]
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
-        pairs = [pair for group in self.groups(start, shard) for pair in group.read(read)]
+        pairs = [pair for group in self._groups_of(start, shard) for pair in group.read(read)]
         by_sample = {chain.sample.id: (chain, vector) for chain, vector in pairs}
         return [by_sample[sample.id] for sample in shard if sample.id in by_sample]
 
@@ -199,28 +198,16 @@ class ChainData(SampleData):
                 able = [c for c in chains if c.sample.id in names and c.has(generation)]
                 store_vectors(able, generation, runner, self.store)
 
-        for group in self.groups(start, samples):
+        for group in self._groups_of(start, samples):
             group.read(fill)
 
     def grow(self, start: Modality, samples: Sequence[Sample]) -> None:
         """Grow the chains of the samples, all of them by a generation before the next."""
-        grow_together(self.groups(start, samples))
-
-    def count_lanes(self, start: Modality, samples: Iterable[Sample]) -> int:
-        """The lanes in which the chains of the samples can grow."""
-        plan = self.plans[start]
-        shards = self.shards(samples).values()
-        return sum(count_lanes(plan, self._models, len(shard)) for shard in shards)
-
-    def growers(self, start: Modality) -> list[RoleRunner]:
-        """The runners of the models that grow the chains of a start."""
-        plan = self.plans[start]
-        generations = range(1, plan.generations + 1)
-        return [self._models.runner(plan, generation) for generation in generations]
+        grow_together(self._groups_of(start, samples))
 
     def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
         """The chain of each sample by id."""
-        groups = self.groups(start, samples)
+        groups = self._groups_of(start, samples)
         by_sample = {chain.sample.id: chain for group in groups for chain in group.chains}
         return {sample.id: by_sample[sample.id] for sample in samples}
 
@@ -280,7 +267,7 @@ class ChainData(SampleData):
         """The results of `read` on each sample's group, by sample id; kept under the key."""
         known = self._known.setdefault((start, key), {})
         missing = [sample for sample in samples if sample.id not in known]
-        for group in self.groups(start, missing):
+        for group in self._groups_of(start, missing):
             known.update(read(group))
         return {sample.id: known[sample.id] for sample in samples}
 
@@ -298,7 +285,7 @@ class ChainData(SampleData):
                 )
                 raise MeasurementError(msg)
 
-    def groups(self, start: Modality, samples: Iterable[Sample]) -> list[ChainGroup]:
+    def _groups_of(self, start: Modality, samples: Iterable[Sample]) -> list[ChainGroup]:
         """The groups that the samples' chains grow in, made when they are first needed."""
         groups = self._groups.setdefault(start, {})
         wanted = list(samples)

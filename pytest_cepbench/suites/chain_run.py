@@ -8,13 +8,7 @@ from functools import cached_property
 from typing import cast
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.chains import (
-    ChainModels,
-    ChainPlan,
-    Modality,
-    can_overlap,
-    grow_in_lanes,
-)
+from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
@@ -24,7 +18,6 @@ from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.lane_readings import lane_groups
 from pytest_cepbench.suites.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.suites.measures.base import plans_of, readers_of
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
@@ -108,27 +101,6 @@ class ChainRun(SuiteRun):
             own = (samples for case, samples in wanted if start in self.starts([case]))
             by_id = {sample.id: sample for samples in own for sample in samples}
             self.chain_data.grow(start, list(by_id.values()))
-
-    def count_lanes(self, case: Case, samples: Sequence[Sample]) -> int:
-        """The lanes of all chains that a case reads; 0 where a device has all of their models."""
-        if self.assignments.replay is not None:
-            return 0  # its chains are made already, perhaps by no models
-        required = self.measures[case.key.metric].required_features(case)
-        starts = self.starts([case])
-        runners = [runner for start in starts for runner in self.chain_data.growers(start)]
-        runners += [self.runner(name) for name in readers_of(required)]
-        if not can_overlap(runners):
-            return 0
-        return sum(self.chain_data.count_lanes(start, samples) for start in starts)
-
-    def grow_in_lanes(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
-        """Grow the chains that cases read, and make their features meanwhile."""
-        required = [
-            (features, samples)
-            for case, samples in wanted
-            for features in self.measures[case.key.metric].required_features(case)
-        ]
-        grow_in_lanes(lane_groups(self.chain_data, required))
 
     def lock_name(self, cell: Cell) -> str:
         """The name of the lock on a shard's chains, the same in all processes of the run."""

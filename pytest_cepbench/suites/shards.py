@@ -19,22 +19,13 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import (
-    CepError,
-    DamagedChainsError,
-    DeviceMemoryError,
-    MeasurementError,
-)
+from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.locks import PATIENCE, WorkLock
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked
-
-_LANES = 32
-"""Lanes that are grown together: the devices wait for one another at their beginning and end only,
-which is a stage or two on each."""
 
 _OTHER_CASES = "cases of other workers"
 
@@ -74,7 +65,6 @@ class ShardQueue:
     stopped: whether to compute no more for other cases.
     release_models: takes all models off their devices.
     swap: whether models take turns there, so that each should do all it can before the next.
-    overlap: whether models on different devices work at the same time.
     packs: whether small categories are grown together, for which all processes have to know the
     same cases from the beginning.
     remarks: what had to be done about memory, for people.
@@ -90,7 +80,6 @@ class ShardQueue:
     stopped: Callable[[], bool] = lambda: False
     release_models: Callable[[], None] = lambda: None
     swap: bool = False
-    overlap: bool = False
     packs: bool = False
     progress: Progress = field(default_factory=Progress)
     remarks: list[str] = field(default_factory=list)
@@ -99,8 +88,6 @@ class ShardQueue:
     _packed: bool = field(default=False)
     _done: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
-    _counted: set[str] = field(default_factory=set)  # tasks whose steps the running case counted
-    _alone: set[str] = field(default_factory=set)  # names of shards to be grown one by one
     _waited: dict[str, float] = field(default_factory=dict)
 
     def add(self, path: Path, case: Case, most: int | None) -> None:
@@ -113,7 +100,6 @@ class ShardQueue:
         self._tasks = None
         self._done.clear()
         self._given_up.clear()
-        self._alone.clear()
 
     def take_remarks(self) -> list[str]:
         """What had to be done about memory since this was asked last."""
@@ -131,12 +117,9 @@ class ShardQueue:
         samples = sum(len(task.samples) for task in tasks)
         title = f"{case.key.suite} {case.key.part} {case.label}"
         self.progress.begin(title, samples, sum(task.steps for task in tasks))
-        self._counted.clear()
         try:
             if self.swap:
                 self._grow_share(tasks)
-            elif self.overlap:
-                self._grow_in_lanes(tasks, path)
             self._finish(tasks)
         finally:
             self.progress.end()
@@ -150,8 +133,6 @@ class ShardQueue:
         try:
             if self.swap and not self.stopped():
                 self._grow_share(())
-            elif self.overlap:
-                self._grow_in_lanes(())
             while not self.stopped() and self._compute_one():
                 pass
         finally:
@@ -185,7 +166,7 @@ class ShardQueue:
     def _settled(self, task: ShardTask) -> bool:
         """True where a task of the running case is done, just now or before."""
         if self._is_done(task):
-            self.progress.add(0 if task.id in self._counted else task.steps)
+            self.progress.add(task.steps)
         elif not self._take(task):
             return False
         self.progress.samples += len(task.samples)
@@ -272,21 +253,14 @@ class ShardQueue:
         """
         if self._tasks is None:
             self._pack()
-            backwards = self._list_tasks()[::-1]
+            by_id: dict[str, ShardTask] = {}
+            for path, case, most in self.cases:
+                with suppress(CepError):  # as in `compute_others`
+                    run = self.run_of(path).run_for(case)
+                    by_id.update((task.id, task) for task in _tasks_of(run, case, most))
+            backwards = list(by_id.values())[::-1]
             self._tasks = sorted(backwards, key=lambda task: -task.steps)
         return sorted(self._tasks, key=lambda task: not task.run.loaded)
-
-    def _list_tasks(self, suite: Path | None = None) -> list[ShardTask]:
-        """The tasks of all cases of a suite, or of the run, in the order of the cases."""
-        by_id: dict[str, ShardTask] = {}
-        for path, case, most in self.cases:
-            if suite in (None, path):
-                with suppress(CepError):  # as in `compute_others`
-                    by_id.update(
-                        (task.id, task)
-                        for task in _tasks_of(self.run_of(path).run_for(case), case, most)
-                    )
-        return list(by_id.values())
 
     def _grow_share(self, own: Sequence[ShardTask]) -> None:
         """Grow and read a fair share of all shards in step, so each model works once a generation.
@@ -313,78 +287,6 @@ class ShardQueue:
                         self._note_done(task)
             except CepError:
                 return  # met again, shard by shard, by the case that needs it
-
-    def _grow_in_lanes(self, own: Sequence[ShardTask], path: Path | None = None) -> None:
-        """Grow and read shards by models that work at the same time, as far as that is possible.
-
-        What fails is left to be done shard by shard, where it is met again and repaired or
-        reported.
-        own: of the case that runs; where these are few, shards of further cases are done with them.
-        path: of the suite of these cases; None for all cases of the run.
-        """
-        while own or not self.stopped():
-            with ExitStack() as stack:
-                tasks = self._lock_lanes(own, path, stack)
-                if not tasks:
-                    return
-                mine = {task.id for task in own}
-                further = [task for task in tasks if task.id not in mine]
-                steps, of_steps = self.progress.steps, self.progress.of_steps
-                # Until it is known: several tasks may need the same step.
-                self.progress.of_steps += sum(task.steps for task in further)
-                try:
-                    with self.store.locks.shared(self.release_models):
-                        tasks[0].run.grow_in_lanes([(task.case, task.samples) for task in tasks])
-                        for task in tasks:
-                            task.run.read(task.case, task.samples)
-                            self._note_done(task)
-                            self._counted.add(task.id)
-                    own_steps = sum(task.steps for task in tasks if task.id in mine)
-                    self.progress.of_steps = of_steps + self.progress.steps - steps - own_steps
-                except (DamagedChainsError, DeviceMemoryError):
-                    self._alone.update(task.name for task in tasks)
-                except CepError:
-                    if not further:
-                        return
-                    self._alone.update(task.name for task in further)
-
-    def _lock_lanes(
-        self, own: Sequence[ShardTask], path: Path | None, stack: ExitStack
-    ) -> list[ShardTask]:
-        """Tasks of one suite that make enough lanes; none where those to be done make no two.
-
-        own, path: as in `_grow_in_lanes`. stack: holds the locks on their shards.
-        """
-        wanted = {task.id: task for task in own if self._has_lanes(task)}
-        if own and not wanted:
-            return []
-        for task in self._others() if path is None else self._list_tasks(path):
-            if task.id not in self._given_up and self._has_lanes(task):
-                wanted.setdefault(task.id, task)
-        tasks = [task for task in wanted.values() if task.run is next(iter(wanted.values())).run]
-        by_name = {task.name: task for task in reversed(tasks)}
-        lanes, locked = 0, set()
-        for name in list(reversed(by_name))[: ceil(len(by_name) / self.processes)]:
-            lock = self.store.locks.acquire(name, self.run_id) if lanes < _LANES else None
-            if lock is None:
-                continue
-            stack.enter_context(lock)
-            if lock.crashes:
-                lock.keep = True  # left to `_take`, which does it alone
-                self._alone.add(name)
-            else:
-                locked.add(name)
-                lanes += by_name[name].run.count_lanes(by_name[name].case, by_name[name].samples)
-        return [task for task in tasks if task.name in locked] if lanes > 1 else []
-
-    def _has_lanes(self, task: ShardTask) -> bool:
-        """True where a task is to be done, and models can work on it at the same time."""
-        if task.name in self._alone or self._is_done(task):
-            return False
-        try:
-            return task.run.count_lanes(task.case, task.samples) > 0
-        except CepError:  # as in `compute_others`
-            return False
 
     def _is_done(self, task: ShardTask) -> bool:
         """True where a process of this run did it."""

@@ -98,20 +98,6 @@ class SuiteRun(ABC):
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Make what cases read of samples, each model working on all of them before the next."""
 
-    def count_lanes(self, case: Case, samples: Sequence[Sample]) -> int:  # noqa: ARG002
-        """In how many lanes the samples can pass through models that work at the same time.
-
-        0 where models work one after the other. Raises what binding the models raises.
-        """
-        return 0
-
-    def grow_in_lanes(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
-        """Make what cases read of samples, by models that work at the same time.
-
-        Raises what `read` raises, and CepErrors that `read` repairs.
-        """
-        self.grow(wanted)
-
     @abstractmethod
     def lock_name(self, cell: Cell) -> str:
         """The name of the lock on a shard, the same in all processes of the run."""

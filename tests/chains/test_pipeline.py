@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains.pipeline import in_batches, read_all
-from pytest_cepbench.chains.preparation import Preparation
 
 PATIENCE = 10.0  # seconds until a test gives up on another thread
 
@@ -138,88 +137,6 @@ def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(writer: Exec
     with pytest.raises(OSError, match="3"):
         in_batches(range(6), lambda: 2, writer, read=read, call=call, ahead=True)
     assert kept == [0, 1]
-
-
-@pytest.fixture
-def preparation() -> Iterator[Preparation[list[int], tuple[str, list[int]]]]:
-    """Adds up what is in the inputs of a batch, and says by which thread."""
-
-    def total(inputs: Sequence[list[int]]) -> tuple[str, list[int]]:
-        return threading.current_thread().name, [sum(own) for own in inputs]
-
-    made = Preparation(total)
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("ahead", [True, False])
-def test_the_next_batch_is_prepared_while_the_model_works(
-    ahead: bool, writer: Executor, preparation: Preparation[list[int], tuple[str, list[int]]]
-) -> None:
-    """All but the first are prepared on a thread, of the inputs that the model is given."""
-    taken = []
-
-    def call(items: Sequence[int], inputs: Sequence[list[int]]) -> None:
-        taken.append((preparation.take(inputs), [sum(own) for own in inputs]))
-
-    in_batches(
-        range(7),
-        lambda: 3,
-        writer,
-        read=lambda item: [item, 1],
-        call=call,
-        ahead=ahead,
-        preparation=preparation,
-    )
-    (first, _), *later = taken
-    assert first is None
-    assert [sums for _, sums in later] == [[4, 5, 6], [7]]
-    assert [prepared for prepared, _ in later] == [
-        ("prepare_0", [4, 5, 6]),
-        ("prepare_0", [7]),
-    ]
-
-
-def test_what_was_prepared_for_another_batch_is_not_taken(
-    writer: Executor, preparation: Preparation[list[int], tuple[str, list[int]]]
-) -> None:
-    """A batch of another size than the one before, or a part of one, is prepared anew."""
-    sizes = iter([2, 4, 4])
-    taken: list[tuple[object, object]] = []
-
-    def call(items: Sequence[int], inputs: Sequence[list[int]]) -> None:
-        whole = preparation.take(inputs)
-        taken.append((whole, preparation.take(inputs[:2])))
-
-    in_batches(
-        range(10),
-        lambda: next(sizes),
-        writer,
-        read=lambda item: [item],
-        call=call,
-        ahead=True,
-        preparation=preparation,
-    )
-    assert taken == [(None, None), (None, None), (("prepare_0", [6, 7, 8, 9]), None)]
-
-
-def test_preparing_that_fails_is_left_to_the_one_who_asks(writer: Executor) -> None:
-    """It meets the same, on the thread where errors of models become outcomes."""
-
-    def fail(_: Sequence[int]) -> None:
-        raise ZeroDivisionError
-
-    preparation: Preparation[int, None] = Preparation(fail)
-    taken: list[object] = []
-
-    def call(items: Sequence[int], inputs: Sequence[int]) -> None:
-        taken.append(preparation.take(inputs))
-
-    in_batches(
-        range(4), lambda: 2, writer, read=int, call=call, ahead=True, preparation=preparation
-    )
-    preparation.close()
-    assert taken == [None, None]
 
 
 @pytest.mark.parametrize(

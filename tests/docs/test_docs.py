@@ -42,11 +42,11 @@ from pytest_cepbench.models.api.endpoint import (
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
 from pytest_cepbench.models.editors.diffusers_editor import EditorParams
-from pytest_cepbench.models.encoders.encoder_calls import CompilableEncoderParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
+from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
@@ -84,7 +84,7 @@ _PARAMETERS = (
     EditorParams,
     UnifiedParams,
     TransformersEncoderParams,
-    CompilableEncoderParams,
+    EncoderParams,
     TimmEncoderParams,
     UnicomParams,
     InceptionParams,
@@ -227,7 +227,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Editors", 1, EditorParams),
         ("Unified models", 0, UnifiedParams),
         ("Encoders", 0, TransformersEncoderParams),
-        ("Encoders", 1, CompilableEncoderParams),
+        ("Encoders", 1, EncoderParams),
         ("Encoders", 2, TimmEncoderParams),
         ("Encoders", 3, UnicomParams),
         ("Encoders", 4, InceptionParams),

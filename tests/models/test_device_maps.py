@@ -79,7 +79,6 @@ def test_other_limits_are_refused(text: str) -> None:
         ("device_map=auto&device=cuda:1", "leave out device=cuda:1"),
         ("device_map=auto&device=cpu&max_memory=0:1GiB", "names device 0, and device=cpu uses"),
         ("device_map=auto&max_memory=1", "as in 0:20GiB,1:20GiB,cpu:60GiB, got '1'"),
-        ("device_map=auto&compile=true", "compile=true is for a model on one device"),
         ("tp_plan=auto", "tp_plan needs one process for each device, started by torchrun"),
     ],
 )
@@ -235,7 +234,6 @@ def test_a_divided_model_is_loaded_again_where_others_are_moved(llava: Path) -> 
         ("generator", "device_map=balanced&offload=model", "give one of them"),
         ("generator", "device_map=balanced&device=cuda:1", "leave out device=cuda:1"),
         ("generator", "device_map=balanced&max_memory=cpu:1GiB", "for host memory give offload"),
-        ("generator", "compile=true&offload=model&device=cuda", "is for a model on one device"),
     ],
 )
 def test_a_pipeline_that_cannot_be_placed_so_is_refused_at_binding(

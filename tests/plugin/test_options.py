@@ -47,7 +47,6 @@ VALUES = {
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
     "residency": ("swap", "all", "swap"),
-    "overlap": ("off", "auto", "off"),
     "devices-per-worker": ("1", "2", "4"),
     "helpers": ("0", "1", "2"),
     "engine": ("ray", "local", "ray"),

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -99,8 +99,6 @@ T = TypeVar("T")
 
 _LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
 
-_INTERRUPTIBLE = 0.2  # seconds of waiting for a server
-
 _MOST_THREADS = 4  # that encode and decode images
 
 
@@ -148,9 +146,6 @@ class Connection:
         """Run a coroutine on the loop and wait for its result; an interrupt cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            # Time after time: an interrupt reaches other threads than the main one only between.
-            while not wait([future], _INTERRUPTIBLE).done:
-                pass
             return future.result()
         finally:
             future.cancel()

@@ -9,12 +9,7 @@ from typing import Any, TypeVar
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
-from pytest_cepbench.models.load_plan import (
-    ImageTextParams,
-    LoadPlan,
-    check_at_least,
-    check_compilation,
-)
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import check_reasoning
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
@@ -47,7 +42,6 @@ class GenerationParams(ImageTextParams):
         `{prompt}` standing for what the model is asked.
     max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
         checkpoint without a chat template has learned positions, no text is longer than these.
-    compile: have torch compile the decoding of tokens, all batches being of `batch_size`.
     The other parameters are transformers'; None leaves the checkpoint's own setting.
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
@@ -65,7 +59,6 @@ class GenerationParams(ImageTextParams):
     repetition_penalty: float | None = None
     length_penalty: float | None = None
     no_repeat_ngram_size: int | None = None
-    compile: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +70,6 @@ class GenerationParams(ImageTextParams):
                 msg = f"{name} must be {expected}, got {value}"
                 raise ValueError(msg)
         self._check_sampling()
-        check_compilation(self)
         check_at_least(self, 1, "max_new_tokens", "num_beams")
         check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
         if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
@@ -100,11 +92,6 @@ class GenerationParams(ImageTextParams):
     def seeded(self) -> bool:
         """Greedy writing does not depend on the seed."""
         return self.do_sample
-
-    @property
-    def compiled(self) -> bool:
-        """Whether decoding is compiled."""
-        return self.compile
 
 
 P = TypeVar("P", bound=GenerationParams)
@@ -147,7 +134,6 @@ def decisive_settings(plan: LoadPlan[P], settings: Mapping[str, Any]) -> dict[st
         "backend": params.backend,
         "system_prompt": params.system_prompt,
         "prompt_template": params.prompt_template,
-        **({"compile": True} if params.compile else {}),
         **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
         **settings,
     }

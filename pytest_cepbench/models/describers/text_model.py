@@ -1,4 +1,4 @@
-"""A loaded image-text-to-text model as describers and writers use it: prepared inputs to texts.
+"""A loaded image-text-to-text model as describers and writers use it: inputs to texts.
 
 Inputs go in batches, padded on the left. Texts are greedy unless the spec says do_sample=true; then
 each is a call of its own under its own seed, because transformers draws from the global generator,
@@ -8,28 +8,17 @@ and the tokens of a batch would depend on its neighbours.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pytest_cepbench.artifacts.reasoning import marks_reasoning, opened_by
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models import compilation
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.compilation import (
-    PROMPT_STEP,
-    WARM_UP_TOKENS,
-    FullBatches,
-    warming_up,
-)
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.protocols import CUT, Reply
 from pytest_cepbench.models.torch_runtime import quiet, seeded
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 
@@ -40,7 +29,6 @@ class TextModel:
     """Writes texts with a loaded model.
 
     sampled: whether tokens are drawn from the seeds.
-    compiled: inputs in a call of a model whose decoding is compiled; None for one that is not.
     marks: whether texts keep the markers of reasoning that are special tokens, and begin with one
         that the prompt ends with: without them it could not be told from the answer.
     """
@@ -51,52 +39,31 @@ class TextModel:
         loaded: LoadedDescriber,
         *,
         sampled: bool,
-        compiled: int | None = None,
         marks: bool = True,
     ) -> None:
         self._checkpoint = checkpoint
         self.loaded = loaded
         self._sampled = sampled
-        self._compiled = compiled is not None
-        self._batches = FullBatches(1 if sampled and self._compiled else compiled)
         self.chats = loaded.chat_template is not None
-        self._tokenizing = threading.Lock()  # a tokenizer is set up anew for each use
         self._marks = marks
         self._dropped = _dropped_tokens(loaded.tokenizer) if marks else set()
-        # Learned positions are as few as the tokens that they are for: none is left for padding.
-        bounded = loaded.positions is not None and not self.chats
-        step = {"pad_to_multiple_of": PROMPT_STEP} if self._compiled and not bounded else {}
-        self._padding: dict[str, Any] = {"padding": True, **step}
 
     def write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
     ) -> list[str | Reply]:
-        """One text per input; arguments and errors as of the two steps that it consists of."""
-        return self.write_prepared(self.prepare(inputs, prepare), seeds)
+        """One text per input, special tokens and outer spaces taken off.
 
-    def prepare(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> list[Any]:
-        """What the model reads in each of its calls: of all inputs, or of one where it samples.
+        One that ends at the limit of its length is in a reply that says so.
 
-        prepare: makes that of some inputs. Called by any thread. Batches of a compiled model are
-        filled up when it is called, and prepared then. Raises whatever libraries raise.
-        """
-        parts = [[model_input] for model_input in inputs] if self._sampled else [inputs]
-        if self._compiled:
-            return [(part, prepare) for part in parts]
-        return [self._read(part, prepare) for part in parts]
-
-    def write_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str | Reply]:
-        """One text per input that was prepared, special tokens and outer spaces taken off.
-
-        One that ends at the limit of its length is in a reply that says so. Raises ModelError when
-        the tokenizer is not the one of the weights, and whatever the libraries raise.
+        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
+        not the one of the weights, and whatever the libraries raise.
         """
         if not self._sampled:
-            return [text for read in prepared for text in self._generate(read)]
+            return self._generate(inputs, prepare)
         texts: list[str | Reply] = []
-        for read, seed in zip(prepared, seeds, strict=True):
+        for model_input, seed in zip(inputs, seeds, strict=True):
             with seeded([input_device(self.loaded.model)], seed):
-                texts += self._generate(read)
+                texts += self._generate([model_input], prepare)
         return texts
 
     def chat_inputs(self, conversations: Sequence[list[dict[str, Any]]]) -> Any:
@@ -108,7 +75,7 @@ class TextModel:
             tokenize=True,
             return_dict=True,
             return_tensors="pt",
-            processor_kwargs=self._padding,
+            processor_kwargs={"padding": True},
         )
 
     def template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
@@ -117,60 +84,23 @@ class TextModel:
             images=[[image] for image in images],
             text=list(texts),
             return_tensors="pt",
-            **self._padding,
+            padding=True,
         )
 
-    def warm_up(self, model_input: T, prepare: Callable[[Sequence[T]], Any]) -> None:
-        """Compile decoding, by a first call with a batch of the size of all others.
-
-        model_input: any; prepare: as in `write_texts`. Raises ModelError where it cannot be
-        compiled.
-        """
-        what = self._checkpoint.what
-        with warming_up(what):
-            self._batches.call(
-                [model_input], lambda some: self._call(self._read(some, prepare), brief=True)
-            )
-        if not any(hasattr(module, "_compiled_call") for module in self.loaded.model.modules()):
-            msg = (
-                f"compile=true: transformers does not compile the decoding of {what}, which keeps "
-                "no cache of a fixed length. Leave compile out"
-            )
-            raise ModelError(msg)
-
-    def _read(self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]) -> Any:
-        import torch
-
-        with quiet(), torch.inference_mode(), self._tokenizing:
-            return prepare(inputs)
-
-    def _generate(self, prepared: Any) -> list[str | Reply]:
-        if not self._compiled:
-            return self._call(prepared)
-        inputs, prepare = prepared
-        texts: list[str | Reply] = self._batches.call(
-            inputs, lambda some: self._call(self._read(some, prepare))
-        )
-        return texts
-
-    def _call(self, prepared: Any, *, brief: bool = False) -> list[str | Reply]:
-        """One text per prepared input. brief: stop after as many tokens as compiling takes."""
+    def _generate(
+        self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]
+    ) -> list[str | Reply]:
         import torch
 
         loaded = self.loaded
         with quiet(), torch.inference_mode():
-            read = prepared.to(input_device(loaded.model), loaded.model.dtype)
+            read = prepare(inputs).to(input_device(loaded.model), loaded.model.dtype)
             self._check_vocabulary(read)
             config = self._generation_config(read)
-            stop = {}
-            if brief and config.max_new_tokens >= WARM_UP_TOKENS:
-                config.min_new_tokens = WARM_UP_TOKENS
-                stop = {"stopping_criteria": [StopAfter(WARM_UP_TOKENS)]}
-            output = loaded.model.generate(**read, generation_config=config, **stop)
+            output = loaded.model.generate(**read, generation_config=config)
         rows = self._new_tokens(read, output)
-        with self._tokenizing:
-            before = self._opened(read)
-            texts = [before + text.strip() for text in self._decode(rows)]
+        before = self._opened(read)
+        texts = [before + text.strip() for text in self._decode(rows)]
         stops = config.eos_token_id
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
         return [
@@ -219,8 +149,6 @@ class TextModel:
         """
         loaded = self.loaded
         config = copy.deepcopy(loaded.generation_config)
-        if self._compiled:
-            _compile_decoding(config)
         if not self.chats and loaded.positions is not None:
             used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
             config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
@@ -244,30 +172,6 @@ def _dropped_tokens(tokenizer: Any) -> set[int]:
     special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     dropped = {number for number, token in special.items() if not marks_reasoning(token)}
     return dropped if len(dropped) < len(special) else set()
-
-
-class StopAfter:
-    """Ends writing after so many calls: a stopping criterion of transformers."""
-
-    def __init__(self, tokens: int) -> None:
-        self._left = tokens
-
-    def __call__(self, ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:  # noqa: ARG002 - transformers'
-        """Whether each row is done."""
-        import torch
-
-        self._left -= 1
-        return torch.full((len(ids),), self._left <= 0, device=ids.device)
-
-
-def _compile_decoding(config: Any) -> None:
-    """Have transformers keep a cache of fixed length, and compile each token's forward pass."""
-    from transformers import CompileConfig
-
-    config.cache_implementation = "static"
-    # The library's own mode records CUDA graphs, which belong to the thread that records them.
-    config.compile_config = CompileConfig(backend=compilation.BACKEND, mode="default")
-    config.compile_config._compile_all_devices = True  # noqa: SLF001 - a CPU is no exception here
 
 
 def cache_argument(model: Any) -> str:

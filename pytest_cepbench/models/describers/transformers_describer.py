@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ from PIL import Image
 
 from pytest_cepbench.errors import ModelError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
     GenerationParams,
     check_prompting,
@@ -24,7 +22,6 @@ from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Reply
-from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
 DEFAULT_MAX_NEW_TOKENS = 512
@@ -55,11 +52,7 @@ def _decisive(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
 def _load(plan: LoadPlan[DescriberParams]) -> TransformersDescriber:
     chat = has_chat_template(plan.checkpoint)
     loaded = load_describer(plan, _settings(plan), chat=chat)
-    describer = TransformersDescriber(plan.checkpoint, loaded, plan.params)
-    if plan.params.compile:
-        with loading(plan):
-            describer.warm_up()
-    return describer
+    return TransformersDescriber(plan.checkpoint, loaded, plan.params)
 
 
 class TransformersDescriber:
@@ -75,7 +68,6 @@ class TransformersDescriber:
             checkpoint,
             loaded,
             sampled=params.do_sample,
-            compiled=params.batch_size if params.compile else None,
             marks=params.reasoning != "keep",
         )
 
@@ -88,11 +80,6 @@ class TransformersDescriber:
         """Put the weights on a device; see `Movable`."""
         self._loaded.model.to(device)
 
-    def warm_up(self) -> None:
-        """Compile what describing runs; see `TextModel.warm_up`."""
-        blank = Image.new("RGB", WARM_UP_SIZE)
-        self._text_model.warm_up(blank, lambda some: self._inputs(some, "Describe the image."))
-
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str | Reply]:
@@ -101,23 +88,10 @@ class TransformersDescriber:
         Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
         was not given.
         """
-        return self.describe_prepared(self.prepare(images, prompt), seeds)
-
-    def prepare(self, images: Sequence[Image.Image], prompt: str) -> list[Any]:
-        """What the model reads of images; see `PreparesImages`. Raises as `describe`."""
-        with self._explained():
-            return self._text_model.prepare(images, lambda some: self._inputs(some, prompt))
-
-    def describe_prepared(self, prepared: Sequence[Any], seeds: Sequence[int]) -> list[str | Reply]:
-        """One text for each image that was prepared. Raises as `describe`."""
-        with self._explained():
-            return self._text_model.write_prepared(prepared, seeds)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say so where a text is missing."""
         try:
-            yield
+            return self._text_model.write_texts(
+                images, seeds, lambda some: self._inputs(some, prompt)
+            )
         except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             # What libraries raise when an image comes without the text that its model needs.
             given = self._text_model.chats or self._params.prompt_template

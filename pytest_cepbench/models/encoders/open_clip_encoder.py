@@ -8,12 +8,7 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.encoders.encoder_calls import (
-    CompilableEncoderParams,
-    EncoderCalls,
-    warm_up,
-)
-from pytest_cepbench.models.encoders.vectors import to_pixels
+from pytest_cepbench.models.encoders.vectors import EncoderParams, to_pixels, to_vectors
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, take_weights
@@ -30,7 +25,7 @@ _PREFERRED = (
 )
 
 
-def _check_choice(plan: LoadPlan[CompilableEncoderParams]) -> None:
+def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
     """Raise CheckpointError where open_clip would pass over safetensors for a pickle."""
     folder = plan.checkpoint.path
     names = [path.name for path in folder.iterdir()]
@@ -44,7 +39,7 @@ def _check_choice(plan: LoadPlan[CompilableEncoderParams]) -> None:
         raise CheckpointError(msg)
 
 
-def _load(plan: LoadPlan[CompilableEncoderParams]) -> OpenClipEncoder:
+def _load(plan: LoadPlan[EncoderParams]) -> OpenClipEncoder:
     import open_clip
 
     name = f"local-dir:{plan.checkpoint.path}"
@@ -54,25 +49,20 @@ def _load(plan: LoadPlan[CompilableEncoderParams]) -> OpenClipEncoder:
         tokenizer = open_clip.get_tokenizer(name)
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     take_weights(plan.checkpoint, {"": model})
-    encoder = OpenClipEncoder(plan, model, transform, tokenizer)
-    warm_up(plan, encoder)
-    return encoder
+    return OpenClipEncoder(plan, model, transform, tokenizer)
 
 
 class OpenClipEncoder:
     """A loaded open_clip model; satisfies the Encoder Protocol."""
 
     def __init__(
-        self, plan: LoadPlan[CompilableEncoderParams], model: Any, transform: Any, tokenizer: Any
+        self, plan: LoadPlan[EncoderParams], model: Any, transform: Any, tokenizer: Any
     ) -> None:
         self._plan = plan
         self._model = model
         self._transform = transform
         self._tokenizer = tokenizer
         self._notice = TruncationNotice(plan.checkpoint.what)
-        self._calls = EncoderCalls(plan)
-        self._image_features = self._calls.prepare(model.encode_image)
-        self._text_features = self._calls.prepare(model.encode_text)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -80,21 +70,24 @@ class OpenClipEncoder:
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 joint-space features of RGB images, not normalised."""
-        return self._calls.vectors(
-            images,
-            lambda some: self._image_features(to_pixels(self._plan, self._transform, some)),
-        )
+        import torch
+
+        with quiet(), torch.inference_mode():
+            features = self._model.encode_image(to_pixels(self._plan, self._transform, images))
+            return to_vectors(self._plan.checkpoint, features)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """(n, dimension) float32 joint-space features of texts, not normalised.
 
         Texts longer than the model's context are cut, which is said once in a warning.
         """
+        import torch
+
         self._notice.check(*self.text_lengths(texts))
-        return self._calls.vectors(
-            texts,
-            lambda some: self._text_features(self._tokenizer(list(some)).to(self._plan.device)),
-        )
+        with quiet(), torch.inference_mode():
+            tokens = self._tokenizer(list(texts))
+            features = self._model.encode_text(tokens.to(self._plan.device))
+            return to_vectors(self._plan.checkpoint, features)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, special ones included, and the most that the model reads.
@@ -113,9 +106,5 @@ class OpenClipEncoder:
 
 
 ADAPTER = Adapter(
-    "open_clip-encoder/1",
-    ("torch", "open_clip"),
-    CompilableEncoderParams,
-    _load,
-    check=_check_choice,
+    "open_clip-encoder/1", ("torch", "open_clip"), EncoderParams, _load, check=_check_choice
 )

@@ -11,31 +11,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.encoders.encoder_calls import (
-    CompilableEncoderParams,
-    EncoderCalls,
-    warm_up,
+from pytest_cepbench.models.encoders.vectors import (
+    EncoderParams,
+    reads_no_texts,
+    to_pixels,
+    to_vectors,
 )
-from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_pixels
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, take_weights
-from pytest_cepbench.models.torch_runtime import to_torch_dtype
-
-if TYPE_CHECKING:
-    import torch
+from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
 
 _INTERPOLATIONS = ("bilinear", "bicubic")
 
 
 @dataclass(frozen=True)
-class TimmEncoderParams(CompilableEncoderParams):
-    """Parameters of a timm encoder's spec, with those of `CompilableEncoderParams`.
+class TimmEncoderParams(EncoderParams):
+    """Parameters of a timm encoder's spec, with those of `EncoderParams`.
 
     crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; interpolation:
         bilinear or bicubic. None leaves the checkpoint's own.
@@ -58,11 +55,6 @@ class TimmEncoderParams(CompilableEncoderParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """The given settings of the image transform; the rest is the checkpoint's own."""
-        return {**self.transform, **super().decisive}
-
-    @property
-    def transform(self) -> dict[str, Any]:
-        """The given settings of the image transform."""
         settings = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -98,12 +90,10 @@ def _load(plan: LoadPlan[TimmEncoderParams]) -> TimmEncoder:
             pretrained=True,
             pretrained_cfg_overlay={"source": "", "file": str(_find_weights(plan))},
         )
-        transform = create_transform(**resolve_model_data_config(model, args=plan.params.transform))
+        transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     take_weights(plan.checkpoint, {"": model})
-    encoder = TimmEncoder(plan, model, transform)
-    warm_up(plan, encoder)
-    return encoder
+    return TimmEncoder(plan, model, transform)
 
 
 class TimmEncoder:
@@ -113,8 +103,6 @@ class TimmEncoder:
         self._plan = plan
         self._model = model
         self._transform = transform
-        self._calls = EncoderCalls(plan)
-        self._features = self._calls.prepare(self._features_of)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -122,14 +110,12 @@ class TimmEncoder:
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 features before the classifier, not normalised."""
-        return self._calls.vectors(
-            images, lambda some: self._features(to_pixels(self._plan, self._transform, some))
-        )
+        import torch
 
-    def _features_of(self, pixels: torch.Tensor) -> torch.Tensor:
-        maps = self._model.forward_features(pixels)
-        features: torch.Tensor = self._model.forward_head(maps, pre_logits=True)
-        return features
+        with quiet(), torch.inference_mode():
+            maps = self._model.forward_features(to_pixels(self._plan, self._transform, images))
+            features = self._model.forward_head(maps, pre_logits=True)
+            return to_vectors(self._plan.checkpoint, features)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
         """Raises RoleError: timm models read no texts."""

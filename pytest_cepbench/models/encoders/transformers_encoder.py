@@ -18,14 +18,8 @@ from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.encoders.encoder_calls import EncoderCalls, compiled_key, warm_up
-from pytest_cepbench.models.encoders.vectors import reads_no_texts
-from pytest_cepbench.models.load_plan import (
-    Adapter,
-    LoadPlan,
-    TransformersParams,
-    check_compilation,
-)
+from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import (
     explained,
@@ -53,17 +47,14 @@ class TransformersEncoderParams(TransformersParams):
     pooling: "auto" (joint features of a dual encoder, else pooler, else CLS), "cls" (first token of
         the last hidden state, GenCeption's choice for ViT), "pooler" (the model's own pooled
         output), "mean" (over all tokens or places of the last hidden state).
-    compile: have torch compile the model, all batches being of `batch_size`.
     """
 
     batch_size: int = 32
     trust_remote_code: bool = False
     pooling: str = "auto"
-    compile: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_compilation(self)
         if self.pooling not in POOLINGS:
             msg = f"pooling must be {', '.join(POOLINGS)}, got {self.pooling!r}"
             raise ValueError(msg)
@@ -71,12 +62,7 @@ class TransformersEncoderParams(TransformersParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """With the pooling as it is given; what "auto" comes to follows from the checkpoint."""
-        return {"pooling": self.pooling, **super().decisive, **compiled_key(self)}
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the model is compiled."""
-        return self.compile
+        return {"pooling": self.pooling, **super().decisive}
 
 
 def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
@@ -100,9 +86,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
             model.config.mask_ratio = 0.0
     pooling = settle_pooling(checkpoint, model, set(info["missing_keys"]), params.pooling)
     take_weights(checkpoint, {"": model})
-    encoder = TransformersEncoder(plan, model, processor, pooling)
-    warm_up(plan, encoder)
-    return encoder
+    return TransformersEncoder(plan, model, processor, pooling)
 
 
 class TransformersEncoder:
@@ -122,9 +106,6 @@ class TransformersEncoder:
         self._pooling = pooling
         self._params = plan.params
         self._notice = TruncationNotice(plan.checkpoint.what)
-        self._calls = EncoderCalls(plan)
-        self._image_features = self._calls.prepare(getattr(model, "get_image_features", model))
-        self._text_features = self._calls.prepare(getattr(model, "get_text_features", model))
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -132,13 +113,14 @@ class TransformersEncoder:
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float32 features of RGB images, not normalised."""
-        return self._calls.vectors(images, self._read_images)
+        import torch
 
-    def _read_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        inputs = self._processor(images=list(images), return_tensors="pt")
-        inputs = inputs.to(input_device(self._model), dtype=self._model.dtype)
-        output = self._image_features(**inputs)
-        return pool(self._checkpoint, self._model, output, self._pooling)
+        with quiet(), torch.inference_mode():
+            inputs = self._processor(images=list(images), return_tensors="pt")
+            inputs = inputs.to(input_device(self._model), dtype=self._model.dtype)
+            output = getattr(self._model, "get_image_features", self._model)(**inputs)
+            features = pool(self._checkpoint, self._model, output, self._pooling)
+            return to_vectors(self._checkpoint, features)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """(n, dimension) float32 features of texts, in the space of the images, not normalised.
@@ -146,25 +128,25 @@ class TransformersEncoder:
         Texts longer than the model reads are cut, which is said once in a warning. Raises RoleError
         where the model reads no texts.
         """
+        import torch
+
         lengths, longest = self.text_lengths(texts)
         self._notice.check(lengths, longest)
-        return self._calls.vectors(texts, self._read_texts)
-
-    def _read_texts(self, texts: Sequence[str]) -> Any:
-        # Always padded to the full length: SigLIP is trained so, and a text's features do not
-        # depend on its neighbours.
-        inputs = self._tokenizer(
-            list(texts),
-            padding="max_length",
-            truncation=True,
-            max_length=self._text_length,
-            return_tensors="pt",
-        ).to(input_device(self._model))
-        accepted = inspect.signature(self._model.get_text_features).parameters
-        output = self._text_features(
-            **{name: value for name, value in inputs.items() if name in accepted}
-        )
-        return pooled_output(output)
+        with quiet(), torch.inference_mode():
+            # Always padded to the full length: SigLIP is trained so, and a text's features do not
+            # depend on its neighbours.
+            inputs = self._tokenizer(
+                list(texts),
+                padding="max_length",
+                truncation=True,
+                max_length=longest,
+                return_tensors="pt",
+            ).to(input_device(self._model))
+            accepted = inspect.signature(self._model.get_text_features).parameters
+            output = self._model.get_text_features(
+                **{name: value for name, value in inputs.items() if name in accepted}
+            )
+            return to_vectors(self._checkpoint, pooled_output(output))
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, special ones included, and the most that the model reads.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.compilation import FullBatches, warming_up
 from pytest_cepbench.models.generators.diffusers_pipeline import (
     PipelineParams,
     check_pipeline,
@@ -20,7 +18,6 @@ from pytest_cepbench.models.generators.diffusers_pipeline import (
 from pytest_cepbench.models.generators.pipeline_assembly import load_single_file, single_file
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.torch_runtime import quiet
 
 
@@ -30,8 +27,6 @@ class GeneratorParams(PipelineParams):
 
     use_resolution_binning, clean_caption: as in the pipeline's own documentation; None is its
         default.
-    compile: have torch compile the part that is called at every step, all batches being of
-        `batch_size`.
     """
 
     CALL: ClassVar[tuple[str, ...]] = (
@@ -42,19 +37,9 @@ class GeneratorParams(PipelineParams):
 
     use_resolution_binning: bool | None = None
     clean_caption: bool | None = None
-    compile: bool = False
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the denoising part is compiled."""
-        return self.compile
 
 
 _KIND = "text-to-image"
-
-_STEPS = "num_inference_steps"
-
-_WARM_UP_STEPS = 2  # some schedulers cannot do with one
 
 _SUPPLIED = ("prompt", "generator", "output_type")
 
@@ -72,12 +57,7 @@ it imports every other pipeline."""
 
 def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
     pipeline = load_pipeline(plan, _from_pretrained, _SUPPLIED, _KIND)
-    size = plan.params.batch_size if plan.params.compile else None
-    generator = DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call, FullBatches(size))
-    if plan.params.compile:
-        with loading(plan):
-            generator.warm_up()
-    return generator
+    return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
 
 
 def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
@@ -99,27 +79,10 @@ def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, 
 class DiffusersGenerator:
     """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        pipeline: Any,
-        call: Mapping[str, Any],
-        batches: FullBatches | None = None,
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]) -> None:
         self._checkpoint = checkpoint
         self._pipeline = pipeline
         self._call = dict(call)
-        self._batches = batches or FullBatches(None)
-
-    def warm_up(self) -> None:
-        """Compile the denoising part, by drawing a batch in as few steps as the pipeline allows.
-
-        Raises ModelError where it cannot be compiled.
-        """
-        accepted = inspect.signature(self._pipeline.__call__).parameters
-        brief = {_STEPS: _WARM_UP_STEPS} if _STEPS in accepted else {}
-        with warming_up(self._checkpoint.what):
-            self._draw(["a photo"], [0], self._call | brief)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -128,19 +91,7 @@ class DiffusersGenerator:
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text; see `run_pipeline`."""
-        return self._draw(texts, seeds, self._call)
-
-    def _draw(
-        self, texts: Sequence[str], seeds: Sequence[int], call: Mapping[str, Any]
-    ) -> list[ImageLike | Failure]:
-        def run(pairs: Sequence[tuple[str, int]]) -> list[ImageLike | Failure]:
-            prompts, own_seeds = zip(*pairs, strict=True)
-            return run_pipeline(self._checkpoint, self._pipeline, prompts, own_seeds, call, _KIND)
-
-        images: list[ImageLike | Failure] = self._batches.call(
-            list(zip(texts, seeds, strict=True)), run
-        )
-        return images
+        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, self._call, _KIND)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are drawn; see `prompt_lengths`."""

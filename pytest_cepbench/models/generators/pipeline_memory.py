@@ -1,7 +1,7 @@
-"""How a pipeline's parts are placed and called: devices, host memory, VAE, attention, compiling.
+"""How a pipeline's parts are placed and called: devices, host memory, VAE, attention.
 
-What can change an image enters keys: the attention, the tiles of the VAE and compiling. Where parts
-lie, and how many images the VAE decodes at a time, changes none.
+What can change an image enters keys: the attention and the tiles of the VAE. Where parts lie, and
+how many images the VAE decodes at a time, changes none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pytest_cepbench.errors import (
     error_line,
     unknown_name,
 )
-from pytest_cepbench.models.compilation import compile_module
 from pytest_cepbench.models.device_maps import parse_max_memory
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan, check_compilation
+from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +55,6 @@ class PipelineMemoryParams(CheckpointParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_compilation(self)
         if self.device_map not in (None, *_STRATEGIES):
             msg = f"device_map of a pipeline must be balanced, got {self.device_map!r}"
             raise ValueError(msg)
@@ -88,7 +86,6 @@ class PipelineMemoryParams(CheckpointParams):
         given = {
             "attention_backend": self.attention_backend,
             "vae_tiling": self.vae_tiling,
-            "compile": self.compiled,
         }
         return {name: value for name, value in given.items() if value}
 
@@ -154,7 +151,7 @@ def offload(plan: LoadPlan[P], pipeline: Any) -> None:
 
 
 def adapt(plan: LoadPlan[P], pipeline: Any) -> None:
-    """Set up the VAE, the attention and the compiler as the spec says.
+    """Set up the VAE and the attention as the spec says.
 
     Raises SpecError for what the pipeline does not have, MissingDependencyError for an attention
     whose package is not installed or does not work here.
@@ -164,16 +161,6 @@ def adapt(plan: LoadPlan[P], pipeline: Any) -> None:
             _enable_vae(plan, pipeline, parameter)
     if plan.params.attention_backend is not None:
         _choose_attention(plan, pipeline, plan.params.attention_backend)
-    if plan.params.compiled:
-        parts = list(_denoisers(pipeline))
-        for part in parts:
-            compile_module(part)
-        if not parts:
-            msg = (
-                f"model spec {plan.spec.text!r}: {type(pipeline).__name__} has none of the parts "
-                f"that compile=true compiles ({', '.join(_DENOISERS)}). Leave it out"
-            )
-            raise SpecError(msg)
 
 
 def _enable_vae(plan: LoadPlan[P], pipeline: Any, parameter: str) -> None:

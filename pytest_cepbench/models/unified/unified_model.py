@@ -70,7 +70,7 @@ def split_params(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, Un
     known = [*(field.name for field in dataclasses.fields(DescriberParams)), *drawing]
     for name in spec.params:
         if name not in known:
-            fault = removed(f"parameter {name}") or unknown_name(
+            fault = removed(f"{name}=") or unknown_name(
                 f"parameter for the unified model {what}", name, known
             )
             msg = f"model spec {spec.text!r}: {fault}"

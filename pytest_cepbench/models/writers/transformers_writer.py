@@ -19,7 +19,6 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.compilation import WARM_UP_SIZE
 from pytest_cepbench.models.describers.generation import (
     GenerationParams,
     check_prompting,
@@ -37,7 +36,6 @@ from pytest_cepbench.models.describers.transformers_loader import (
 from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Question, Reply
-from pytest_cepbench.models.safe_loading import loading
 
 DEFAULT_MAX_NEW_TOKENS = 2048
 """Room for an answer of ten steps. The gold answers of OpenING have 140 words on average, and a
@@ -98,11 +96,7 @@ def _decisive(plan: LoadPlan[WriterParams]) -> dict[str, Any]:
 def _load(plan: LoadPlan[WriterParams]) -> TransformersWriter:
     chat = has_chat_template(plan.checkpoint)
     loaded = load_describer(plan, writer_settings(plan.checkpoint, plan.params), chat=chat)
-    writer = TransformersWriter(plan.checkpoint, loaded, plan.params)
-    if plan.params.compile:
-        with loading(plan):
-            writer.warm_up()
-    return writer
+    return TransformersWriter(plan.checkpoint, loaded, plan.params)
 
 
 class TransformersWriter:
@@ -125,7 +119,6 @@ class TransformersWriter:
             checkpoint,
             loaded,
             sampled=params.do_sample,
-            compiled=params.batch_size if params.compile else None,
             marks=params.reasoning != "keep",
         )
         self._by_size = by_size
@@ -134,11 +127,6 @@ class TransformersWriter:
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
         self._text_model.loaded.model.to(device)
-
-    def warm_up(self) -> None:
-        """Compile what writing runs; see `TextModel.warm_up`."""
-        question: Question = ["What is this?", Image.new("RGB", WARM_UP_SIZE)]
-        self._text_model.warm_up(question, lambda some: self._inputs(some, ""))
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]

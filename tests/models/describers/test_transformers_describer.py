@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from pytest_cepbench.artifacts.reasoning import reasoning_spans
-from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.describers.transformers_describer import TransformersDescriber
 from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
-from pytest_cepbench.store import Store
-from tests.models.binding import plain
 from tests.models.describers.conftest import Build, describe
 from tests.tiny.common import WORDS, pictures
 
@@ -188,46 +181,6 @@ def test_sampling_follows_each_images_own_seed(
     assert torch.equal(torch.random.get_rng_state(), before)
     assert len(set(together)) == 3
     assert together == [describe(model, [images[0]], seed=5 + i)[0] for i in range(3)]
-
-
-@pytest.mark.parametrize("query", ["max_new_tokens=6", "max_new_tokens=6&do_sample=true"])
-def test_images_prepared_ahead_give_the_same_texts(
-    tiny_describer: Build,
-    describer: Callable[..., Describer],
-    bound: Callable[..., BoundRole],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    query: str,
-) -> None:
-    """Large photographs, prepared on a thread while the model describes others, or in turn."""
-    folder = tiny_describer("llava")
-    images = pictures([(900, 700), (700, 900), (800, 800)] * 4)
-    role = bound(folder, f"{query}&batch_size=3")
-    threads = []
-    prepare = TransformersDescriber.prepare
-
-    def noted(self: TransformersDescriber, *inputs: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        return prepare(self, *inputs)
-
-    monkeypatch.setattr(TransformersDescriber, "prepare", noted)
-    with Store(tmp_path) as store:
-        runner = RoleRunner(role, store)
-        steps = [Step(f"{at:064}", at, partial(_same, image)) for at, image in enumerate(images)]
-        first, rest = steps[:3], steps[3:]
-        texts = [*runner.describe("a word", first)(), *runner.describe("a word", rest)()]
-    assert [name.startswith("prepare") for name in threads].count(True) == 2
-    model = describer(folder, query)
-    batches = [range(at, at + 3) for at in range(0, 12, 3)]
-    assert texts == [
-        text
-        for batch in batches
-        for text in plain(model.describe([images[at] for at in batch], "a word", batch))
-    ]
-
-
-def _same(image: Image.Image) -> Image.Image:
-    return image
 
 
 def test_precision_and_attention_are_passed_on(

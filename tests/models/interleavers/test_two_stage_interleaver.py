@@ -274,8 +274,8 @@ def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("two_stage=true", "parameter two_stage was removed in 0.1.0: use the spec without it"),
-        ("max_text_tokens=9", "parameter max_text_tokens was removed in 0.1.0: use max_new_tokens"),
+        ("two_stage=true", "two_stage= was removed in 0.1.0: use the spec without it"),
+        ("max_text_tokens=9", "max_text_tokens= was removed in 0.1.0: use max_new_tokens"),
     ],
 )
 def test_parameters_of_answers_in_one_sequence_are_refused_by_name(
