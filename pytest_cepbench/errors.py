@@ -8,9 +8,19 @@ are handled before a user would see them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_cepbench.escapes import mask_secrets
+
+REMOVED: Mapping[str, str] = {
+    "[gate] proxy": "--cep-inconclusive=more alone, whose looks divide alpha",
+}
+"""What a user typed -> what takes its place, of what 0.1.0 does not have any more."""
+
+
+def removal_message(typed: str) -> str:
+    """What to tell a user who typed what was removed, a key of `REMOVED`."""
+    return f"{typed} was removed in 0.1.0: use {REMOVED[typed]}"
 
 
 class CepError(Exception):

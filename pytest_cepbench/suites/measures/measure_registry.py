@@ -11,7 +11,13 @@ import msgspec
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
+from pytest_cepbench.errors import (
+    REMOVED,
+    SuiteError,
+    did_you_mean,
+    removal_message,
+    unknown_name,
+)
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.suites.cases import OVERALL, Case, list_parts
 from pytest_cepbench.suites.measures.base import (
@@ -226,6 +232,9 @@ def explain_mismatch(error: Exception, table: type) -> str:
     for pattern, known_at in ((_UNKNOWN_KEY, _keys_of), (_UNKNOWN_WORD, _words_of)):
         match = pattern.fullmatch(text)
         if match is not None:
+            typed = f"[{(match['path'] or '').strip('.')}] {match['given']}"
+            if pattern is _UNKNOWN_KEY and typed in REMOVED:
+                return removal_message(typed)
             known = known_at(_type_at(table, match["path"]))
             near = did_you_mean(match["given"], known)
             if not near and pattern is _UNKNOWN_WORD:
