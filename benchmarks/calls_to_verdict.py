@@ -63,7 +63,6 @@ ALPHA = 0.05
 
 _EACH = 24  # samples of a category
 _REPEATS, _QUICK = 24, 4
-_SEEDS = (0, 1, 2)  # of the calibration
 _INSTRUMENT = "shapes:?miss=0.1"
 _OF_INSTRUMENT = "instrument"  # before the names of its pairs
 _LOSSIER = {"0.12": "shapes:?miss=0.12"}
@@ -88,22 +87,19 @@ encoder = "shapes:"
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of the samples of a suite: gc, (n,) GC@3; first, (n,) GC@1; text, (n,) of texts."""
+    """Scores of the samples of a suite: gc, (n,) GC@3."""
 
     gc: Array
-    first: Array
-    text: Array
     categories: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Population:
-    """Pairs of scores to draw from. spreads: (n,) over the seeds of the baseline."""
+    """Pairs of scores to draw from."""
 
     name: str
     before: Scores
     now: Scores
-    spreads: Array
 
     @property
     def drop(self) -> float:
@@ -121,20 +117,8 @@ class Population:
             axis=1,
         ).ravel()
         turned = np.where(drifts | (generator.random(len(rows)) < 0.5), 1.0, -1.0)
-
-        def differences(before: Array, now: Array) -> Array:
-            rounded: Array = np.round(turned * (now - before)[rows], 6)
-            return rounded
-
-        return Drawn(
-            differences(self.before.gc, self.now.gc),
-            numbers[rows],
-            {
-                "first": differences(self.before.first, self.now.first),
-                "text": differences(self.before.text, self.now.text),
-            },
-            self.spreads[rows],
-        )
+        differences = np.round(turned * (self.now.gc - self.before.gc)[rows], 6)
+        return Drawn(differences, numbers[rows])
 
 
 @dataclass(frozen=True)
@@ -199,12 +183,10 @@ def play(suite: Suite, roles: Mapping[str, str], seed: int, pool: ModelPool) -> 
     )
     dataset = load_data(seeded, {})
     run = ChainRun(seeded, dataset, assignments, measures, pool)
-    traces = run.chain_data.traces("image", "encoder", (1, 2, 4, 6), dataset.samples)
+    traces = run.chain_data.traces("image", "encoder", (2, 4, 6), dataset.samples)
     similarities = np.array([traces[sample.id].similarities for sample in dataset.samples])
     homes = [dataset.categories.index(sample.categories[0]) for sample in dataset.samples]
-    return Scores(
-        gc_at_t(similarities[:, 1:]), similarities[:, 1], similarities[:, 0], np.array(homes)
-    )
+    return Scores(gc_at_t(similarities), np.array(homes))
 
 
 def reference_populations(folder: Path, pool: ModelPool) -> Iterator[Population]:
@@ -215,14 +197,12 @@ def reference_populations(folder: Path, pool: ModelPool) -> Iterator[Population]
     def roles(pair: Pair) -> dict[str, str]:
         return {"describer": pair.describer, "generator": pair.generator}
 
-    best = series[0].pairs[-1]
-    seeded = [play(suite, roles(best), seed, pool) for seed in _SEEDS]
-    spreads = np.std([scores.gc for scores in seeded], axis=0, ddof=1)
+    before = play(suite, roles(series[0].pairs[-1]), 0, pool)
     for own in series:
         for step, pair in zip(own.steps[:-1], own.pairs[:-1], strict=True):
             now = play(suite, roles(pair), 0, pool)
             name = f"{own.role} of step {step}"
-            yield Population(name, seeded[0], now, spreads)
+            yield Population(name, before, now)
 
 
 def instrument_populations(pool: ModelPool, samples: int) -> Iterator[Population]:
@@ -231,13 +211,12 @@ def instrument_populations(pool: ModelPool, samples: int) -> Iterator[Population
         path = Path(folder) / "suite.toml"
         path.write_text(_SUITE.format(samples=samples), encoding="utf-8")
         suite = read_suite(path)
-        seeded = [play(suite, {"describer": _INSTRUMENT}, seed, pool) for seed in _SEEDS]
-        spreads = np.std([scores.gc for scores in seeded], axis=0, ddof=1)
+        before = play(suite, {"describer": _INSTRUMENT}, 0, pool)
         for miss, spec in _LOSSIER.items():
             for seed, draws in ((0, "same draws"), (3, "other draws")):
                 now = play(suite, {"describer": spec}, seed, pool)
                 name = f"{_OF_INSTRUMENT}, miss 0.1 to {miss}, {draws}"
-                yield Population(name, seeded[0], now, spreads)
+                yield Population(name, before, now)
 
 
 # -- the page --------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from benchmarks.error_rates import (
     embedded,
     encoders,
     labelled,
-    proxied,
+    looked_again,
     simulated,
     trainings,
 )
@@ -54,7 +54,7 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate.statistics import look_sizes
 
-PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "encoders", "proxies")
+PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "encoders", "looks")
 """Simulated worlds, those that are hard on the bounds, chains of the embedded world, sets
 of their ends, whole trainings, win rates of which people labelled a part, encoders that have the
 word together, and ways of looking again."""
@@ -79,7 +79,7 @@ _MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
 _BY_SETTINGS = {
     "labels": labelled.figures,
     "encoders": encoders.figures,
-    "proxies": proxied.figures,
+    "looks": looked_again.figures,
 }
 
 

@@ -255,6 +255,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 REMOVED: Mapping[str, str] = {
+    "[gate] proxy": "--cep-inconclusive=more alone, whose looks divide alpha",
     "metric 'language'": "[metrics.facts], which sees what the texts still say",
     "metric 'refusals'": "[metrics.failures], which counts what servers refused",
     "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",

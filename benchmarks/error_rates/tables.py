@@ -9,7 +9,7 @@ from math import isclose
 from benchmarks.error_rates.encoders import ENCODERS, NEEDED, PLAIN
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
 from benchmarks.error_rates.labelled import LABELLED
-from benchmarks.error_rates.proxied import MEASURED, PROXIED
+from benchmarks.error_rates.looked_again import LOOKED_AGAIN, MEASURED
 from benchmarks.error_rates.simulated import HARD_NAMES, Settings
 from benchmarks.error_rates.trainings import DELAY, RULES, TRAINING, VALID
 
@@ -24,7 +24,7 @@ def report(
 
     earlier: the power of an earlier version, with which the last table compares.
     """
-    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED, ENCODERS, PROXIED)
+    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED, ENCODERS, LOOKED_AGAIN)
     usual = [f for f in figures if not f.world.startswith(apart)]
     trainings = [
         replace(f, world=f.world.removeprefix(TRAINING))
@@ -46,10 +46,10 @@ def report(
         for f in figures
         if f.world.startswith(ENCODERS)
     ]
-    proxied = [
-        replace(f, world=f.world.removeprefix(PROXIED))
+    again = [
+        replace(f, world=f.world.removeprefix(LOOKED_AGAIN))
         for f in figures
-        if f.world.startswith(PROXIED)
+        if f.world.startswith(LOOKED_AGAIN)
     ]
     few = [f for f in figures if f.world.startswith(_UNSEEN)]
     played = [f for f in figures if f.world.startswith(_EMBEDDED)]
@@ -74,8 +74,8 @@ def report(
         ("People's labels of a part of the battles, percent", table(labelled, list(_labelled()))),
         ("Several encoders: errors, percent", table(agreed, list(_agreed_errors()))),
         ("Several encoders: detection, percent", table(agreed, list(_agreed_detection()))),
-        ("Ways of looking again: false failures, percent", table(proxied, _ways("failures"))),
-        ("Ways of looking again: false passes, percent", table(proxied, _ways("passes"))),
+        ("Ways of looking again: false failures, percent", table(again, _ways("failures"))),
+        ("Ways of looking again: false passes, percent", table(again, _ways("passes"))),
         ("Whole trainings: false stops, percent", table(trainings, list(_stops()))),
         ("Whole trainings: delays", table(trainings, list(_delays()))),
         ("Power against an earlier version, in points", _changes(earlier, usual, settings)),

@@ -10,7 +10,6 @@ from typing import cast
 
 from pytest_cepbench.errors import UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.evaluation.proxied_look import proxied
 from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores, rounded
@@ -174,15 +173,6 @@ def evaluate_case(
             _compute_population(evaluator, suite_file, case)
         try:
             measurement = run.measure(case, depth)
-            measurement = proxied(
-                evaluator,
-                suite_file,
-                case,
-                policy,
-                references.baseline,
-                measurement,
-                partial=partial,
-            )
         except UnscoredError as error:
             # One of the few samples of an early look is a large share, of all maybe a small one.
             if error.samples > MOST_UNSCORED * run.samples(case):

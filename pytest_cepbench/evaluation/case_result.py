@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace as replace_field
 from math import ceil
 
 from msgspec.structs import replace
@@ -92,8 +91,6 @@ def measured_case(
         baseline_model=None if baseline is None else _baseline_model(baseline),
     )
     remarks = remarks_on_accepting(measurement) if accepted else ()
-    # Proxies of more samples than have a score are no part of what was measured.
-    record = replace_field(measurement, proxy="", proxies={}) if evaluated.partial else measurement
     return replace(
         judged,
         higher_is_better=measurement.higher_is_better,
@@ -104,7 +101,7 @@ def measured_case(
         floor=measurement.floor,
         model=dict(measurement.model),
         identity=dict(measurement.identity),
-        measured=record_of(record),
+        measured=record_of(measurement),
         judge=measurement.judge,
         facts=None if measurement.facts is None else shown_facts(measurement.facts),
         models=[

@@ -60,8 +60,6 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     floor: what chance alone gives; None in files of before it was kept, and where it is not known.
     answers: the accepted answers, where scores are of battles against them: each score is one half
     then, what these answers score against themselves.
-    proxy, proxies: what the beginning of each chain scores, where that stands for whole chains at
-    early looks; as in `Measurement`.
     """
 
     format: int
@@ -82,8 +80,6 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise: Noise | None = None
     floor: float | None = None
     answers: dict[str, str] = {}
-    proxy: str = ""
-    proxies: dict[str, dict[str, float]] = {}
 
 
 def baseline_path(root: Path, key: CaseKey) -> Path:
@@ -125,8 +121,6 @@ def record_of(measurement: Measurement) -> Baseline:
         clusters=dict(measurement.clusters),
         floor=measurement.floor,
         answers=dict(measurement.answers),
-        proxy=measurement.proxy,
-        proxies={name: dict(part) for name, part in measurement.proxies.items()},
     )
 
 
@@ -149,8 +143,6 @@ def measurement_of(baseline: Baseline, key: CaseKey) -> Measurement:
         clusters=baseline.clusters,
         floor=baseline.floor,
         answers=baseline.answers,
-        proxy=baseline.proxy,
-        proxies=baseline.proxies,
     )
 
 
@@ -174,8 +166,6 @@ def dump_baseline(baseline: Baseline) -> str:
         lines.append("shares = true")
     if baseline.floor is not None:
         lines.append(f"floor = {_toml(baseline.floor)}")
-    if baseline.proxy:
-        lines.append(f"proxy = {quote_toml(baseline.proxy)}")
     for name, table in _tables(baseline):
         lines += ["", f"[{name}]"]
         lines += [f"{quote_toml(field)} = {_toml(value)}" for field, value in table.items()]
@@ -193,11 +183,7 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name in ("sizes", "clusters", "answers"):
         if table := getattr(baseline, name):
             yield name, dict(sorted(table.items()))
-    for kind, parts in (
-        ("scores", baseline.scores),
-        ("blocks", baseline.blocks),
-        ("proxies", baseline.proxies),
-    ):
+    for kind, parts in (("scores", baseline.scores), ("blocks", baseline.blocks)):
         for category in sorted(parts):
             yield f"{kind}.{quote_toml(category)}", dict(sorted(parts[category].items()))
 
@@ -292,8 +278,6 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
     if baseline.answers and not _holds_answers(baseline):
         return "does not hold one answer, and a score of one half, for every sample"
-    if bool(baseline.proxy) != bool(baseline.proxies) or not _holds_proxies(baseline):
-        return "does not hold one proxy, and what it is, for every sample"
     if noise and not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
         return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
     return None
@@ -304,13 +288,6 @@ def _holds_answers(baseline: Baseline) -> bool:
     samples = {sample for part in parts for sample in part}
     even = all(score == EVEN for part in parts for score in part.values())
     return even and baseline.answers.keys() == samples
-
-
-def _holds_proxies(baseline: Baseline) -> bool:
-    scores, proxies = baseline.scores, baseline.proxies
-    return not proxies or {c: part.keys() for c, part in scores.items()} == {
-        c: part.keys() for c, part in proxies.items()
-    }
 
 
 def _toml(value: str | float) -> str:

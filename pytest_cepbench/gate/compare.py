@@ -37,12 +37,6 @@ from pytest_cepbench.gate.statistics import (
     sequential_levels,
     smallest_visible,
 )
-from pytest_cepbench.gate.statistics.control_variates import (
-    TWO_PHASE,
-    TwoPhaseMean,
-    TwoPhaseSample,
-    two_phase_bounds,
-)
 from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9
@@ -528,33 +522,15 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
         )
     if _is_betting(measurement, policy):
         return _bounds_by_betting(both, measurement, alpha)
-    span = EVEN if measurement.answers else 1.0
-    if both.phases is not None and policy.bounds == "auto" and not measurement.shares:
-        bounds, estimate = two_phase_bounds(
-            both.phases, alpha, span=span, exchangeable=exchangeable
-        )
-        return replace(bounds, statement=_phases_statement(both.phases, bounds, estimate))
     return mean_bounds(
         both.differences,
         alpha,
         method=policy.bounds,
         shares=measurement.shares,
         blocks=both.blocks,
-        span=span,
+        span=EVEN if measurement.answers else 1.0,
         exchangeable=exchangeable,
         early=both.early,
-    )
-
-
-def _phases_statement(sample: TwoPhaseSample, bounds: Bounds, estimate: TwoPhaseMean) -> str:
-    """How the estimate of a look was made."""
-    whole, every = sample.counts
-    if bounds.method != TWO_PHASE:
-        why = f": {bounds.statement}" if bounds.statement else ""
-        return f"{whole} whole chains decide alone, their proxies have no part{why}"
-    return (
-        f"{whole} whole chains and the proxies of {every} make the change: the proxies are "
-        f"followed by {estimate.lam:.2f} (lam), and a whole chain counts as {estimate.factor:.2f}"
     )
 
 
@@ -625,7 +601,6 @@ class Pair:
     blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
     bounded: whether bounds can be made.
     dropped: how many samples only one of the two has.
-    phases: the differences with those of proxies of more samples, where there are any.
     early: whether there are more samples to look at.
     unscored: how many samples have no score, in one of the two or both, and so no part in this.
     worst, best: the same with these too, at the worst and the best that they could be; None where
@@ -639,7 +614,6 @@ class Pair:
     blocks: bool
     bounded: bool
     dropped: int = 0
-    phases: TwoPhaseSample | None = None
     early: bool = False
     unscored: int = 0
     worst: Pair | None = None
@@ -711,8 +685,7 @@ def pair(
             worst=_completed(both, measurement, baseline, unscored, now=low, before=high),
             best=_completed(both, measurement, baseline, unscored, now=high, before=low),
         )
-    phases = _phases(measurement, baseline, before_scores, now_scores, sign) if partial else None
-    return replace(both, phases=phases)
+    return both
 
 
 def _unscored_before(measurement: Measurement, baseline: Baseline) -> set[str]:
@@ -752,22 +725,6 @@ def _completed(
     signed = _signed_differences(before_scores, now_scores, both.sign)
     differences = Differences.of(signed, measurement.clusters)
     return replace(both, before=before_scores, now=now_scores, differences=differences)
-
-
-def _phases(
-    measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
-) -> TwoPhaseSample | None:
-    """Differences of a look with those of the same proxy; None where not both have it.
-
-    Nor where samples share clusters, since a cluster may have whole chains in part.
-    """
-    if not measurement.proxy or measurement.proxy != baseline.proxy or measurement.clusters:
-        return None
-    proxies = _signed_differences(baseline.proxies, measurement.proxies, sign)
-    whole = _signed_differences(before, now, sign)
-    if any(not part.keys() <= proxies.get(name, {}).keys() for name, part in whole.items()):
-        return None
-    return TwoPhaseSample(whole, proxies, dict.fromkeys(whole, 1 / len(whole)))
 
 
 def _differences(

@@ -141,9 +141,6 @@ class Measurement:
     anchor_blind: the same of the battles against the anchor's answers.
     redrawn: sample id and digest of an opposing answer, where the answer is that one but for
     rounding.
-    proxy: what `proxies` are, kind and formula in one line; empty where there are none.
-    proxies: category -> sample id -> score of the beginning of its chain, of all samples that have
-    a score and perhaps of more.
     Raises ValueError when there is no score, or one that is not finite.
     """
 
@@ -174,21 +171,17 @@ class Measurement:
     blind: Blindness | None = None
     anchor_blind: Blindness | None = None
     redrawn: AbstractSet[tuple[str, str]] = frozenset()
-    proxy: str = ""
-    proxies: Scores = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         values = [score for part in self.scores.values() for score in part.values()]
-        others = (*self.blocks.values(), *self.proxies.values())
-        further = [value for part in others for value in part.values()]
-        numbers = np.abs([*values, *further])
+        pseudo = [value for part in self.blocks.values() for value in part.values()]
+        numbers = np.abs([*values, *pseudo])
         if not values or not all(self.scores.values()) or not (numbers <= _LARGEST).all():
             msg = f"{self.key}: a measurement needs a finite score for every sample"
             raise ValueError(msg)
         object.__setattr__(self, "scores", _rounded_parts(self.scores))
         object.__setattr__(self, "blocks", _rounded_parts(self.blocks))
         object.__setattr__(self, "anchor_scores", _rounded_parts(self.anchor_scores))
-        object.__setattr__(self, "proxies", _rounded_parts(self.proxies))
         object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
         if self.floor is not None:
             object.__setattr__(self, "floor", rounded(self.floor))

@@ -23,10 +23,6 @@ LabelsName = Literal["auto", "needed", "ignored"]
 answers. needed: a win rate without them is comparable with nothing. ignored: the judge decides
 alone."""
 
-ProxyName = Literal["none", "first", "text"]
-"""What stands for whole chains at early looks: nothing, the first iteration, or the first
-description of an image alone."""
-
 BETTING = "betting"
 """Method of bounds that hold at every look, each at the whole alpha of the case."""
 
@@ -61,7 +57,6 @@ class Policy:
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
     bounds: how the confidence bounds are made.
     looks: what decides; bets are made on win rates alone.
-    proxy: what stands for whole chains at early looks.
     primary: whether the case can fail a run.
     sizes: samples at each look of a group sequential test, of which `look` is the one that is
     judged, from 0; empty where alpha is that of the look already.
@@ -79,7 +74,6 @@ class Policy:
     anchor_tolerance: float | None = None
     bounds: BoundsName = "auto"
     looks: LooksName = "bounds"
-    proxy: ProxyName = "none"
     primary: bool = True
     sizes: tuple[int, ...] = ()
     look: int = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import cast
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
@@ -13,14 +12,11 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.suites.measures.base import plans_of, readers_of
-from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.suites.measures.sanity_checks import same_answers
 from pytest_cepbench.suites.roles import GROWERS
 from pytest_cepbench.suites.sample_data import Cell
@@ -81,13 +77,6 @@ class ChainRun(SuiteRun):
         grown = {plan.start: plan.generations for plan in plans_of(required)}
         return sum(read) + sum(grown.values())
 
-    def generations(self, case: Case) -> int:
-        """The generations of the chains that a case reads, of all its plans together."""
-        return sum(
-            plan.generations
-            for plan in plans_of(self.measures[case.key.metric].required_features(case))
-        )
-
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
         """Compute what a case needs of the samples and the store lacks.
 
@@ -116,34 +105,6 @@ class ChainRun(SuiteRun):
         ]
         identities = [remember(bound) for bound in growers] or [self.assignments.subject]
         return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
-
-    def proxy_of(self, case: Case, kind: ProxyName) -> Case | None:
-        """The case of the beginning of each chain, which stands for it; None where there is none.
-
-        Its metric is named METRIC:KIND, as no metric of a suite can be.
-        """
-        measure = self.measures[case.key.metric]
-        if not isinstance(measure, SimilarityMeasure):
-            return None
-        proxy = measure.proxy(kind)
-        if proxy is None:
-            return None
-        if proxy.name not in self._proxies:
-            self._proxies[proxy.name] = _ProxyRun(self, proxy)
-        key = CaseKey(case.key.suite, case.key.part, proxy.name)
-        return replace(case, key=key, label=f"{proxy.label} ({kind})")
-
-    def run_for(self, case: Case) -> ChainRun:
-        """The run that measures a case: itself, but for the proxy of another case."""
-        name, _, kind = case.key.metric.partition(":")
-        if kind and case.key.metric not in self._proxies:  # in a process that judges another case
-            own = replace(case, key=CaseKey(case.key.suite, case.key.part, name))
-            self.proxy_of(own, cast("ProxyName", kind))
-        return self._proxies.get(case.key.metric, self)
-
-    @cached_property
-    def _proxies(self) -> dict[str, ChainRun]:
-        return {}
 
     def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""
@@ -208,27 +169,6 @@ class ChainRun(SuiteRun):
             "under test": self.assignments.under_test,
             **self._fixed_roles(readers),
         }
-
-
-class _ProxyRun(ChainRun):
-    """A run of the same suite whose chains end early; they have the steps of the whole ones."""
-
-    def __init__(self, run: ChainRun, measure: SimilarityMeasure) -> None:
-        super().__init__(
-            run.suite,
-            run.dataset,
-            run.assignments,
-            {measure.name: measure},
-            run._model_pool,  # noqa: SLF001 # of the same class
-        )
-        self._whole = run
-        self._plan = measure.plan
-
-    @cached_property
-    def chain_data(self) -> ChainData:
-        """The beginnings of the chains."""
-        plans = {self._plan.start: self._plan}
-        return self._whole.chain_data.recast(self.dataset.samples, plans, {})
 
 
 def _chain(plan: ChainPlan) -> str:

@@ -25,7 +25,7 @@ from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
-from pytest_cepbench.gate.policy import BoundsName, GateName, LabelsName, LooksName, ProxyName
+from pytest_cepbench.gate.policy import BoundsName, GateName, LabelsName, LooksName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.encoder_groups import Agreement, encoder_problems, split_by_encoder
@@ -191,8 +191,6 @@ class GateTable(_Strict, frozen=True):
     pooled: whether the suite has a verdict of its own, an item beside its cases.
     looks: when `--cep-inconclusive=more` looks again, and at which level: `sequential` for all
         scores of samples, `betting` for win rates.
-    proxy: what stands for whole chains at its early looks: the `first` iteration, or the `text`
-        that first describes an image, of more samples than have whole chains.
     labels: what people's labels of battles are to win rates: their bounds are made by them where
         there are any ("auto"), or always ("needed"), or never ("ignored").
     agree: encoders that must say so before a metric of several encoders regressed; 2 when left out.
@@ -208,7 +206,6 @@ class GateTable(_Strict, frozen=True):
     primary: list[str] | None = None
     pooled: bool = False
     looks: LooksName = "bounds"
-    proxy: ProxyName = "none"
     labels: LabelsName = "auto"
     agree: int | None = None
     held_out: list[str] = []

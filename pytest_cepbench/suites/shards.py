@@ -113,7 +113,7 @@ class ShardQueue:
         raise, and MeasurementError for a shard that kills the processes which work on it.
         """
         self._pack()
-        tasks = _tasks_of(self.run_of(path).run_for(case), case, most)
+        tasks = _tasks_of(self.run_of(path), case, most)
         samples = sum(len(task.samples) for task in tasks)
         title = f"{case.key.suite} {case.key.part} {case.label}"
         self.progress.begin(title, samples, sum(task.steps for task in tasks))
@@ -146,7 +146,7 @@ class ShardQueue:
         wanted: dict[SuiteRun, dict[str, Sample]] = {}
         for path, case, most in self.cases:
             with suppress(CepError):  # as in `compute_others`
-                run = self.run_of(path).run_for(case)
+                run = self.run_of(path)
                 samples = run.looked_at(case, most)
                 wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
         for run, needed in wanted.items():
@@ -256,7 +256,7 @@ class ShardQueue:
             by_id: dict[str, ShardTask] = {}
             for path, case, most in self.cases:
                 with suppress(CepError):  # as in `compute_others`
-                    run = self.run_of(path).run_for(case)
+                    run = self.run_of(path)
                     by_id.update((task.id, task) for task in _tasks_of(run, case, most))
             backwards = list(by_id.values())[::-1]
             self._tasks = sorted(backwards, key=lambda task: -task.steps)

@@ -15,7 +15,6 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, UnscoredError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
-from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import HUMAN
 from pytest_cepbench.suites.cases import Case
@@ -186,14 +185,6 @@ class SuiteRun(ABC):
     def battles(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
         """True if the case's scores are of battles against the accepted answers."""
         return False
-
-    def proxy_of(self, case: Case, kind: ProxyName) -> Case | None:  # noqa: ARG002 - of chains alone
-        """The case of the beginnings of chains, which stand for these; None where there is none."""
-        return None
-
-    def run_for(self, case: Case) -> SuiteRun:  # noqa: ARG002 - of suites of chains alone
-        """The run that measures a case: itself, but for the proxy of another case."""
-        return self
 
     def labelled(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
         """True if people labelled battles of the suite, so that the case is measured whole."""

@@ -155,6 +155,7 @@ def test_a_number_out_of_its_range_is_named(
     [
         ("version = 1", "version = 1\ncolour = 2", "unknown field `colour`"),
         ("iterations = 2", "iterations = 2\nturns = 3", r"unknown field `turns` - at `\$.chain`"),
+        (GATE, "proxy = 'first'", r"toml': \[gate\] proxy was removed in 0.1.0: use --cep-inconcl"),
         ("version = 1\n", "", "missing required field `version`"),
         ("version = 1", "version = '1'", r"Expected `int`, got `str` - at `\$.version`"),
         ('name = "toy"', 'name = "My Suite"', "name = 'My Suite': lower-case letters, digits"),

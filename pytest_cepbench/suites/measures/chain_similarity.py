@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.gate.policy import ProxyName
 from pytest_cepbench.metrics import gc_at_t, mean_similarity
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
@@ -80,10 +79,7 @@ in several patterns counts in each of them, and once in the whole."""
 
 @dataclass(frozen=True)
 class SimilarityMeasure:
-    """One number per chain out of its similarities s(1..at), by one encoder; see `Measure`.
-
-    read_at: the generations that are compared with the start, where these are others.
-    """
+    """One number per chain out of its similarities s(1..at), by one encoder; see `Measure`."""
 
     name: str
     kind: str
@@ -96,7 +92,6 @@ class SimilarityMeasure:
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     span: float | None = 2.0
-    read_at: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -107,26 +102,7 @@ class SimilarityMeasure:
     @property
     def identity(self) -> str:
         """Formula and last iteration."""
-        at = f"generation {self.read_at[0]}" if self.read_at else str(self.at)
-        return f"{self.kind}/{FORMULAS[self.kind].version} at {at}, over {self.pool}"
-
-    def proxy(self, kind: ProxyName) -> SimilarityMeasure | None:
-        """The same of the beginning of each chain; None where it is no shorter.
-
-        kind: "first", the first iteration; "text", the first description of an image alone, which
-        the encoder has to read.
-        """
-        generations = {"first": 2, "text": 1}.get(kind, 0)
-        reached = self._generations[-1]
-        if not 0 < generations < reached or (kind == "text" and self.plan.start != "image"):
-            return None
-        return replace(
-            self,
-            name=f"{self.name}:{kind}",
-            plan=replace(self.plan, generations=generations),
-            at=1,
-            read_at=(generations,),
-        )
+        return f"{self.kind}/{FORMULAS[self.kind].version} at {self.at}, over {self.pool}"
 
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and what came back to their modality."""
@@ -169,7 +145,7 @@ class SimilarityMeasure:
 
     @property
     def _generations(self) -> tuple[int, ...]:
-        return self.read_at or tuple(range(2, 2 * self.at + 1, 2))
+        return tuple(range(2, 2 * self.at + 1, 2))
 
     def _traces(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
         return chain_data.traces(self.plan.start, self.encoder, self._generations, samples)
