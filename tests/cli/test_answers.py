@@ -326,7 +326,8 @@ def test_a_judge_that_gave_no_verdict_is_not_written(accepted: Home) -> None:
         prepare(accepted.path, store, roles=roles).measure()  # of the accepted answers alone
     for judge in ("shapes:?flip=0.1", "python:tests.cli.test_answers:Silent"):
         if judge.endswith("Silent"):
-            _ask(accepted, judge)
+            with pytest.raises(UnscoredError):
+                _ask(accepted, judge)
         ended = accepted.command("arena", "rejudge", ".", f"--judge={judge}")
         assert ended.code == 2
         assert f"the judge {judge} gave no verdict yet" in ended.err

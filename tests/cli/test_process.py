@@ -69,6 +69,7 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli.store_commands",
         "pytest_cepbench.cli.shared_options",
         "pytest_cepbench.errors",
+        "pytest_cepbench.escapes",
     }
 
 

@@ -79,8 +79,11 @@ def test_deaths_are_remembered_where_they_are_to_be(locks: WorkLocks) -> None:
         assert again.crashes == 1
 
 
-def test_who_is_waited_for_is_said_once(locks: WorkLocks, tmp_path: Path) -> None:
+def test_who_is_waited_for_is_said_once(
+    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process of another run, by its id and command, and how to go on; not one of this run."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # else it would stand for its run
     said: list[str] = []
     locks.say = said.append
     reading, writing = os.pipe()

@@ -80,10 +80,10 @@ def test_a_model_without_cls_token_refuses_cls_and_offers_the_mean(
     assert load(f"{folders[name]}?pooling=mean").encode_images(images).shape == (3, 32)
 
 
-def test_nan_features_are_returned_as_they_are(
+def test_features_that_are_no_numbers_are_returned_as_they_are(
     folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
 ) -> None:
-    """The engine counts NaN vectors as failures, so an encoder must neither hide nor raise them."""
+    """The engine counts such vectors as failures, so an encoder must neither hide nor raise them."""
     from safetensors.torch import load_file, save_file
 
     folder = Path(shutil.copytree(folders["clip"], tmp_path / "clip"))
@@ -91,7 +91,8 @@ def test_nan_features_are_returned_as_they_are(
     tensors["visual_projection.weight"][0] = 3e38  # finite; what it is multiplied to is not
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     vectors = load(str(folder)).encode_images(images)
-    assert np.isnan(vectors).any(axis=1).all()
+    # NaN or infinite, by the order in which a processor adds.
+    assert not np.isfinite(vectors).all(axis=1).any()
 
 
 def test_attention_and_precision_are_part_of_the_identity(
