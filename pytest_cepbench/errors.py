@@ -14,6 +14,11 @@ from pytest_cepbench.escapes import mask_secrets
 
 REMOVED: Mapping[str, str] = {
     "[gate] proxy": "--cep-inconclusive=more alone, whose looks divide alpha",
+    **dict.fromkeys(
+        ("encoders", "[gate] agree", "[gate] held_out", "[gate] reward"),
+        'a metric of its own for each encoder, [metrics.gc-dino] with kind = "gc" and '
+        'encoder = "dino", all of them primary',
+    ),
 }
 """What a user typed -> what takes its place, of what 0.1.0 does not have any more."""
 
