@@ -32,7 +32,6 @@ if __package__ in (
 from benchmarks.error_rates import (
     collapsing,
     embedded,
-    encoders,
     labelled,
     looked_again,
     simulated,
@@ -54,10 +53,10 @@ from benchmarks.error_rates.worlds import (
 )
 from pytest_cepbench.gate.statistics import look_sizes
 
-PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "encoders", "looks")
+PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "looks")
 """Simulated worlds, those that are hard on the bounds, chains of the embedded world, sets
-of their ends, whole trainings, win rates of which people labelled a part, encoders that have the
-word together, and ways of looking again."""
+of their ends, whole trainings, win rates of which people labelled a part, and ways of looking
+again."""
 
 QUICK = Settings(runs=100, sizes=(24, 60, 192))
 
@@ -78,7 +77,6 @@ _MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
 
 _BY_SETTINGS = {
     "labels": labelled.figures,
-    "encoders": encoders.figures,
     "looks": looked_again.figures,
 }
 

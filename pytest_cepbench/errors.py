@@ -256,6 +256,11 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 REMOVED: Mapping[str, str] = {
     "[gate] proxy": "--cep-inconclusive=more alone, whose looks divide alpha",
+    **dict.fromkeys(
+        ("encoders", "[gate] agree", "[gate] held_out", "[gate] reward"),
+        'a metric of its own for each encoder, [metrics.gc-dino] with kind = "gc" and '
+        'encoder = "dino", all of them primary',
+    ),
     "metric 'language'": "[metrics.facts], which sees what the texts still say",
     "metric 'refusals'": "[metrics.failures], which counts what servers refused",
     "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isclose
 
-from benchmarks.error_rates.encoders import ENCODERS, NEEDED, PLAIN
 from benchmarks.error_rates.figures import Column, Figure, percent, table, whole
 from benchmarks.error_rates.labelled import LABELLED
 from benchmarks.error_rates.looked_again import LOOKED_AGAIN, MEASURED
@@ -24,7 +23,7 @@ def report(
 
     earlier: the power of an earlier version, with which the last table compares.
     """
-    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED, ENCODERS, LOOKED_AGAIN)
+    apart = (_EMBEDDED, _UNSEEN, HARD_NAMES, TRAINING, LABELLED, LOOKED_AGAIN)
     usual = [f for f in figures if not f.world.startswith(apart)]
     trainings = [
         replace(f, world=f.world.removeprefix(TRAINING))
@@ -40,11 +39,6 @@ def report(
         replace(f, world=f.world.removeprefix(LABELLED))
         for f in figures
         if f.world.startswith(LABELLED)
-    ]
-    agreed = [
-        replace(f, world=f.world.removeprefix(ENCODERS))
-        for f in figures
-        if f.world.startswith(ENCODERS)
     ]
     again = [
         replace(f, world=f.world.removeprefix(LOOKED_AGAIN))
@@ -72,8 +66,6 @@ def report(
         ("What no gate of n samples can see, percent", table(few, list(_unseen(settings)))),
         ("The embedded world, percent of runs", table(played, list(_played()))),
         ("People's labels of a part of the battles, percent", table(labelled, list(_labelled()))),
-        ("Several encoders: errors, percent", table(agreed, list(_agreed_errors()))),
-        ("Several encoders: detection, percent", table(agreed, list(_agreed_detection()))),
         ("Ways of looking again: false failures, percent", table(again, _ways("failures"))),
         ("Ways of looking again: false passes, percent", table(again, _ways("passes"))),
         ("Whole trainings: false stops, percent", table(trainings, list(_stops()))),
@@ -156,25 +148,6 @@ def _labelled() -> Iterator[Column]:
             for m in (1, 10):
                 held = _is(f"{what} of a case", f"{rule}, {by}", m)
                 yield Column(f"{what}, {by}, {_cases(m)}", held, _if_promised)
-
-
-def _agreed_errors() -> Iterator[Column]:
-    for needed in NEEDED:
-        for dropped in range(needed):
-            what = f"false failures, {dropped} dropped"
-            held = _is(what, f"regression, {needed} of 3")
-            yield Column(f"{needed} of 3 needed, {dropped} dropped", held, _if_promised)
-    for dropped in (0, 1):
-        held = _is(f"false failures, {dropped} dropped", f"regression, {PLAIN}")
-        yield Column(f"{PLAIN}, {dropped} dropped", held, _if_promised)
-    yield Column("false passes", _is("false passes", "noninferiority"), _if_promised)
-
-
-def _agreed_detection() -> Iterator[Column]:
-    for needed in NEEDED:
-        yield Column(
-            f"{needed} of 3 needed", _is("detection", f"regression, {needed} of 3"), percent
-        )
 
 
 def _ways(what: str) -> list[Column]:

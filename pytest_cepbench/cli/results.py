@@ -96,7 +96,7 @@ def read_report(path: Path) -> RunReport:
 
 def _is_measured(case: CaseResult) -> bool:
     """True for a case with a measurement of its own, False for a verdict on others."""
-    return (case.part, case.metric) != POOLED and not case.votes
+    return (case.part, case.metric) != POOLED
 
 
 def key_of(case: CaseResult) -> CaseKey:

@@ -12,13 +12,10 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import (
     SERIES,
     Entry,
-    Parting,
     Place,
     SeriesFile,
     SeriesRecord,
     delays_of,
-    partings,
-    read_scores,
     recorded_names,
 )
 from pytest_cepbench.gate.statistics import checkpoint_share
@@ -39,12 +36,7 @@ def run(arguments: Namespace) -> int:
         known = recorded_names(root)
         reason = unknown_name("series", arguments.name, known)
         return complain(f"no record below {root / SERIES}: {reason}", MISTAKE)
-    try:
-        scores = read_scores(file.path)
-    except SeriesError as error:
-        return complain(str(error), MISTAKE)
-    encoders = _encoders(partings(scores, record.expected))
-    show([_looks(record, arguments.name), *_delays(record, arguments.name), *encoders])
+    show([_looks(record, arguments.name), *_delays(record, arguments.name)])
     return 0
 
 
@@ -68,41 +60,6 @@ def _looks(record: SeriesRecord, name: str) -> Section:
         Table(("number", "checkpoint", "of alpha", "verdicts"), tuple(rows)),
     )
     return Section(f"series {name}", lines)
-
-
-def _encoders(pairs: list[Parting]) -> Iterator[Section]:
-    """How scores moved under the reward's encoder and under every other one."""
-    if not pairs:
-        return
-    rows = tuple(
-        (
-            f"{pair.case}: {pair.encoder}{' (held out)' if pair.held_out else ''}",
-            f"{pair.first}-{pair.last}",
-            f"{pair.of_reward.mean:+.4f}",
-            _bound(pair.of_reward.low),
-            f"{pair.of_encoder.mean:+.4f}",
-            _bound(pair.of_encoder.high),
-            "yes" if pair.parted else "no",
-        )
-        for pair in pairs
-    )
-    lines: tuple[str | Table, ...] = (
-        (
-            "mean change of a sample over these checkpoints, with the bound that counts: they part "
-            "ways where it rises under the reward's encoder beyond doubt, falls under the other "
-            "beyond doubt, and the two lie farther apart than the tolerance"
-        ),
-        Table(
-            ("case: encoder", "number", "reward", "low", "encoder", "high", "part"),
-            rows,
-        ),
-        *(pair.sentence for pair in pairs if pair.parted),
-    )
-    yield Section("the reward's encoder and the others", lines)
-
-
-def _bound(bound: float | None) -> str:
-    return "-" if bound is None else f"{bound:+.4f}"
 
 
 def _verdicts(cases: list[Entry]) -> str:

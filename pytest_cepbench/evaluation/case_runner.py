@@ -19,13 +19,6 @@ from pytest_cepbench.evaluation.case_evaluation import (
 )
 from pytest_cepbench.evaluation.case_result import measured_case
 from pytest_cepbench.evaluation.case_series import SeriesCase, enter_series
-from pytest_cepbench.evaluation.encoder_agreement import (
-    agreed_result,
-    evaluate_agreement,
-    keep_accepted_scores,
-    part_ways,
-    unmeasured_votes,
-)
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.pooled_verdict import pooled_verdict
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
@@ -35,9 +28,9 @@ from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.attribution import attribute
-from pytest_cepbench.suites.cases import AgreedCase, PooledCase
+from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
-from pytest_cepbench.suites.gate_config import Overrides, is_primary
+from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.part_attribution import attribute_parts
 
 Acceptance = Literal["none", "new", "all"]
@@ -61,9 +54,7 @@ class CaseRunner:
     acceptance: Acceptance = "none"
     observe: Observer = lambda *_: None
 
-    def __call__(
-        self, case: Case | AgreedCase | PooledCase, nodeid: str, overrides: Overrides
-    ) -> CaseResult:
+    def __call__(self, case: Case | PooledCase, nodeid: str, overrides: Overrides) -> CaseResult:
         """Measure and judge a case. Every CepError on the way is the verdict `error`.
 
         nodeid: of the case's test.
@@ -93,15 +84,6 @@ class CaseRunner:
             evaluator.suites.check_policy(self.suite_file, case.key, policy)
             if isinstance(case, PooledCase):
                 result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
-            elif isinstance(case, AgreedCase):
-                gate = evaluator.suites.get(self.suite_file).suite.table.gate
-                unmeasured = replace_fields(
-                    unmeasured, votes=unmeasured_votes(case, gate.held_out, gate.reward)
-                )
-                agreement = evaluate_agreement(evaluator, self.suite_file, case, policy, overrides)
-                result = agreed_result(agreement, unmeasured)
-                parted = part_ways(evaluator, agreement, unmeasured.votes)
-                result = replace_fields(result, warnings=[*result.warnings, *parted])
             else:
                 result = self._evaluate(case, policy, unmeasured)
         except CepError as error:
@@ -112,33 +94,22 @@ class CaseRunner:
             damage=evaluator.damage[damage_before:],
         )
 
-    def _policy(
-        self, case: Case | AgreedCase | PooledCase, nodeid: str, overrides: Overrides
-    ) -> Policy:
+    def _policy(self, case: Case | PooledCase, nodeid: str, overrides: Overrides) -> Policy:
         """How a case is judged by run, test and suite, with its own share of alpha."""
         policy = self.evaluator.suites.claim(self.suite_file, case.key, overrides).policy
         if isinstance(case, PooledCase):
             return replace(policy, primary=True)
-        if isinstance(case, Case) and case.joint and self._accepts(case):
-            # What becomes the baseline of a vote is refused as that of any case would be.
-            suite = self.evaluator.suites.get(self.suite_file).suite
-            return replace(policy, primary=is_primary(suite, replace(case.key, metric=case.joint)))
-        evaluator = self.evaluator
-        alphas = {name: assigned.policy.alpha for name, assigned in evaluator.assigned.items()}
-        alphas |= {name: assigned.policy.alpha for name, assigned in evaluator.agreed.items()}
+        assigned = self.evaluator.assigned
+        alphas = {name: case.policy.alpha for name, case in assigned.items()}
         if not policy.primary or not alphas:
             return policy
         # The whole alpha for a case that was not collected under this id would break the promise.
         return replace(policy, alpha=alphas.get(nodeid, min(alphas.values())))
 
-    def _accepts(self, case: Case) -> bool:
-        """True where the measurement of a case is to become its baseline."""
-        path = baseline_path(self.evaluator.settings.baselines, case.key)
-        return self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
-
     def _evaluate(self, case: Case, policy: Policy, unmeasured: CaseResult) -> CaseResult:
         evaluator = self.evaluator
-        accepting = self._accepts(case)
+        path = baseline_path(evaluator.settings.baselines, case.key)
+        accepting = self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
         try:
             references = read_references(evaluator, case)
         except BaselineError:
@@ -179,8 +150,6 @@ class CaseRunner:
         )
         if series is not None:
             series.settle(evaluated.judgement.verdict, evaluated)
-            if accepting and case.joint:
-                keep_accepted_scores(evaluator, self.suite_file, evaluated, series)
         measurement = evaluated.measurement
         if accepting:
             evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)

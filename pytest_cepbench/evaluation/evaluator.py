@@ -30,7 +30,6 @@ from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
-from pytest_cepbench.suites.cases import AgreedCase
 from pytest_cepbench.suites.gate_config import Overrides, settle
 from pytest_cepbench.suites.model_options import RoleAssignment, possible_roles
 from pytest_cepbench.suites.shards import ShardQueue
@@ -47,15 +46,6 @@ class AssignedCase:
 
     suite_file: Path
     case: Case
-    policy: Policy
-
-
-@dataclass(frozen=True)
-class AssignedAgreement:
-    """The same of a case that several encoders decide together."""
-
-    suite_file: Path
-    case: AgreedCase
     policy: Policy
 
 
@@ -92,7 +82,6 @@ class Evaluator:
         another one under its name.
     assigned: node id -> how the case is judged, for every case that was collected; known when
         collection ends.
-    agreed: the same of the cases that several encoders decide together.
     progress: how far the running case is.
     say: shows a sentence to the engineer while the run goes on; None for standard error.
     """
@@ -103,7 +92,6 @@ class Evaluator:
         self.context = context
         self.settings = context.settings
         self.assigned: dict[str, AssignedCase] = {}
-        self.agreed: dict[str, AssignedAgreement] = {}
         self.progress = Progress()
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)
@@ -284,7 +272,7 @@ class Evaluator:
         """SHA-256 of a file's bytes, remembered by the store."""
         return self.models.context.hash_file(path)
 
-    def assign(self, cases: Mapping[str, tuple[Path, Case | AgreedCase, Overrides]]) -> None:
+    def assign(self, cases: Mapping[str, tuple[Path, Case, Overrides]]) -> None:
         """Divide alpha among all cases of the run, so that a case's share is known before it runs.
 
         cases: node id -> suite file, case, and what its test says of how it is judged.
@@ -295,18 +283,14 @@ class Evaluator:
         }
         for nodeid, policy in settle(claims).items():
             path, case, _ = cases[nodeid]
-            if isinstance(case, AgreedCase):
-                self.agreed[nodeid] = AssignedAgreement(path, case, policy)
-            else:
-                self.assigned[nodeid] = AssignedCase(path, case, policy)
+            self.assigned[nodeid] = AssignedCase(path, case, policy)
 
     def check_policies(self, *, accepting: bool) -> None:
         """Raise SuiteError for an assigned case whose tolerance no drop can exceed.
 
         accepting: whether measurements are to take the place of the baselines.
         """
-        cases: list[AssignedCase | AssignedAgreement] = [*self.assigned.values()]
-        for assigned in [*cases, *self.agreed.values()]:
+        for assigned in self.assigned.values():
             path, key = assigned.suite_file, assigned.case.key
             accepted = () if accepting else self.suites.accepted(key)
             self.suites.check_policy(path, key, assigned.policy, *accepted)

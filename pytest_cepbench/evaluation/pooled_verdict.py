@@ -13,17 +13,11 @@ from pytest_cepbench.evaluation.case_evaluation import (
     read_references,
 )
 from pytest_cepbench.evaluation.case_series import enter_series
-from pytest_cepbench.evaluation.encoder_agreement import (
-    EvaluatedAgreement,
-    evaluate_agreement,
-)
-from pytest_cepbench.evaluation.evaluator import AssignedAgreement, AssignedCase, Evaluator
+from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.suites.cases import PooledCase
-
-_Evaluated = EvaluatedCase | EvaluatedAgreement
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
 
@@ -42,7 +36,7 @@ def pooled_verdict(
     unmeasured: the record so far.
     Raises what measuring and reading baselines raise.
     """
-    members: dict[str, _Evaluated] = {
+    members: dict[str, EvaluatedCase] = {
         assigned.case.key.within: _evaluate(evaluator, assigned)
         for assigned in _collected(evaluator, suite_file, case)
     }
@@ -60,7 +54,7 @@ def pooled_verdict(
 
 
 def _decide(
-    members: Mapping[str, _Evaluated],
+    members: Mapping[str, EvaluatedCase],
     weights: Mapping[str, float],
     alpha: float,
 ) -> tuple[Verdict, list[str]]:
@@ -89,19 +83,15 @@ def _decide(
     return Verdict.HELD, []
 
 
-def _collected(
-    evaluator: Evaluator, suite_file: Path, case: PooledCase
-) -> list[AssignedCase | AssignedAgreement]:
+def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list[AssignedCase]:
     """The suite's primary cases that this run judges.
 
     Two tests may gate one case; it counts once, by the smaller tolerance, which fails where the
     other one does.
     """
     keys = {member.key for member in case.members}
-    collected: dict[CaseKey, AssignedCase | AssignedAgreement] = {}
-    every: list[AssignedCase | AssignedAgreement] = [*evaluator.assigned.values()]
-    every += evaluator.agreed.values()
-    for assigned in every:
+    collected: dict[CaseKey, AssignedCase] = {}
+    for assigned in evaluator.assigned.values():
         key = assigned.case.key
         if assigned.suite_file == suite_file and key in keys:
             other = collected.get(key, assigned)
@@ -109,9 +99,7 @@ def _collected(
     return list(collected.values())
 
 
-def _evaluate(evaluator: Evaluator, assigned: AssignedCase | AssignedAgreement) -> _Evaluated:
-    if isinstance(assigned, AssignedAgreement):
-        return evaluate_agreement(evaluator, assigned.suite_file, assigned.case, assigned.policy)
+def _evaluate(evaluator: Evaluator, assigned: AssignedCase) -> EvaluatedCase:
     path, case, policy = assigned.suite_file, assigned.case, assigned.policy
     references = read_references(evaluator, case)
     series = enter_series(evaluator, path, case, policy, references)
@@ -119,14 +107,14 @@ def _evaluate(evaluator: Evaluator, assigned: AssignedCase | AssignedAgreement) 
     return evaluate_case(evaluator, path, case, policy, references, whole=False)
 
 
-def _holds(member: _Evaluated, alpha: float) -> bool:
+def _holds(member: EvaluatedCase, alpha: float) -> bool:
     """Whether a case excludes its tolerated drop, if need be at another level."""
     good = member.judgement.verdict in _GOOD
     return good or (member.policy.statistical and member.judge_at(alpha).verdict in _GOOD)
 
 
 def _regressed(
-    members: Mapping[str, _Evaluated],
+    members: Mapping[str, EvaluatedCase],
     weights: Mapping[str, float],
     alpha: float,
 ) -> set[str]:
@@ -143,9 +131,7 @@ def _regressed(
     return plain | (holm(rejects, weights, alpha) if weights else set())
 
 
-def _lost(name: str, member: _Evaluated) -> str:
+def _lost(name: str, member: EvaluatedCase) -> str:
     alone = member.judgement.verdict is Verdict.REGRESSED
     also = "" if alone else " (not seen by the case alone)"
-    if isinstance(member, EvaluatedAgreement):
-        return f"{name}: {member.case.needed} of {len(member.members)} encoders agree{also}"
     return f"{name}: {member.judgement.difference:+.4f}{also}"

@@ -61,7 +61,7 @@ from pytest_cepbench.report.text import (
 from pytest_cepbench.report.text_layout import text_of
 from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.cases import AgreedCase, PooledCase
+from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.shipped_suites import find_shipped
@@ -365,12 +365,12 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     if evaluator.series is not None:
         evaluator.series.read()
     recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
-    cases: dict[str, tuple[Path, Case | AgreedCase | PooledCase]] = {}
+    cases: dict[str, tuple[Path, Case | PooledCase]] = {}
     skipped: dict[str, str] = {}
     problems: list[str] = []
     for path in dict.fromkeys(files):
         try:
-            own = evaluator.suites.cases(path, pooled=not update, agreed=not update)
+            own = evaluator.suites.cases(path, pooled=not update)
         except SuiteNotApplicableError as reason:
             skipped[str(shown_path(path))] = str(reason)
         except DataAbsentError as absence:
@@ -383,7 +383,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         {
             name: (path, case, Overrides())
             for name, (path, case) in cases.items()
-            if isinstance(case, Case | AgreedCase)
+            if isinstance(case, Case)
         }
     )
     evaluator.check_policies(accepting=update)

@@ -23,7 +23,7 @@ from pytest_cepbench.suites import (
     RoleChoices,
     load_prepared_suite,
 )
-from pytest_cepbench.suites.cases import AgreedCase, PooledCase
+from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import load_suite
 from pytest_cepbench.suites.gate_config import (
     Overrides,
@@ -77,24 +77,17 @@ class SuiteCache:
                     keep_out_of_git(settings.home, settings.home)
         return self._loaded[path]
 
-    def cases(
-        self, path: Path, *, pooled: bool, agreed: bool = True
-    ) -> list[Case | AgreedCase | PooledCase]:
+    def cases(self, path: Path, *, pooled: bool) -> list[Case | PooledCase]:
         """The cases of a suite, whose models' packages are installed.
 
         pooled: whether to add the verdict of all of it, where the suite wants one.
-        agreed: whether to add the cases that several encoders decide together.
         Raises as `get`, and MissingDependencyError.
         """
         loaded = self.get(path)
         # A list of cases and a plan need no models.
         if not (self._settings.listing or self._settings.plan):
             check_installed(loaded.suite, loaded.assignments)
-        return [
-            *loaded.cases,
-            *(loaded.agreed if agreed else ()),
-            *([loaded.pooled] if pooled and loaded.pooled else []),
-        ]
+        return [*loaded.cases, *([loaded.pooled] if pooled and loaded.pooled else [])]
 
     def accepted(self, key: CaseKey) -> tuple[Record | None, Record | None]:
         """Baseline and anchor of a case without their scores; None where that is not known."""

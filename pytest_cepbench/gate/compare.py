@@ -94,8 +94,7 @@ class Judgement:
     difference: mean paired difference.
     low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
     or none can be made.
-    upper_alpha: level of high where it is not alpha: in a series of gates, or where several
-    encoders have a say.
+    upper_alpha: level of high where it is not alpha, in a series of gates.
     spread: standard deviation of a unit's difference; None without bounds.
     method: how they were made.
     units: independent samples.
@@ -158,13 +157,11 @@ def judge(
         scored: Measurement, reference: Baseline, rules: Policy, share: float | None
     ) -> Judgement:
         # In a series the shares are of the whole alpha, and anchor and baseline have one each.
-        upper = (rules.alpha if share is None else policy.alpha * share) * policy.upper_share
-        same = share is None and policy.upper_share == 1
         return _compare(
             scored,
             reference,
             rules,
-            upper_alpha=None if same else upper,
+            upper_alpha=None if share is None else policy.alpha * share,
             pairing=pairing,
             partial=partial,
         )
@@ -284,8 +281,7 @@ def _compare(
 ) -> Judgement:
     """Compare with one baseline.
 
-    upper_alpha: error of the upper bound where it is not alpha: in a series, or beside the bounds
-    of other encoders.
+    upper_alpha: error of the upper bound where it is not alpha, in a series.
     """
     try:
         both = pair(measurement, baseline, pairing, partial=partial)

@@ -62,8 +62,6 @@ class Policy:
     judged, from 0; empty where alpha is that of the look already.
     series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
     series only a drop that is larger than the tolerance beyond doubt is a regression.
-    upper_share: part of alpha that the upper bounds have, in (0, 1], where several encoders have a
-    say in whether a case regressed; see `gate.agreement`.
     origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
     """
@@ -78,7 +76,6 @@ class Policy:
     sizes: tuple[int, ...] = ()
     look: int = 0
     series: SeriesShares | None = None
-    upper_share: float = 1.0
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

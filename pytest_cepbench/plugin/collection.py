@@ -22,7 +22,7 @@ from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import UNKNOWN_NAME, write_message
 from pytest_cepbench.plugin.run_settings import updating, usage_errors
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.cases import AgreedCase, PooledCase
+from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides
 
@@ -113,8 +113,7 @@ def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
         pooled = not mark.partial and not updating(metafunc.config)
-        agreed = not updating(metafunc.config)
-        cases = _selected(evaluator.suites.cases(path, pooled=pooled, agreed=agreed), mark)
+        cases = _selected(evaluator.suites.cases(path, pooled=pooled), mark)
     except DataAbsentError as absence:
         _skip(metafunc, str(absence), "data-absent")
     except SuiteNotApplicableError as reason:
@@ -130,7 +129,7 @@ def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     cases = {}
     for item in items:
         case = case_of(item)
-        if isinstance(case, Case | AgreedCase):
+        if isinstance(case, Case):
             mark = mark_of(item)
             cases[item.nodeid] = mark.suite_file(item.path), case, mark.overrides
     evaluator.assign(cases)
@@ -147,7 +146,7 @@ def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None
     pooled = {
         item.nodeid: mark_of(item).suite_file(item.path)
         for item in items
-        if isinstance(case_of(item), AgreedCase | PooledCase)
+        if isinstance(case_of(item), PooledCase)
     }
     write_hints(evaluator, pooled)
 
@@ -160,7 +159,7 @@ def write_unknown_names(evaluator: Evaluator) -> None:
         write_message(evaluator.context.make_folder(), UNKNOWN_NAME, visible(str(error)))
 
 
-def case_of(item: pytest.Item) -> Case | AgreedCase | PooledCase | None:
+def case_of(item: pytest.Item) -> Case | PooledCase | None:
     """What an item judges; None where it is no case, or one that is skipped."""
     callspec = getattr(item, "callspec", None)
     return None if callspec is None else callspec.params.get("cep_case")
@@ -171,28 +170,17 @@ def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
     metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
 
 
-def _selected(
-    cases: list[Case | AgreedCase | PooledCase], mark: CepMark
-) -> list[Case | AgreedCase | PooledCase]:
-    """The cases that a marker leaves in; a metric of several encoders is also each of theirs.
-
-    Raises SuiteError for a name that no case has.
-    """
+def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | PooledCase]:
+    """The cases that a marker leaves in. Raises SuiteError for a name that no case has."""
     chosen = list(cases)
     wanted = {"part": mark.categories, "metric": mark.metrics}
     for attribute, names in wanted.items():
         if names is None:
             continue
-        known = {name for case in cases for name in _names(case, attribute)}
+        known = {getattr(case.key, attribute) for case in cases}
         for name in names:
             if name not in known:
                 msg = f"@pytest.mark.cep: {unknown_name(attribute, name, known)}"
                 raise SuiteError(msg)
-        chosen = [case for case in chosen if _names(case, attribute) & set(names)]
+        chosen = [case for case in chosen if getattr(case.key, attribute) in names]
     return chosen
-
-
-def _names(case: Case | AgreedCase | PooledCase, attribute: str) -> set[str]:
-    """The names of the part or metric by which a marker can select a case."""
-    joint = {case.joint} - {""} if isinstance(case, Case) and attribute == "metric" else set()
-    return {getattr(case.key, attribute), *joint}

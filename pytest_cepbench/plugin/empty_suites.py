@@ -180,7 +180,7 @@ class EmptySuites:
             reason += f" ({type(error).__name__}: {error})"
         else:
             # By which -k selects the cases.
-            cases = [case.id for case in loaded.cases] + [case.id for case in loaded.agreed]
+            cases = [case.id for case in loaded.cases]
             cases += [] if loaded.pooled is None else [loaded.pooled.id]
             item.extra_keyword_matches.update(
                 f"{test}[{case}]" for test in wanted.tests or ("",) for case in cases

@@ -67,7 +67,6 @@ from pytest_cepbench.report.totals import (
     improvement_lines,
     judge_lines,
     verdict_lines,
-    vote_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
@@ -125,7 +124,6 @@ def html_page(
             *error_lines(results),
             effort_line(facts.efforts(results)),
             *judge_lines(results),
-            *vote_lines(results),
             *fact_lines(results),
             *improvement_lines(results),
         ],

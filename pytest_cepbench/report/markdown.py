@@ -34,7 +34,6 @@ from pytest_cepbench.report.totals import (
     improvement_lines,
     judge_lines,
     verdict_lines,
-    vote_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
 
@@ -67,7 +66,6 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     summary = [*verdict_lines(results), *error_lines(results), *improvement_lines(results)]
     lines += [f"- {line}" for line in summary]
     lines += [f"- {escaped(line, 700)}" for line in judge_lines(results)]
-    lines += [f"- {escaped(line, 700)}" for line in vote_lines(results)]
     lines += [f"- {escaped(line, 700)}" for line in fact_lines(results)]
     lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
     lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]

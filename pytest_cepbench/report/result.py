@@ -279,31 +279,6 @@ class FactsShown(msgspec.Struct, frozen=True):
     kinds: list[FactKindShown]
 
 
-class EncoderVote(msgspec.Struct, frozen=True):
-    """What one of several encoders says of a case that they decide together.
-
-    encoder: its name in the suite.
-    metric: of its own case.
-    verdict: empty where it was not reached.
-    tolerance: of its case.
-    value, baseline, difference, low, high: as in `CaseResult`.
-    held_out: whether no training may use it as a reward.
-    reward: whether it is the one that training uses.
-    """
-
-    encoder: str
-    metric: str
-    verdict: str = ""
-    tolerance: float = 0.0
-    value: float | None = None
-    baseline: float | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    held_out: bool = False
-    reward: bool = False
-
-
 _UNSEEN = "name a judge, or models, that see it: more samples of the same show no more"
 
 
@@ -354,7 +329,6 @@ class CaseResult(msgspec.Struct, frozen=True):
     opponents: digest of the answers that those of this run battled in `differences`; empty where
     none did.
     facts: what became of the facts of its samples; None where the metric is not about facts.
-    votes: what each encoder says, of a case that several decide together; empty for all others.
     """
 
     nodeid: str
@@ -416,7 +390,6 @@ class CaseResult(msgspec.Struct, frozen=True):
     requested: list[ChainShown] = []
     opponents: str = ""
     facts: FactsShown | None = None
-    votes: list[EncoderVote] = []
 
     @property
     def presentation(self) -> Presentation:

@@ -35,7 +35,6 @@ from pytest_cepbench.report.totals import (
     improvement_lines,
     judge_lines,
     verdict_lines,
-    vote_lines,
 )
 
 __all__ = [
@@ -213,7 +212,6 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
         *verdict_lines(results),
         *error_lines(results),
         *judge_lines(results),
-        *vote_lines(results),
         *fact_lines(results),
         *([shortage_advice(cases)] if cases else []),
         *improvement_lines(results),

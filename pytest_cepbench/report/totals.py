@@ -189,23 +189,6 @@ def judge_lines(results: Iterable[CaseResult]) -> list[str]:
     ]
 
 
-def vote_lines(results: Iterable[CaseResult]) -> list[str]:
-    """What each encoder says in a case that several decide, a line for each that does not hold.
-
-    An encoder's own case is at the whole alpha, and its vote at the level that the decision takes,
-    so one may be regressed and the other not.
-    """
-    return [
-        printable(
-            f"encoders of {result.suite} {result.part} {result.label}, each at the level that "
-            f"decides: {'; '.join(result.notes)}",
-            700,
-        )
-        for result in results
-        if result.votes and result.notes and not result.settled
-    ]
-
-
 def total_usage(efforts: Iterable[UsageTotals]) -> UsageTotals:
     """All of them in one; of no worker."""
     efforts = list(efforts)

@@ -22,34 +22,12 @@ class Case:
     label: its metric's name for people.
     categories: whose samples it is about.
     pool: its value is the unweighted mean of its categories' values, or one over all samples.
-    joint: the metric of several encoders that its own is one of; empty where it stands alone.
     """
 
     key: CaseKey
     label: str
     categories: tuple[str, ...]
     pool: Literal["categories", "samples"] = "categories"
-    joint: str = ""
-
-    @property
-    def id(self) -> str:
-        """The parameter id of its pytest item, unique in its suite."""
-        return f"{self.key.part}-{self.key.metric}"
-
-
-@dataclass(frozen=True)
-class AgreedCase:
-    """One verdict of several encoders on a part of a suite; see `gate.agreement`.
-
-    key, label: as of a case; its metric is the one that names several encoders.
-    members: encoder -> its own case, which has scores and a baseline.
-    needed: encoders that must say so before it regressed.
-    """
-
-    key: CaseKey
-    label: str
-    members: Mapping[str, Case]
-    needed: int
 
     @property
     def id(self) -> str:
@@ -67,7 +45,7 @@ class PooledCase:
 
     key: CaseKey
     label: str
-    members: tuple[Case | AgreedCase, ...]
+    members: tuple[Case, ...]
 
     @property
     def id(self) -> str:

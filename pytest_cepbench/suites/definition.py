@@ -28,10 +28,9 @@ from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import BoundsName, GateName, LabelsName, LooksName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
-from pytest_cepbench.suites.encoder_groups import Agreement, encoder_problems, split_by_encoder
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
 from pytest_cepbench.suites.measures.answer_measures import ANSWER_KINDS
-from pytest_cepbench.suites.measures.base import ENCODER, number_problems
+from pytest_cepbench.suites.measures.base import number_problems
 from pytest_cepbench.suites.measures.measure_registry import explain_mismatch
 
 FILE_NAME = "suite.toml"
@@ -193,9 +192,6 @@ class GateTable(_Strict, frozen=True):
         scores of samples, `betting` for win rates.
     labels: what people's labels of battles are to win rates: their bounds are made by them where
         there are any ("auto"), or always ("needed"), or never ("ignored").
-    agree: encoders that must say so before a metric of several encoders regressed; 2 when left out.
-    held_out: encoders that no training may use as a reward.
-    reward: the encoder that training uses as its reward, if it uses one.
     """
 
     gate: GateName = "regression"
@@ -207,9 +203,6 @@ class GateTable(_Strict, frozen=True):
     pooled: bool = False
     looks: LooksName = "bounds"
     labels: LabelsName = "auto"
-    agree: int | None = None
-    held_out: list[str] = []
-    reward: str | None = None
 
 
 class CaseTable(_Strict, frozen=True):
@@ -252,15 +245,13 @@ class SuiteTable(_Strict, frozen=True):
 class Suite(msgspec.Struct, frozen=True):
     """A suite: its table, the settings of its metrics, and the file it was read from.
 
-    metrics: every metric by its name; of one that names several encoders, one for each of them.
-    agreements: those that name several encoders, by the name in the file.
+    metrics: every metric by its name.
     digest: SHA-256 of the file as it was read.
     """
 
     table: SuiteTable
     metrics: dict[str, MetricTable]
     file: Path
-    agreements: dict[str, Agreement] = {}
     digest: str = ""
 
     @property
@@ -333,21 +324,13 @@ def load_suite(path: Path) -> Suite:
     except (msgspec.MsgspecError, ValueError) as error:  # the latter for what is not TOML at all
         msg = f"suite file {str(path)!r}: {explain_mismatch(error, SuiteTable)}"
         raise SuiteError(msg) from error
-    tables, problems = _read_metrics(table)
-    metrics, agreements = split_by_encoder(tables)
+    metrics, problems = _read_metrics(table)
     if table.answer is not None and "chain" in document:
         problems.append("[chain] and [answer] are two kinds of suites: give one")
-    by_encoders = encoder_problems(
-        tables,
-        specs={ENCODER: table.roles.encoder or "", **table.encoders},
-        agree=table.gate.agree,
-        held_out=table.gate.held_out,
-        reward=table.gate.reward,
-    )
-    for problem in (*_problems(table), *problems, *by_encoders):
+    for problem in (*_problems(table), *problems):
         msg = f"suite file {str(path)!r}: {problem}"
         raise SuiteError(msg)
-    return Suite(table, metrics, path, agreements, sha256(data).hexdigest())
+    return Suite(table, metrics, path, sha256(data).hexdigest())
 
 
 def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]:

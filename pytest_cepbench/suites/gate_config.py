@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName
-from pytest_cepbench.suites.cases import POOLED, AgreedCase, Case, PooledCase
+from pytest_cepbench.suites.cases import POOLED, Case, PooledCase
 from pytest_cepbench.suites.definition import GateTable, Suite
 
 _DEFAULTS = GateTable()
@@ -66,11 +66,9 @@ class SettingSource:
 def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
     """The rules of a case: of the run or the test, else of `[cases]`, its metric, `[gate]`."""
     case, gate = suite.table.cases.get(key.within), suite.table.gate
-    agreement = suite.agreements.get(key.metric)
-    metric = suite.metrics.get(key.metric) if agreement is None else agreement.table
     layers: list[tuple[str, Any]] = [
         (f"[cases.{key.within!r}]", case),
-        (f"[metrics.{key.metric}]", metric),
+        (f"[metrics.{key.metric}]", suite.metrics.get(key.metric)),
         ("[gate]", gate),
     ]
 
@@ -97,14 +95,8 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
 
 
 def is_primary(suite: Suite, key: CaseKey) -> bool:
-    """True for a case that can fail a run.
-
-    A case of one encoder among several can only where it is named itself: they have the word
-    together.
-    """
+    """True for a case that can fail a run."""
     patterns = suite.table.gate.primary
-    if any(key.metric in agreement.members.values() for agreement in suite.agreements.values()):
-        return any(_matches(p, key) for p in patterns or () if not p.endswith("*"))
     return patterns is None or any(_matches(pattern, key) for pattern in patterns)
 
 
@@ -113,7 +105,7 @@ def _matches(pattern: str, key: CaseKey) -> bool:
     return metric in ("*", key.metric) and (not slash or part == key.part)
 
 
-def check_names(suite: Suite, cases: Sequence[Case | AgreedCase]) -> None:
+def check_names(suite: Suite, cases: Sequence[Case]) -> None:
     """Raise SuiteError where `[gate] primary` or `[cases]` names what is no case of the suite."""
     names = [case.key.within for case in cases]
     for name in suite.table.cases:
@@ -127,7 +119,7 @@ def check_names(suite: Suite, cases: Sequence[Case | AgreedCase]) -> None:
             raise SuiteError(msg)
 
 
-def pooled_case(suite: Suite, cases: Sequence[Case | AgreedCase]) -> PooledCase | None:
+def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:
     """The verdict of the suite as a whole, where it wants one."""
     members = tuple(case for case in cases if is_primary(suite, case.key))
     if not suite.table.gate.pooled or not members:

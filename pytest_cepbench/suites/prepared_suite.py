@@ -15,11 +15,10 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.cases import AgreedCase, Case, PooledCase
+from pytest_cepbench.suites.cases import Case, PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
-from pytest_cepbench.suites.encoder_groups import agreed_cases, with_joint
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
 from pytest_cepbench.suites.measures import Measure, list_cases
 from pytest_cepbench.suites.measures.answer_base import AnswerMeasure
@@ -51,14 +50,9 @@ class PreparedSuite:
     cases: tuple[Case, ...]
 
     @cached_property
-    def agreed(self) -> tuple[AgreedCase, ...]:
-        """The cases that several encoders decide together."""
-        return agreed_cases(self.cases, self.suite.agreements, self.suite.table.gate.agree)
-
-    @cached_property
     def pooled(self) -> PooledCase | None:
         """The verdict of the suite as a whole, where it wants one."""
-        return pooled_case(self.suite, (*self.cases, *self.agreed))
+        return pooled_case(self.suite, self.cases)
 
     def run(self, model_pool: ModelPool, baselines: Path | None = None) -> SuiteRun:
         """The measuring of the suite by the models of a pool.
@@ -90,9 +84,7 @@ def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> Prepa
         assignments, measures = assign_models(suite, choices)
     else:
         assignments, measures = assign_answer_models(suite, choices)
-    cases = with_joint(
-        list_cases(measures, suite.name, dataset, suite.table.groups), suite.agreements
-    )
+    cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
     return PreparedSuite(suite, dataset, assignments, measures, cases)
 
 
@@ -127,5 +119,5 @@ def load_prepared_suite(
             f"cannot be measured with {times} seeds; take --cep-seeds=1"
         )
         raise SpecError(msg)
-    check_names(suite, (*prepared.cases, *prepared.agreed))
+    check_names(suite, prepared.cases)
     return prepared

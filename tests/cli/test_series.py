@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytest_cepbench.gate.series import EncoderScores, Entry, SeriesFile, write_scores
+from pytest_cepbench.gate.series import Entry, SeriesFile
 from tests.cli.conftest import Home
 
 
@@ -75,32 +75,3 @@ def test_a_damaged_record_is_one_line(home: Home) -> None:
     assert ended.code == 2
     assert "run-1.jsonl: line 2: its digest is another one" in ended.err
     assert "A series goes on only with its whole record" in ended.err
-
-
-def test_encoders_that_part_ways_are_named(home: Home) -> None:
-    """Scores beside the record: how they moved under the reward's encoder and the held-out one."""
-    root = home.path / "baselines"
-    for look, step in enumerate(("step-1", "step-2", "step-3", "step-4"), 1):
-        _look(root, step, "held")
-        for encoder, slope in (("dino", 0.05), ("clip", -0.05)):
-            values = {f"s{n}": 0.5 + slope * look + n * look / 5000 for n in range(30)}
-            write_scores(SeriesFile(root, "run-1").path, _scores(encoder, look, values))
-    ended = home.command("series", "run-1")
-    assert ended.code == 0
-    text = " ".join(ended.out.split())
-    assert "toy/overall/gc: clip (held out) 1-4 +0.15" in text
-    assert "under dino (the reward's encoder) rises by" in text
-    folder = root / "series" / "run-1.scores"
-    next(folder.iterdir()).write_text("nothing")
-    ended = home.command("series", "run-1")
-    assert ended.code == 2
-    assert "cannot be understood" in ended.err
-
-
-def _scores(encoder: str, look: int, values: dict[str, float]) -> EncoderScores:
-    """Of one checkpoint, with dino as the reward and clip held out."""
-    return EncoderScores(
-        format=1, case="toy/overall/gc", encoder=encoder, look=look, model=f"step-{look}",
-        identity="same", higher_is_better=True, sets=False, tolerance=0.01, alpha=0.05,
-        reward=encoder == "dino", held_out=encoder == "clip", scores={"a": values},
-    )  # fmt: skip

@@ -339,7 +339,10 @@ def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
     (project / SUITE).with_name("left_by_ctrl_c.py").write_text(LEAVING)
     with pytest.raises(KeyboardInterrupt):
         gate_checkpoint(
-            SUITE, model="python:left_by_ctrl_c:Describer?how=interrupt", role="describer", samples=4
+            SUITE,
+            model="python:left_by_ctrl_c:Describer?how=interrupt",
+            role="describer",
+            samples=4,
         )
 
 

@@ -19,7 +19,6 @@ from benchmarks import gate_error_rates
 from benchmarks.error_rates import (
     collapsing,
     embedded,
-    encoders,
     labelled,
     simulated,
     tables,
@@ -358,15 +357,3 @@ def test_labels_keep_the_promise_that_a_judge_alone_breaks() -> None:
     assert len(promised) == len(figures) / 2 == 16
     assert not any(figure.broken for figure in promised)
     assert sum(figure.value > 0.9 for figure in alone) == 3
-
-
-def test_three_encoders_keep_the_promises() -> None:
-    """Every rule of the gate is promised; the undivided bounds are not, and stand beside them."""
-    few = replace(Settings(), runs=40)
-    figures = list(encoders.figures(few, quick=True))
-    assert not [figure for figure in figures if figure.broken]
-    promised = {f.rule for f in figures if f.promise is not None and "failures" in f.what}
-    assert promised == {f"regression, {needed} of 3" for needed in (1, 2, 3)}
-    report = tables.report(figures, [], few)
-    assert len(report) == 2
-    assert "2 of 3, at alpha each, 1 dropped" in report["Several encoders: errors, percent"]

@@ -1,13 +1,6 @@
 """Series of gates: the record of their looks, the shares of alpha that these have, and delays."""
 
 from pytest_cepbench.gate.series.delays import DROPS, Delays, delays_of
-from pytest_cepbench.gate.series.encoder_paths import (
-    EncoderScores,
-    Parting,
-    partings,
-    read_scores,
-    write_scores,
-)
 from pytest_cepbench.gate.series.file import SERIES, SeriesFile, recorded_names
 from pytest_cepbench.gate.series.record import Entry, Place, SeriesRecord, parse_record
 
@@ -15,16 +8,11 @@ __all__ = [
     "DROPS",
     "SERIES",
     "Delays",
-    "EncoderScores",
     "Entry",
-    "Parting",
     "Place",
     "SeriesFile",
     "SeriesRecord",
     "delays_of",
     "parse_record",
-    "partings",
-    "read_scores",
     "recorded_names",
-    "write_scores",
 ]

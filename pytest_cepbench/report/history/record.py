@@ -139,8 +139,7 @@ def run_record(
 ) -> tuple[HistoryRun, dict[str, dict[str, str]]]:
     """A run as its line, and the identities of its cases by digest.
 
-    results: the judged cases; the verdicts of whole suites and of several encoders, which measure
-    nothing, are left out.
+    results: the judged cases; the verdicts of whole suites, which measure nothing, are left out.
     """
     from pytest_cepbench.suites.cases import POOLED
 
@@ -148,7 +147,7 @@ def run_record(
     models: dict[HistoryModel, int] = {}
     cases: list[HistoryCase] = []
     for result in results:
-        if (result.part, result.metric) == POOLED or result.votes:
+        if (result.part, result.metric) == POOLED:
             continue
         digest = ""
         if result.identity:

@@ -37,13 +37,11 @@ class SimilarityTable(MetricTable, frozen=True, kw_only=True):
     """gc, s, sim: similarity of one modality's artifacts to their start.
 
     at: T, the last iteration that counts; the chain's when left out. encoder: the role whose
-    vectors are compared. encoders: several of them, which have the word together, in place of one.
-    start: which chains, where the suite plays both.
+    vectors are compared. start: which chains, where the suite plays both.
     """
 
     at: int | None = None
     encoder: str = ENCODER
-    encoders: tuple[str, ...] = ()
     start: Modality | None = None
 
 

@@ -71,14 +71,13 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
     """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
 
     at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
-    first whose weights are on this machine is taken, and the metric's label says which. encoders:
-    as in `SimilarityTable`. spread: what bounds are made of; see `SPREADS` for what is so where
-    it is left out. "jackknife" goes on with baselines that were accepted with it.
+    first whose weights are on this machine is taken, and the metric's label says which. spread:
+    what bounds are made of; see `SPREADS` for what is so where it is left out. "jackknife" goes on
+    with baselines that were accepted with it.
     """
 
     at: int | None = None
     encoder: str | list[str] = ENCODER
-    encoders: tuple[str, ...] = ()
     start: Modality | None = None
     spread: Spread | None = None
 

@@ -225,7 +225,8 @@ def explain_mismatch(error: Exception, table: type) -> str:
     for pattern, known_at in ((_UNKNOWN_KEY, _keys_of), (_UNKNOWN_WORD, _words_of)):
         match = pattern.fullmatch(text)
         if match is not None:
-            typed = f"[{(match['path'] or '').strip('.')}] {match['given']}"
+            table_name = (match["path"] or "").strip(".")
+            typed = f"[{table_name}] {match['given']}" if table_name else match["given"]
             if pattern is _UNKNOWN_KEY and (gone := removed(typed)):
                 return gone
             known = known_at(_type_at(table, match["path"]))
