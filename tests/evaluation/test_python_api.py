@@ -336,11 +336,11 @@ def test_an_answer_that_leaves_the_process_is_no_pass(project: Path, how: str) -
 
 def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
     """Ctrl-C ends the script as it does everywhere."""
-    (project / SUITE).with_name("left_by_ctrl_c.py").write_text(LEAVING)
+    (project / SUITE).with_name("ctrl_c.py").write_text(LEAVING)
     with pytest.raises(KeyboardInterrupt):
         gate_checkpoint(
             SUITE,
-            model="python:left_by_ctrl_c:Describer?how=interrupt",
+            model="python:ctrl_c:Describer?how=interrupt",
             role="describer",
             samples=4,
         )

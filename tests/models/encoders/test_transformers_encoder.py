@@ -83,7 +83,7 @@ def test_a_model_without_cls_token_refuses_cls_and_offers_the_mean(
 def test_features_that_are_no_numbers_are_returned_as_they_are(
     folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
 ) -> None:
-    """The engine counts such vectors as failures, so an encoder must neither hide nor raise them."""
+    """The engine counts such vectors as failures: an encoder neither hides nor raises them."""
     from safetensors.torch import load_file, save_file
 
     folder = Path(shutil.copytree(folders["clip"], tmp_path / "clip"))
