@@ -7,9 +7,12 @@ import fcntl
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -79,41 +82,41 @@ def test_deaths_are_remembered_where_they_are_to_be(locks: WorkLocks) -> None:
         assert again.crashes == 1
 
 
-def test_who_is_waited_for_is_said_once(
-    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+HOLDER = """\
+import sys
+from pathlib import Path
+from pytest_cepbench.store.locks import WorkLocks
+locks = WorkLocks(Path(sys.argv[1]))
+held = locks.acquire("a", "other"), locks.acquire("b", "run")
+print(all(held), flush=True)
+sys.stdin.read()
+"""
+"""A program that keeps two locks until it is ended."""
+
+
+def test_who_is_waited_for_is_said_once(locks: WorkLocks, tmp_path: Path) -> None:
     """A process of another run, by its id and command, and how to go on; not one of this run."""
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # else it would stand for its run
     said: list[str] = []
     locks.say = said.append
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        held = locks.acquire("a", "other"), locks.acquire("b", "run")
-        os.write(writing, b"x" if all(held) else b"")
-        signal.pause()
-    try:
-        assert os.read(reading, 1) == b"x"
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "claims")]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
         assert locks.acquire("a", "run") is None
         assert locks.say_who(60.0, "b") == ""
         assert locks.say_who(0.5, "a") == ""
         assert said == []
         who = locks.say_who(60.0, "a")
-        assert who.startswith(f"process {child} (")
-        assert "pytest" in who
+        assert who.startswith(f"process {other.pid} (")
+        assert "WorkLocks" in who
         assert locks.say_who(60.0) == who
         (sentence,) = said
         assert sentence.startswith(f"waiting for {who}, which works on the same store {tmp_path}")
         assert sentence.endswith(
-            f"end that process (kill {child}), or start this run with another store "
+            f"end that process (kill {other.pid}), or start this run with another store "
             "(--cep-store DIR)"
         )
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(reading)
-        os.close(writing)
+        other.kill()
     assert locks.say_who(60.0, "a") == ""  # it is gone, and its lock free
 
 
