@@ -37,6 +37,7 @@ from pytest_cepbench.evaluation.run_result import (
     exit_code,
     nothing_compared,
     record_run,
+    remove_reports,
     run_verdict,
     shown_path,
     unmeasured_lines,
@@ -246,7 +247,8 @@ def gate_checkpoint(
         default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports, and a line
-        in the history, are written where `report` or `report_dir` is given.
+        in the history, are written where `report` or `report_dir` is given; older ones there are
+        removed at the start.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option; and
     MeasurementError where code of a model or a data set ends the process or skips the test that
     calls (sys.exit, pytest.skip), which would look like a pass. A suite that the model under test
@@ -254,11 +256,13 @@ def gate_checkpoint(
     incomplete.
     """
     settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
+    report = "report" in options or "report_dir" in options
+    if report:
+        remove_reports(settings)
     files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
     evaluator = Evaluator(RunContext(settings))
     try:
         with importable(files):
-            report = "report" in options or "report_dir" in options
             return _gate(evaluator, files, update=snapshot_update, report=report)
     except BaseException as error:
         if not _leaves(error):
