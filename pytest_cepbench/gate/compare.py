@@ -243,15 +243,14 @@ def _limited_by_headroom(
     what, most = "baseline", largest_drop(value, baseline, floor)
     # Of shares the worst is the same for both; what chance gives rises where an encoder grows dull.
     own = None if measurement.shares else range_of(measurement)
-    risen = own is not None and own.headroom <= policy.tolerance
+    fallen = (judgement.difference or 0.0) < -policy.tolerance  # to chance: more samples tell
+    risen = own is not None and own.headroom <= policy.tolerance and not fallen
     if own is not None and risen and (most is None or most > policy.tolerance):
         what, value, most = "measurement", own.value, own.headroom
     if most is None or most > policy.tolerance:
         return judgement
     judgement = replace(judgement, needed=None)  # more samples show no drop that cannot be there
-    if judgement.verdict is Verdict.INCONCLUSIVE or (
-        what == "baseline" and judgement.verdict is not Verdict.HELD
-    ):
+    if what == "baseline" and judgement.verdict is not Verdict.HELD:
         return judgement
     end = "what chance gives" if not baseline.shares else "the worst there is"
     reason = (

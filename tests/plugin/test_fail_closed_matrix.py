@@ -154,11 +154,26 @@ COLUMNS = {
 _HEAD, *_ROWS = (line.split() for line in TABLE.strip().splitlines())
 
 CELLS = [
-    pytest.param(column, row[0], word, id=f"{row[0]}-{column}")
-    for row in _ROWS
-    for column, word in zip(_HEAD[1:], row[1:], strict=True)
+    (column, fault, word)
+    for fault, *words in _ROWS
+    for column, word in zip(_HEAD[1:], words, strict=True)
     if word != "-"
 ]
+
+
+def cells(
+    kept: Callable[[str, str, str], bool] = lambda *_: True,
+    quick: Callable[[str, str, str], bool] = lambda *_: True,
+) -> pytest.MarkDecorator:
+    """The matrix as parameters. quick: of which cells the test is in the default run."""
+    return pytest.mark.parametrize(
+        ("column", "fault", "word"),
+        [
+            pytest.param(*cell, id=f"{cell[1]}-{cell[0]}", marks=[pytest.mark.slow][quick(*cell) :])
+            for cell in CELLS
+            if kept(*cell)
+        ],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +215,7 @@ def rule(word: str) -> str:
     return "noninferiority" if word == "inconclusive" else "threshold"
 
 
-@pytest.mark.parametrize(("column", "fault", "word"), CELLS)
+@cells()
 def test_python_api(
     accepted: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     column: str, fault: str, word: str,
@@ -228,15 +243,7 @@ SHORT = {"honest", "constant", "blind", "exit-0", "factory-skip"}
 """Faults that pytest is tried with in the default run; the others take the same ways."""
 
 
-def slowly(fault: str) -> list[pytest.MarkDecorator]:
-    """Marks of a cell."""
-    return [] if fault in SHORT else [pytest.mark.slow]
-
-
-@pytest.mark.parametrize(
-    ("column", "fault", "word"),
-    [pytest.param(*cell.values, id=cell.id, marks=slowly(cell.values[1])) for cell in CELLS],
-)
+@cells(quick=lambda column, fault, word: fault in SHORT)
 def test_pytest(
     accepted: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     column: str, fault: str, word: str,
@@ -297,17 +304,10 @@ def trainings(
     return make
 
 
-@pytest.mark.parametrize(
-    ("column", "fault", "word"),
-    [
-        pytest.param(
-            *cell.values, id=cell.id,
-            marks=[] if cell.id in ("exit-0-judge", "constant-vqa") else [pytest.mark.slow],
-        )
-        for cell in CELLS
-        if cell.values[1] in SHORT and cell.values[2] in OUTCOMES
-    ],
-)  # fmt: skip
+@cells(
+    kept=lambda column, fault, word: fault in SHORT and word in OUTCOMES,
+    quick=lambda column, fault, word: (fault, column) in {("exit-0", "judge"), ("constant", "vqa")},
+)
 def test_training_gate(
     trainings: Callable[[str], Gate], monkeypatch: pytest.MonkeyPatch,
     column: str, fault: str, word: str,
