@@ -251,7 +251,8 @@ def gate_checkpoint(
         removed at the start.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option; and
     MeasurementError where code of a model or a data set ends the process or skips the test that
-    calls (sys.exit, pytest.skip), which would look like a pass. A suite that the model under test
+    calls (sys.exit, pytest.skip), which would look like a pass; in an answer of a model most of
+    these are errors of its cases. A suite that the model under test
     has no part in is skipped, as in pytest; one whose data set is not here makes the result
     incomplete.
     """
