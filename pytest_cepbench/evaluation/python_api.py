@@ -38,6 +38,7 @@ from pytest_cepbench.evaluation.run_result import (
     exit_code,
     nothing_compared,
     record_run,
+    remove_reports,
     run_verdict,
     shown_path,
     unmeasured_lines,
@@ -246,19 +247,23 @@ def gate_checkpoint(
         default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports, and a line
-        in the history, are written where `report` or `report_dir` is given.
+        in the history, are written where `report` or `report_dir` is given; older ones there are
+        removed at the start.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option; and
     MeasurementError where code of a model or a data set ends the process or skips the test that
-    calls (sys.exit, pytest.skip), which would look like a pass. A suite that the model under test
+    calls (sys.exit, pytest.skip), which would look like a pass; in an answer of a model most of
+    these are errors of its cases. A suite that the model under test
     has no part in is skipped, as in pytest; one whose data set is not here makes the result
     incomplete.
     """
     settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
+    report = "report" in options or "report_dir" in options
+    if report:
+        remove_reports(settings)
     files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
     evaluator = Evaluator(RunContext(settings))
     try:
         with importable(files):
-            report = "report" in options or "report_dir" in options
             return _gate(evaluator, files, update=snapshot_update, report=report)
     except BaseException as error:
         if not _leaves(error):

@@ -18,6 +18,7 @@ from pytest_cepbench.files import keep_out_of_git
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.run_context import RunContext
+    from pytest_cepbench.evaluation.settings import RunSettings
     from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.report import CaseResult, UsageTotals
 
@@ -167,6 +168,23 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
             raise WriteError(msg) from error
         written.append(page)
     return written
+
+
+def remove_reports(settings: RunSettings) -> str | None:
+    """Remove the reports of an earlier run: one that ends without any would seem to have them.
+
+    For the beginning of a run that judges, which may be killed, and the end of one that had nothing
+    to judge. Returns a sentence where one cannot be removed.
+    """
+    from pytest_cepbench.report.writers import SUFFIXES, remove
+
+    earlier = [settings.report.with_suffix(suffix) for suffix in SUFFIXES]
+    if settings.report_dir is not None:
+        from pytest_cepbench.report.page_folder import page_of_runs
+
+        earlier += page_of_runs(settings.report_dir)
+    left = remove(earlier)
+    return f"{shown_path(left[0])} cannot be removed, and is of an earlier run" if left else None
 
 
 def record_run(

@@ -103,6 +103,11 @@ class ControlAccuracy:
         """
         return cls(*((sum(p > HALF for p in own), len(own)) for own in (present, absent)))
 
+    @property
+    def flawless(self) -> bool:
+        """Whether all questions were answered rightly, and some were asked of what is absent."""
+        return self.absent[1] > 0 and all(right == asked for right, asked in vars(self).values())
+
     def below(self, least: float) -> bool:
         """Whether one of the two shares is below a limit; of fewer than `FEW` questions, whether
         none of them was answered rightly, since chance decides most of so small a share.

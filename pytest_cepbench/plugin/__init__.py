@@ -161,7 +161,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if controller is not None:
         with usage_errors():
             taken = session.config.stash.get(_TAKEN, ())
-            controller.start(taken, workers=bool(session.config.getoption("tx", None)))
+            try:
+                controller.start(taken, workers=bool(session.config.getoption("tx", None)))
+            except BaseException:
+                controller.remove_reports()
+                raise
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -242,6 +246,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     )
 
     config, evaluator = session.config, evaluator_of(session.config)
+    if CONTROLLER in config.stash:
+        config.stash[CONTROLLER].remove_reports()
     assign_policies(cases, evaluator)
     if hasattr(config, "workerinput"):
         write_case_hints(cases, evaluator)

@@ -137,9 +137,16 @@ class Controller:
         selected = set(self.ledger.cases.values())
         yield from suite_lines(self.settings, self.evaluator(), selected, verbose=verbose)
 
+    def remove_reports(self) -> None:
+        """Remove the reports of an earlier run, unless this one is not to judge anything."""
+        if not (self.settings.plan or self.settings.listing):
+            self.unreported = run_result.remove_reports(self.settings)
+
     def finish(self, session: pytest.Session, *, updating: bool) -> None:
         """Close the books: exit status, accepted baselines, reports."""
         ledger = self.ledger
+        if not ledger.results and (ledger.active or self._names_untested):
+            self.remove_reports()
         if not ledger.active:
             return
         self._publish(session)
@@ -184,9 +191,13 @@ class Controller:
         )
         if worst:
             return worst
-        # Who names a model wants to know of it, and no test ran.
-        unasked = self.settings.names_models and self.pytests_code == nothing
-        return nothing if ledger.nothing_compared or unasked else code
+        return nothing if ledger.nothing_compared or self._names_untested else code
+
+    @property
+    def _names_untested(self) -> bool:
+        """Whether no test ran of the models that were named; who names one wants to know of it."""
+        nothing = pytest.ExitCode.NO_TESTS_COLLECTED
+        return self.settings.names_models and self.pytests_code == nothing
 
     def _headline(self, code: Code) -> str:
         """The run in one sentence. code: exit code of the session."""
@@ -267,6 +278,7 @@ class Controller:
                 command=["pytest", *config.invocation_params.args],
                 headline=self.headline,
             )
+            self.unreported = None
         except WriteError as error:  # the run is judged, and its exit code says how
             self.unreported = str(error)
         try:

@@ -93,6 +93,11 @@ def page_file_names(folder: Path) -> list[str]:
     return [name for name in (PAGE, STYLESHEET, SCRIPT) if (folder / name).is_file()] + images
 
 
+def page_of_runs(folder: Path) -> list[Path]:
+    """The page that a run wrote into a folder, or will; nothing where others wrote one."""
+    return [page] if _is_ours(page := folder / PAGE) else []
+
+
 def _is_ours(page: Path) -> bool:
     """Whether a page may be replaced: it is not there, or a run wrote it."""
     try:

@@ -26,6 +26,9 @@ SCHEMA = 2
 """Of the JSON document; docs/report-schema.md says when it is raised."""
 
 
+SUFFIXES = (".json", ".html", ".md")
+"""Of the files that make a report."""
+
 PREFIX = "cepbench_"
 """Of the names of JUnit properties."""
 
@@ -133,7 +136,7 @@ def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) 
         for at in targets:
             fresh[at].replace(at)
     except OSError as error:
-        left = _remove([*fresh.values(), *([] if stale else targets)])
+        left = remove([*fresh.values(), *([] if stale else targets)])
         msg = f"{at} could not be written: {error.strerror or error}"
         if left:
             msg += f"; {left[0]} cannot be removed, and is of an earlier run"
@@ -141,7 +144,7 @@ def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) 
     return list(targets)
 
 
-def _remove(paths: Sequence[Path]) -> list[Path]:
+def remove(paths: Sequence[Path]) -> list[Path]:
     """Remove files; returns those that are still there."""
     for path in paths:
         with suppress(OSError):

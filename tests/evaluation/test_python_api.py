@@ -334,6 +334,16 @@ def test_an_answer_that_leaves_the_process_is_no_pass(project: Path, how: str) -
     assert {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")} == before
 
 
+def test_no_earlier_report_stays(project: Path) -> None:
+    """Beside a gate that ends with an error, where its report was to be written."""
+    report = project / "out" / "report.json"
+    report.parent.mkdir()
+    report.write_text('{"verdict": "passed"}')
+    with pytest.raises(SpecError):
+        gate_checkpoint(SUITE, model="python:nowhere:model", role="generator", report=report)
+    assert not report.exists()
+
+
 def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
     """Ctrl-C ends the script as it does everywhere."""
     (project / SUITE).with_name("ctrl_c.py").write_text(LEAVING)

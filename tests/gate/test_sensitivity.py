@@ -125,6 +125,31 @@ def test_a_candidate_that_falls_to_chance_has_regressed() -> None:
     assert not judgement.warnings
 
 
+@pytest.mark.parametrize("gate", ["threshold", "regression"])
+@pytest.mark.parametrize("rise", [0.0, 0.03])
+def test_an_encoder_that_grew_dull_holds_nothing(gate: Any, rise: float) -> None:
+    """Of one identity: all images are nearly alike to it now, so that chance gives what is seen."""
+    before = accepted(_at(0.95, floor=0.21))
+    now = _at(0.95 + rise, model=OTHER, floor=0.949 + rise)
+    judgement = judge(now, before, Policy(gate=gate))
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    (reason,) = judgement.reasons
+    assert reason.startswith(f"the measurement of {0.95 + rise:.4g} can lose 0.001 down to what")
+    seeing = _at(0.95, model=OTHER, floor=0.9)
+    assert judge(seeing, before, Policy(gate=gate)).verdict is Verdict.HELD
+
+
+def test_few_samples_of_a_dull_encoder_are_said_to_show_nothing() -> None:
+    """They are undecided anyway; where the score fell to chance, more samples would tell."""
+    before = accepted(_at(0.95, n=3, floor=0.21))
+    dull = judge(_at(0.95, n=3, model=OTHER, floor=0.949), before, Policy())
+    assert dull.verdict is Verdict.INCONCLUSIVE
+    assert len(dull.reasons) == 1
+    fallen = judge(_at(0.22, n=3, sd=0.2, model=OTHER, floor=0.22), before, Policy(alpha=1e-4))
+    assert (fallen.verdict, fallen.reasons) == (Verdict.INCONCLUSIVE, ())
+    assert fallen.needed
+
+
 def test_a_rise_from_chance_is_an_improvement() -> None:
     """That much was seen; what the baseline is worth is said beside it."""
     before = accepted(_at(0.211, floor=0.21))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.project import MODES
+from tests.plugin.project import MODES, TEST_MODULE, Project
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
 
 CANDIDATE = model(drop="0.05,-0.05", spread="0.01,0.05")
@@ -68,3 +68,47 @@ def test_whatever_the_name_the_files_have_their_own_endings(
     accepted.run(CANDIDATE, "-k", "better", f"--cep-report=odd/{name}")
     stem = name.partition(".")[0]
     assert json.loads((accepted.path / "odd" / f"{stem}.json").read_text())["verdict"] == "passed"
+
+
+def _run(project: Project, *args: str) -> tuple[int, set[str]]:
+    """Exit code, and which reports are there afterwards, those of an earlier run put there."""
+    place = project.path / ".cepbench"
+    place.mkdir(exist_ok=True)
+    names = ("report.json", "report.html", "report.md")
+    for name in names:
+        (place / name).write_text("passed")
+    code = int(project.run(*args, "-p", "no:xdist").ret)
+    return code, {name for name in names if (place / name).exists()}
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "broken"),
+    [
+        (("--model=python:nowhere:model",), 4, ""),
+        (("-k", "nothing", "--model=shapes:"), 5, ""),
+        (("--model=shapes:",), 4, "name = "),
+        (("--cep-data=nowhere=data",), 4, ""),
+        (("--model=shapes:", "-p", "killing"), 9, ""),
+        ((), 3, "importorskip"),
+    ],
+    ids=["model", "nothing", "suite", "name", "killed", "skipped"],
+)
+def test_no_earlier_report_stays_beside_a_run_that_has_none(
+    toy: Project, args: tuple[str, ...], code: int, broken: str
+) -> None:
+    """Whatever kept it from judging a case: a step of CI that reads the report finds none."""
+    toy.write("killing.py", "import os\n\ndef pytest_runtest_call():\n    os._exit(9)\n")
+    if broken == "importorskip":
+        toy.write("test_toy.py", f"import pytest\n\npytest.importorskip('nothing')\n{TEST_MODULE}")
+    elif broken:
+        toy.write("suite.toml", broken)
+    assert _run(toy, *args) == (code, set())
+
+
+@pytest.mark.parametrize("args", [("--cep-plan",), ("--collect-only",), ("test_other.py",)])
+def test_a_run_that_is_to_judge_nothing_leaves_reports_alone(
+    toy: Project, args: tuple[str, ...]
+) -> None:
+    """A plan, a list, and tests that have nothing to do with models."""
+    toy.write("test_other.py", "def test_other():\n    pass\n")
+    assert _run(toy, *args) == (0, {"report.json", "report.html", "report.md"})

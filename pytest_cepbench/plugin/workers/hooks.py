@@ -145,9 +145,11 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
     controller = node.config.stash[CONTROLLER]
     mistake = controller.context.folder / UNKNOWN_NAME
     if mistake.exists():
+        controller.remove_reports()
         raise pytest.UsageError(mistake.read_text())
     controller.ledger.expect_collected(ids)
     if controller.ledger.expected:
+        controller.remove_reports()
         refuse_modes(node.config)
         from pytest_cepbench.plugin.terminal import live
 

@@ -14,6 +14,7 @@ from pytest_cepbench.chains import Chain, ChainPlan, Modality, vqa_answers, vqa_
 from pytest_cepbench.datasets.questions import (
     MOST_CONTROLS,
     NO,
+    YES,
     FactQuestion,
     controls_of,
     questions_of,
@@ -40,6 +41,9 @@ LEAST_CONTROL = 0.6
 LEAST_LATER = 0.1
 """The same of what models made in the other modality than the start's. It may have come to show
 what a control asks about, so that only a model which says yes to nearly all is refused by it."""
+
+_ASKED_TWICE = 8
+"""Starts whose control questions are asked for both answers, of a model that made no mistake."""
 
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -201,6 +205,8 @@ def control_notes(
             "with --vqa=SPEC"
         )
         raise MeasurementError(msg)
+    if known.flawless:
+        _refuse_both(metric, settings, plan, chain_data)
     least = LEAST_LATER if starts else settings.least_control
     seen = {what: ControlAccuracy.of((), own) for what, own in later.items() if own}
     for modality, accuracy in seen.items():
@@ -223,6 +229,50 @@ def _refuse_yes(metric: str, modality: Modality, seen: ControlAccuracy, least: f
             f"{metric}: the VQA model answers too few control questions rightly: {seen} in "
             f"{_MADE[modality]}, where at least {least:.0%} is expected. One that says yes to all "
             "has none: give another with --vqa=SPEC, unless the chains show all that is asked about"
+        )
+        raise MeasurementError(msg)
+
+
+def _refuse_both(
+    metric: str, settings: QuestionSettings, plan: ChainPlan, chain_data: ChainData
+) -> None:
+    """Raise MeasurementError for a model to which any answer is likely: both yes and no.
+
+    It answers all questions rightly, whatever it is shown. A model that normalizes over the answers
+    that are looked for alone is one.
+    """
+    whole = chain_data.origin
+
+    def ask() -> list[float]:
+        samples = [
+            sample
+            for sample in whole.population.samples
+            if not sample.replicate and sample.edit is None and controls_of(sample)
+        ][:_ASKED_TWICE]
+        queries = {
+            sample.id: vqa_query(
+                [
+                    VqaQuestion(settings.prompt.replace(QUESTION, text), spellings(YES))
+                    for text in controls_of(sample)[: settings.controls]
+                ]
+            )
+            for sample in samples
+        }
+        return [
+            probability
+            for chains in whole.start_chains(plan.start, samples)
+            for own in vqa_answers(chains, 0, queries, whole.runner(VQA), whole.store)
+            if not isinstance(own, Failure)
+            for probability in own
+        ]
+
+    said = whole.once(("yes to controls", settings), plan.start, ask)
+    both = sum(probability > HALF for probability in said)
+    if 2 * both > len(said):
+        msg = (
+            f"{metric}: the VQA model gives over one half both to yes and to no, in {both} of "
+            f"{len(said)} control questions: it finds any answer likely that is looked for, "
+            "whatever it is shown. Give another with --vqa=SPEC"
         )
         raise MeasurementError(msg)
 
