@@ -166,8 +166,7 @@ def load_page(page: Path, loads: int) -> Loaded:
 
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        msg = "Chromium is needed on PATH"
-        raise SystemExit(msg)
+        raise SystemExit("Chromium is needed on PATH")
     seconds, nodes = [], 0
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -101,8 +101,7 @@ def measure(world: World, store: Path, jobs: int, command: str) -> WorldFigures:
     undamaged = runs(world.settings, world.seeds)
     refused = next((run.refused for own in undamaged.values() for run in own if run.refused), "")
     if refused:
-        msg = f"{world.name}: undamaged models cannot be measured: {refused}"
-        raise ValueError(msg)
+        raise ValueError(f"{world.name}: undamaged models cannot be measured: {refused}")
     samples = {setting.name: played[setting, world.seeds[0]].samples for setting in world.settings}
     damages = []
     for damage in world.damages:

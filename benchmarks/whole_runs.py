@@ -128,8 +128,9 @@ def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> S
         wall = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        msg = f"{' '.join(command)} exited with {process.returncode}:\n{output.read_text()[-4000:]}"
-        raise RuntimeError(msg)
+        raise RuntimeError(
+            f"{' '.join(command)} exited with {process.returncode}:\n{output.read_text()[-4000:]}"
+        )
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert usage.ru_maxrss > own, f"this process ({own} KB) hides the peak of the one it started"
     return Spent(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)

@@ -82,8 +82,7 @@ __all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - made of the table above
 def __getattr__(name: str) -> Any:
     """Load a public name from its home (PEP 562)."""
     if name not in _HOMES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

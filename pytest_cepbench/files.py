@@ -39,8 +39,7 @@ def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> 
     Raises OSError; UnfitFileError, a kind of it, for what is not regular or too large.
     """
     if "\0" in str(path):
-        msg = "a name with a NUL byte is none that a file can have"
-        raise UnfitFileError(msg)
+        raise UnfitFileError("a name with a NUL byte is none that a file can have")
     follow = 0 if links else os.O_NOFOLLOW
     # Checked before the file is opened as well: opening a pipe or a device can change something.
     _check(path.stat(follow_symlinks=links), most)
@@ -150,8 +149,7 @@ def _check(status: os.stat_result, most: int | None) -> None:
         raise UnfitFileError(os.strerror(errno.EISDIR))
     for is_kind, name in _KINDS:
         if is_kind(status.st_mode):
-            msg = f"it is {name}, and a regular file is expected"
-            raise UnfitFileError(msg)
+            raise UnfitFileError(f"it is {name}, and a regular file is expected")
     if most is not None and status.st_size > most:
         raise UnfitFileError(_too_large(f"{status.st_size:,}", most))
 

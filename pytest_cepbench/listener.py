@@ -25,6 +25,7 @@ def bind(port: int, host: str = HOST) -> socket.socket:
         listener.listen()  # requests wait from here on until the application is up
     except (OSError, OverflowError) as error:
         listener.close()
-        msg = f"port {port} of {host} cannot be used ({error}): name another with --port"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"port {port} of {host} cannot be used ({error}): name another with --port"
+        ) from error
     return listener

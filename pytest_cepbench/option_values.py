@@ -25,11 +25,10 @@ def check_not_blind(alpha: float, setting: str) -> None:
     setting: its name and value.
     """
     if alpha < LEAST_ALPHA:
-        msg = (
+        raise ValueError(
             f"{setting}: no drop could be told from noise, so nothing would ever fail; give "
             f"{LEAST_ALPHA:g} or more, such as 0.05"
         )
-        raise ValueError(msg)
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -61,8 +60,7 @@ def split_pair(text: str, source: str) -> tuple[str, str]:
     """
     name, equals, path = text.partition("=")
     if not (name and equals and path):
-        msg = f"{source} {text!r}: NAME=PATH is expected, such as folder=photos"
-        raise ValueError(msg)
+        raise ValueError(f"{source} {text!r}: NAME=PATH is expected, such as folder=photos")
     return name, path
 
 
@@ -73,8 +71,7 @@ def at_least_one(text: str, source: str) -> int:
     Raises ValueError for anything but a number of at least 1.
     """
     if not text.isdecimal() or int(text) < 1:
-        msg = f"{source} {text!r}: a number of at least 1 is expected"
-        raise ValueError(msg)
+        raise ValueError(f"{source} {text!r}: a number of at least 1 is expected")
     return int(text)
 
 

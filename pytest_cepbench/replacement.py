@@ -186,12 +186,11 @@ def _finish_earlier(root: Path) -> str | None:
     failed = _undo(root, changes)
     if failed is not None:
         path, error = failed
-        msg = (
+        raise WriteError(
             f"a process ended while it replaced {len(changes)} files below {root}, and they cannot "
             f"be restored ({path}: {_reason(error)}): fix that, or restore the folder from version "
             f"control and delete {root / JOURNAL}"
-        )
-        raise WriteError(msg) from error
+        ) from error
     return (
         f"a process ended while it replaced {len(changes)} files below {root}: all of them are as "
         "they were before"
@@ -252,18 +251,16 @@ def _read_journal(path: Path, root: Path) -> list[_Change]:
             for name, digest, existed in journal["files"]
         ]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        msg = (
+        raise WriteError(
             f"{path} is no journal of replaced files ({error}): restore the folder from version "
             "control and delete it"
-        )
-        raise WriteError(msg) from error
+        ) from error
 
 
 def _below(root: Path, name: str) -> Path:
     inner = PurePosixPath(name)
     if inner.is_absolute() or ".." in inner.parts or not inner.parts:
-        msg = f"{name!r} leads out of the folder"
-        raise ValueError(msg)
+        raise ValueError(f"{name!r} leads out of the folder")
     return root / inner
 
 
@@ -328,11 +325,10 @@ def _lock(file: int, root: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                msg = (
+                raise WriteError(
                     f"another process is replacing files below {root} and has not finished within "
                     f"{_PATIENCE:g} s: wait for it, or end it, and try again"
-                )
-                raise WriteError(msg) from None
+                ) from None
             time.sleep(_POLL_SECONDS)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
@@ -348,8 +344,9 @@ def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        msg = f"{path} could not be written: {_reason(error)}; nothing was changed"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"{path} could not be written: {_reason(error)}; nothing was changed"
+        ) from error
 
 
 def _write_error(

@@ -234,16 +234,13 @@ def regress(name: str, of: Path, out: Path, amount: float | None = None) -> None
     Raises ValueError for a name, an amount, a checkpoint or a folder that will not do.
     """
     if name not in REGRESSIONS:
-        msg = f"no regression {name!r}; there are {', '.join(REGRESSIONS)}"
-        raise ValueError(msg)
+        raise ValueError(f"no regression {name!r}; there are {', '.join(REGRESSIONS)}")
     regression = REGRESSIONS[name]
     if amount is not None and regression.amount is None:
-        msg = f"{name} has no amount"
-        raise ValueError(msg)
+        raise ValueError(f"{name} has no amount")
     _check(of)
     if out.exists():
-        msg = f"{out} is there already; name a new folder"
-        raise ValueError(msg)
+        raise ValueError(f"{out} is there already; name a new folder")
     shutil.copytree(of, out)
     settle(0)
     regression.apply(Copy(out, of, float((regression.amount or 0) if amount is None else amount)))
@@ -275,8 +272,7 @@ def _check(folder: Path) -> None:
     """Raise ValueError for what is no describer's checkpoint."""
     config = folder / "config.json"
     if not config.is_file() or json.loads(config.read_text()).get("model_type") != "llava":
-        msg = f"{folder} is no checkpoint of a LLaVA"
-        raise ValueError(msg)
+        raise ValueError(f"{folder} is no checkpoint of a LLaVA")
 
 
 def _load(folder: Path) -> Any:

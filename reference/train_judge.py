@@ -315,14 +315,15 @@ def _state(text: str) -> Path:
     try:
         known = torch.load(text, weights_only=True)
     except OSError as error:
-        msg = f"{text!r} cannot be read: {error.strerror}"
-        raise argparse.ArgumentTypeError(msg) from error
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read: {error.strerror}") from error
     except Exception as error:  # torch raises what it likes for a file that is none of its own
-        msg = f"{text!r} is no file of torch's: the judge-state.pt of another training is expected"
-        raise argparse.ArgumentTypeError(msg) from error
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no file of torch's: the judge-state.pt of another training is expected"
+        ) from error
     if not (isinstance(known, dict) and {"model", "heads"} <= known.keys()):
-        msg = f"{text!r} has no weights of a judge: judge-state.pt of another training is expected"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has no weights of a judge: judge-state.pt of another training is expected"
+        )
     return Path(text)
 
 

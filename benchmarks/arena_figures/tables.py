@@ -175,8 +175,7 @@ def fill_page(page: Path, tables: dict[str, str]) -> None:
         begin, end = f"<!-- figures: {name} -->\n", "<!-- end -->"
         before, found, rest = text.partition(begin)
         if not found or end not in rest:
-            msg = f"{page} has no marks for {name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"{page} has no marks for {name!r}")
         after = rest.partition(end)[2]
         text = f"{before}{begin}\n{content}\n{end}{after}"
     page.write_text(text, encoding="utf-8")

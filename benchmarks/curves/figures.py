@@ -131,5 +131,4 @@ def read(path: Path) -> Document:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Document)
     except msgspec.MsgspecError as error:
-        msg = f"{path}: {error}; measure the figures again"
-        raise ValueError(msg) from error
+        raise ValueError(f"{path}: {error}; measure the figures again") from error

@@ -84,8 +84,7 @@ def _steps(folder: Path, role: Role) -> list[int]:
     matches = [names.fullmatch(entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
     steps = sorted(int(match[1]) for match in matches if match)
     if len(steps) < 2:
-        msg = (
+        raise ValueError(
             f"{folder}: a curve needs at least two {role}s, named {role}-stepN; found {len(steps)}"
         )
-        raise ValueError(msg)
     return steps

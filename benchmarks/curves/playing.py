@@ -156,8 +156,7 @@ def _metric(suite: Suite, run: ChainRun, case: Case, measure: Measure, draws: Dr
         of_each = {name: x for own in measured.scores.values() for name, x in own.items()}
         scores = np.array([of_each[sample.id] for sample in run.dataset.samples])
         if abs(scores.mean() - measured.value) > _ROUNDING:
-            msg = f"{case.key}: the mean of its categories is not that of its samples"
-            raise ValueError(msg)
+            raise ValueError(f"{case.key}: the mean of its categories is not that of its samples")
         drawn = scores[draws].mean(axis=1)
     return Metric(
         name=f"{case.key.metric}{part}",

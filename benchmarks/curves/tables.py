@@ -72,8 +72,7 @@ def _between_marks(page: str, tables: Mapping[str, str], *, shipped: bool) -> st
     named = [name for name in marks if name.startswith(_SHIPPED) == shipped]
     if sorted(named) != sorted(tables):
         lost = ", ".join(sorted(set(named) ^ set(tables))) or "one is there twice"
-        msg = f"the page's marks and the tables do not agree: {lost}"
-        raise ValueError(msg)
+        raise ValueError(f"the page's marks and the tables do not agree: {lost}")
     return _MARKED.sub(
         lambda m: f"{m[1]}\n{tables[m[2]]}\n\n{m[3]}" if m[2] in tables else m[0], page
     )

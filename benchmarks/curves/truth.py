@@ -69,8 +69,9 @@ def _scene_at(chain: Chain, generation: int, store: Store) -> Scene | None:
         return None
     artifact = load_link(chain, generation, store)
     if artifact is None:
-        msg = f"{chain.sample.id}, generation {generation}: its image is damaged; run it again"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{chain.sample.id}, generation {generation}: its image is damaged; run it again"
+        )
     if isinstance(artifact, str):
         return parse_caption(artifact)
     return parse_image(ImageArtifact.from_pil(artifact))

@@ -100,11 +100,10 @@ class Population:
 
     def __post_init__(self) -> None:
         if self.drift <= 0:
-            msg = (
+            raise ValueError(
                 f"{self.name}: the candidate is no worse ({self.drift:+.4f}) on these samples; "
                 "play more of them"
             )
-            raise ValueError(msg)
 
     @property
     def drift(self) -> float:

@@ -85,8 +85,9 @@ def fill(page: str, tables: Mapping[str, str]) -> str:
         rows = text.split("\n")
         starts = [number for number, line in enumerate(lines) if line == rows[0]]
         if len(starts) != 1:
-            msg = f"expected one table with the columns of {head!r}, found {len(starts)}: {rows[0]}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected one table with the columns of {head!r}, found {len(starts)}: {rows[0]}"
+            )
         end = start = starts[0]
         while end < len(lines) and lines[end].startswith("|"):
             end += 1

@@ -124,8 +124,7 @@ def draw(dataset: Dataset, sampling: Sampling) -> Draws:
     for place, sample in enumerate(starts_of(dataset)):
         places.setdefault(sample.categories[0], []).append(place)
     if min(map(len, places.values())) < max(sampling.sizes):
-        msg = f"{dataset.name}: a category has fewer samples than {max(sampling.sizes)}"
-        raise ValueError(msg)
+        raise ValueError(f"{dataset.name}: a category has fewer samples than {max(sampling.sizes)}")
     drawn = {}
     for size in sampling.sizes:
         generator = np.random.default_rng([sampling.seed, size])
@@ -149,8 +148,7 @@ def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
         scores = _scores(run.dataset, measured.scores)
         everything = np.arange(scores.shape[1])[None]
         if abs(_means(scores, everything)[0] - measured.value) > _ROUNDING:
-            msg = f"{case.key}: the mean of its samples is not its value"
-            raise ValueError(msg)
+            raise ValueError(f"{case.key}: the mean of its samples is not its value")
         values = {size: _means(scores, rows) for size, rows in draws.items()}
     else:
         assert isinstance(run, ChainRun)

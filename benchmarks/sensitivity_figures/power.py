@@ -45,8 +45,9 @@ def calibrate(null: Array, alpha: float = ALPHA) -> Threshold:
     Raises ValueError for another alpha, for no drops, and for drops that are not finite.
     """
     if not 0 < alpha < 1 or null.size == 0 or not np.isfinite(null).all():
-        msg = f"expected an alpha in (0, 1) and finite drops, got {alpha} and {null.size} drops"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected an alpha in (0, 1) and finite drops, got {alpha} and {null.size} drops"
+        )
     drops = np.round(null, _DECIMALS)
     values, counts = np.unique(drops, return_counts=True)
     above = 1 - np.cumsum(counts) / drops.size  # the share beyond each value
@@ -62,8 +63,9 @@ def alarm_rate(threshold: Threshold, drops: Array) -> float:
     Raises ValueError for no runs, and for NaN.
     """
     if drops.size == 0 or np.isnan(drops).any():
-        msg = f"expected drops that are numbers, got {drops.size} of which some may be NaN"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected drops that are numbers, got {drops.size} of which some may be NaN"
+        )
     rounded = np.round(drops, _DECIMALS)
     beyond, even = (rounded > threshold.drop).mean(), (rounded == threshold.drop).mean()
     return float(beyond + threshold.tie * even)
@@ -114,8 +116,7 @@ def samples_needed(rates: Mapping[int, float], target: float = TARGET) -> Need:
     Raises ValueError where there are none.
     """
     if not rates:
-        msg = "expected the power at one number of samples at least"
-        raise ValueError(msg)
+        raise ValueError("expected the power at one number of samples at least")
     sizes = sorted(rates)
     best = np.maximum.accumulate([rates[size] for size in sizes]).tolist()
     if best[0] >= target:

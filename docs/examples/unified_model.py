@@ -75,8 +75,7 @@ def repository() -> Path:
     """The repository's code: a package's folder, or a module's file."""
     found = find_spec("tiny_omni")
     if found is None or found.origin is None:
-        msg = "tiny_omni is neither in this folder nor installed"
-        raise ModuleNotFoundError(msg)
+        raise ModuleNotFoundError("tiny_omni is neither in this folder nor installed")
     origin = Path(found.origin)
     return origin.parent if origin.name == "__init__.py" else origin
 
@@ -86,8 +85,7 @@ def digest(*places: Path) -> str:
     together = sha256(f"unified_model/{VERSION}".encode())
     for place in places:
         if not place.exists():
-            msg = f"{place}: no such file or folder"
-            raise FileNotFoundError(msg)
+            raise FileNotFoundError(f"{place}: no such file or folder")
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if file.is_file() and "__pycache__" not in file.parts:
                 together.update(file.name.encode() + b"\0")
@@ -98,6 +96,5 @@ def digest(*places: Path) -> str:
 def load(path: str = "", **settings: str) -> Unified:
     """Factory: parameters of the spec arrive as strings."""
     if not path:
-        msg = "say where the checkpoint is: python:unified_model:load?path=FOLDER"
-        raise ValueError(msg)
+        raise ValueError("say where the checkpoint is: python:unified_model:load?path=FOLDER")
     return Unified(path, **settings)

@@ -46,8 +46,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         if not self.steps or any(not (step.text or step.image) for step in self.steps):
-            msg = "an answer has at least one step, and a step a text, an image or both"
-            raise ValueError(msg)
+            raise ValueError("an answer has at least one step, and a step a text, an image or both")
 
     @cached_property
     def digest(self) -> str:
@@ -70,8 +69,7 @@ class Answer:
             case [*steps]:
                 return cls(tuple(map(_stored_step, steps)))
             case other:
-                msg = f"an answer is a list of steps, got {other!r:.80}"
-                raise ValueError(msg)
+                raise ValueError(f"an answer is a list of steps, got {other!r:.80}")
 
 
 def _stored_step(step: object) -> StoredStep:
@@ -80,8 +78,7 @@ def _stored_step(step: object) -> StoredStep:
             return StoredStep(text, None)
         case [str(text), str(image)]:
             return StoredStep(text, image)
-    msg = f"a step is [text, digest or null], got {step!r:.80}"
-    raise ValueError(msg)
+    raise ValueError(f"a step is [text, digest or null], got {step!r:.80}")
 
 
 def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:

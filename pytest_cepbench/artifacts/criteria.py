@@ -56,12 +56,14 @@ class CriterionScore:
 
     def __post_init__(self) -> None:
         if type(self.score) is not int or not 0 <= self.score <= HIGHEST_SCORE:
-            msg = f"a score is a whole number from 0 to {HIGHEST_SCORE}, got {self.score!r:.40}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"a score is a whole number from 0 to {HIGHEST_SCORE}, got {self.score!r:.40}"
+            )
         expected = self.expected
         if expected is not None and not (isfinite(expected) and 0 <= expected <= HIGHEST_SCORE):
-            msg = f"an expected score lies in [0, {HIGHEST_SCORE}], got {expected!r:.40}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"an expected score lies in [0, {HIGHEST_SCORE}], got {expected!r:.40}"
+            )
         object.__setattr__(self, "justification", _tidy(self.justification))
 
     @property
@@ -147,8 +149,7 @@ class CriteriaScores:
             document = json.loads(text)
             return cls({name: _from_plain(value) for name, value in document.items()})
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            msg = f"no scores by criteria: {text!r:.80} ({error})"
-            raise ValueError(msg) from error
+            raise ValueError(f"no scores by criteria: {text!r:.80} ({error})") from error
 
 
 def read_score(name: str, value: object, justification: object = "") -> CriterionResult:

@@ -69,8 +69,9 @@ class ImageArtifact:
     def __post_init__(self) -> None:
         shape, dtype = self.pixels.shape, self.pixels.dtype
         if len(shape) != 3 or shape[2] != 3 or 0 in shape or dtype != np.uint8:
-            msg = f"an image is (height, width, 3) uint8 with no empty side, got {shape} {dtype}"
-            raise ImageError(msg)
+            raise ImageError(
+                f"an image is (height, width, 3) uint8 with no empty side, got {shape} {dtype}"
+            )
         pixels = np.ascontiguousarray(self.pixels)
         if pixels.flags.writeable:
             pixels = pixels.copy()
@@ -129,13 +130,12 @@ def reading_image(where: object) -> Iterator[None]:
         yield
     except OSError as error:
         if tells_of_file(error):
-            msg = f"cannot be read: {error.strerror or error}"
-            raise ImageError(msg) from error
-        msg = f"{where} could not be read: {error.strerror or error}"
-        raise UnreadError(msg) from error
+            raise ImageError(f"cannot be read: {error.strerror or error}") from error
+        raise UnreadError(f"{where} could not be read: {error.strerror or error}") from error
     except (UnreadError, MemoryError) as error:
-        msg = f"{where} could not be read: {str(error) or 'no memory is left'}"
-        raise UnreadError(msg) from error
+        raise UnreadError(
+            f"{where} could not be read: {str(error) or 'no memory is left'}"
+        ) from error
 
 
 def encode_image(image: ImageArtifact) -> bytes:
@@ -160,21 +160,19 @@ def _decode(stream: BinaryIO, max_pixels: int) -> ImageArtifact:
     except ImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        msg = f"too large to decode ({error}); the limit is {max_pixels:,} pixels"
-        raise ImageError(msg) from error
+        raise ImageError(
+            f"too large to decode ({error}); the limit is {max_pixels:,} pixels"
+        ) from error
     except UnidentifiedImageError as error:
-        msg = f"not an image of a known format ({', '.join(FORMATS)})"
-        raise ImageError(msg) from error
+        raise ImageError(f"not an image of a known format ({', '.join(FORMATS)})") from error
     except Exception as error:
         if getattr(error, "errno", None) is not None:  # of the stream: decoders have no number
             raise
         if isinstance(error, MemoryError | ImportError) or _lacks_memory(stream, error, max_pixels):
-            msg = "no memory is left to decode it"
-            raise UnreadError(msg) from error
+            raise UnreadError("no memory is left to decode it") from error
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and others on
         # damaged files: each means that these bytes are no usable image.
-        msg = f"damaged: {error}"
-        raise ImageError(msg) from error
+        raise ImageError(f"damaged: {error}") from error
 
 
 def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:
@@ -200,13 +198,13 @@ def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:
 def _check_header(image: Image.Image, max_pixels: int) -> None:
     width, height = image.size
     if width * height > max_pixels:
-        msg = f"too large to decode: {width} x {height}; the limit is {max_pixels:,} pixels"
-        raise ImageError(msg)
+        raise ImageError(
+            f"too large to decode: {width} x {height}; the limit is {max_pixels:,} pixels"
+        )
     frames = getattr(image, "n_frames", 1)
     # MPO is a JPEG with previews appended by cameras; its first frame is the photograph.
     if frames > 1 and image.format != "MPO":
-        msg = f"animated or multi-page ({frames} frames): save the frame that is meant"
-        raise ImageError(msg)
+        raise ImageError(f"animated or multi-page ({frames} frames): save the frame that is meant")
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -224,8 +222,7 @@ def _to_8_bit(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     """Greys of 16 or more bits scaled to 8; Pillow's own convert() clips at 255 instead."""
     scaled = values.astype(np.float64)
     if not np.isfinite(scaled).all():
-        msg = "pixels are NaN or infinite"
-        raise ImageError(msg)
+        raise ImageError("pixels are NaN or infinite")
     top = 65535.0 if scaled.max(initial=0) > 255 or values.dtype.itemsize == 2 else 255.0
     if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
         top = 1.0

@@ -78,8 +78,9 @@ class Mask:
 
     def __post_init__(self) -> None:
         if sum(self.runs) != self.height * self.width or any(run < 0 for run in self.runs):
-            msg = f"runs of {sum(self.runs)} pixels do not fit {self.height} x {self.width}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"runs of {sum(self.runs)} pixels do not fit {self.height} x {self.width}"
+            )
 
     @classmethod
     def from_array(cls, inside: npt.NDArray[np.bool_]) -> Mask:
@@ -119,11 +120,9 @@ class Detection:
     def __post_init__(self) -> None:
         left, top, right, bottom = self.box
         if not (all(map(isfinite, self.box)) and left <= right and top <= bottom):
-            msg = f"a box is left, top, right, bottom in pixels, got {self.box}"
-            raise ValueError(msg)
+            raise ValueError(f"a box is left, top, right, bottom in pixels, got {self.box}")
         if not 0.0 <= self.score <= 1.0:
-            msg = f"a detection's score lies in [0, 1], got {self.score}"
-            raise ValueError(msg)
+            raise ValueError(f"a detection's score lies in [0, 1], got {self.score}")
 
 
 @dataclass(frozen=True)

@@ -173,20 +173,20 @@ class BatchCaller:
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
             if len(outputs) != len(inputs):
-                msg = f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
-                raise ModelError(msg)
+                raise ModelError(
+                    f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
+                )
             self.tally.inputs += len(inputs)
             self.tally.record(outputs)
             return outputs
         if no_memory:
             release_memory()
         if len(inputs) == 1 and no_memory:
-            msg = (
+            raise DeviceMemoryError(
                 f"{self.bound.spec} runs out of memory on a single input: use a smaller dtype, "
                 "smaller images, --cep-residency=swap, more devices (device_map=, "
                 f"--cep-devices-per-worker), offload=, or a larger device ({reason})"
             )
-            raise DeviceMemoryError(msg)
         if len(inputs) == 1:
             return [Reply(Failure("exception", reason), passing=True)]
         half = (len(inputs) + 1) // 2

@@ -72,14 +72,12 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
         try:
             image = link.source.load()
         except ImageError as error:
-            msg = f"{chain.sample.id}, generation {index}: {error}"
-            raise ImageError(msg) from error
+            raise ImageError(f"{chain.sample.id}, generation {index}: {error}") from error
         if image.digest != link.digest:
-            msg = (
+            raise ImageError(
                 f"{chain.sample.id}, generation {index}: the image changed after the run had read "
                 "it, and answers to it would be stored as answers to the one before: run again"
             )
-            raise ImageError(msg)
     if image is None:
         return None
     store.image_cache.add(image)

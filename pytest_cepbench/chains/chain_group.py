@@ -100,8 +100,9 @@ class ChainGroup:
                 raise
             finally:
                 store.image_cache.clear()
-        msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
-        raise StoreError(msg)
+        raise StoreError(
+            f"images in the store {store.root} keep getting lost: is the disk failing?"
+        )
 
     def _reach(self, generation: int) -> None:
         if self._reached == _NOT_BEGUN:

@@ -101,8 +101,7 @@ def start_chains(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> li
             chains.append(Chain(sample, [link]))
     if broken:
         shown = "\n  ".join(broken[:20]) + ("\n  ..." if len(broken) > 20 else "")
-        msg = f"{len(broken)} of {len(samples)} samples cannot be used:\n  {shown}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{len(broken)} of {len(samples)} samples cannot be used:\n  {shown}")
     return chains
 
 
@@ -123,8 +122,7 @@ def _cached_look(image: SeedImage, name: str, look: Callable[[], str], store: St
 def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
     if plan.start == "text":
         if sample.text is None or not sample.text.strip():
-            msg = f"{sample.id}: has no text: a text-first chain cannot start from it"
-            raise DatasetError(msg)
+            raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
         return Link("text", digest_text(sample.text), text=sample.text)
 
     def pixels() -> str:

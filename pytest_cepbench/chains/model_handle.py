@@ -128,9 +128,8 @@ class ModelHandle:
             # Another process took the memory; whatever else a library raises is a bug.
             if not is_out_of_memory(error):
                 raise
-            msg = (
+            raise DeviceMemoryError(
                 f"{self._bound.spec} has no room on {self.device} any more ({in_words(error)}). "
                 "Give it a device of its own (device=, --cep-devices-per-worker), device_map= or "
                 "offload="
-            )
-            raise DeviceMemoryError(msg) from error
+            ) from error

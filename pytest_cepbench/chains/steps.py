@@ -165,25 +165,22 @@ def recall(text: str) -> tuple[BoundRole, ...]:
         objects = plain if isinstance(plain, list) else [plain]
         records = [msgspec.convert(fields, _ModelRecord) for fields in objects]
     except (ValueError, msgspec.ValidationError) as error:
-        msg = (
+        raise BaselineError(
             f"the baseline's model.step cannot be read: {error}. Restore the baseline file, or "
             "accept a new one with --snapshot-update"
-        )
-        raise BaselineError(msg) from error
+        ) from error
     if len({record.role for record in records}) < len(records) or not records:
         roles = ", ".join(record.role for record in records) or "no role"
-        msg = f"the baseline's model.step names {roles}: each role once is expected"
-        raise BaselineError(msg)
+        raise BaselineError(f"the baseline's model.step names {roles}: each role once is expected")
     return tuple(_bind(record) for record in records)
 
 
 def _bind(record: _ModelRecord) -> BoundRole:
     def load() -> Model:
-        msg = (
+        raise NotInStoreError(
             f"a step of the baseline's {record.role} is not in the store: use the store of the run "
             "that measured the baseline, or measure its model once with this one"
         )
-        raise NotInStoreError(msg)
 
     return BoundRole(
         role=record.role,

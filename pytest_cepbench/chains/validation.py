@@ -55,11 +55,10 @@ def admit_text(value: object) -> str | Failure:
     if isinstance(value, Failure):
         return value
     if not isinstance(value, str):
-        msg = (
+        raise ModelError(
             "a describer or writer returns str for each input, this one returned "
             f"{type(value).__name__}"
         )
-        raise ModelError(msg)
     if not value.strip():
         return Failure("empty-text", "nothing but white space" if value else "no text at all")
     return value
@@ -70,8 +69,9 @@ def admit_winner(value: object) -> str | Failure:
     if isinstance(value, Failure) or value in get_args(Winner):
         return value  # type: ignore[return-value] # one of the texts
     known = ", ".join(map(repr, get_args(Winner)))
-    msg = f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
-    raise ModelError(msg)
+    raise ModelError(
+        f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
+    )
 
 
 def admit_scores(value: object) -> CriteriaScores | Failure:
@@ -82,16 +82,14 @@ def admit_scores(value: object) -> CriteriaScores | Failure:
     if isinstance(value, Failure | CriteriaScores):
         return value
     if not isinstance(value, Mapping):
-        msg = (
+        raise ModelError(
             "a judge returns CriteriaScores or numbers by criterion for each answer, this one "
             f"returned {value!r:.80}"
         )
-        raise ModelError(msg)
     try:
         return CriteriaScores.of(value)
     except ValueError as error:
-        msg = f"a judge's scores: {error}"
-        raise ModelError(msg) from error
+        raise ModelError(f"a judge's scores: {error}") from error
 
 
 def admit_answers(value: object, questions: Sequence[VqaQuestion]) -> str | Failure:
@@ -104,11 +102,10 @@ def admit_answers(value: object, questions: Sequence[VqaQuestion]) -> str | Fail
         return value
     numbers = list(value) if isinstance(value, Sequence | np.ndarray) else []
     if len(numbers) != len(questions) or not all(isinstance(n, Real) for n in numbers):
-        msg = (
+        raise ModelError(
             f"a VQA model returns a probability for each question, this one returned {value!r:.80} "
             f"for {len(questions)} questions"
         )
-        raise ModelError(msg)
     probabilities = [float(number) for number in numbers]
     if not all(0.0 <= probability <= 1.0 for probability in probabilities):
         return Failure("bad-answer", f"a probability is not in [0, 1]: {probabilities!r:.80}")
@@ -131,11 +128,10 @@ def admit_image(value: object) -> ImageArtifact | Failure:
                 return Failure("nan-image", "pixels are NaN or infinite")
             image = ImageArtifact(_to_bytes(value))
         else:
-            msg = (
+            raise ModelError(
                 "a model returns Pillow images or arrays where it draws, this one returned "
                 f"{type(value).__name__}"
             )
-            raise ModelError(msg)
     except ImageError as error:
         return Failure("bad-image", str(error))
     if not image.pixels.any():
@@ -195,14 +191,14 @@ def admit_answer(
     if isinstance(value, Failure):
         return value
     if not isinstance(value, Sequence) or isinstance(value, str):
-        msg = f"an interleaver returns steps for each question, this one returned {value!r:.80}"
-        raise ModelError(msg)
+        raise ModelError(
+            f"an interleaver returns steps for each question, this one returned {value!r:.80}"
+        )
     steps: list[tuple[str, ImageArtifact | None]] = []
     lost: list[Failure] = []
     for step in value:
         if not isinstance(step, AnswerStep) or not isinstance(step.text, str):
-            msg = f"the steps of an answer are AnswerStep objects, got {step!r:.80}"
-            raise ModelError(msg)
+            raise ModelError(f"the steps of an answer are AnswerStep objects, got {step!r:.80}")
         image = None if step.image is None else admit_image(step.image)
         if isinstance(image, Failure):
             lost.append(image)
@@ -255,11 +251,10 @@ def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] 
     array = np.asarray(value)
     fits = array.ndim == 2 and len(array) == expected and array.shape[1] > 0
     if not fits or array.dtype.kind not in "fiu":
-        msg = (
+        raise ModelError(
             f"an encoder returns ({expected}, dimension) numbers for {expected} inputs, this one "
             f"returned {array.shape} {array.dtype}"
         )
-        raise ModelError(msg)
     with np.errstate(over="ignore"):  # what overflows float32 is infinite and counted below
         rows = array.astype(np.float32)
     return [_admit_vector(row) for row in rows]
@@ -282,11 +277,10 @@ def admit_detections(value: object, queries: Sequence[Sequence[str]]) -> list[De
     """
     results = list(value) if isinstance(value, Iterable) else [value]
     if len(results) != len(queries):
-        msg = (
+        raise ModelError(
             f"a detector returns one result for each image, this one returned {len(results)} for "
             f"{len(queries)} images"
         )
-        raise ModelError(msg)
     return [_admit_detections(*pair) for pair in zip(results, queries, strict=True)]
 
 
@@ -295,8 +289,7 @@ def _admit_detections(value: object, queries: Sequence[str]) -> Detections | Fai
         return value
     if not isinstance(value, Detections):
         kind = type(value).__name__
-        msg = f"a detector returns Detections for each image, this one returned {kind}"
-        raise ModelError(msg)
+        raise ModelError(f"a detector returns Detections for each image, this one returned {kind}")
     try:
         return Detections.sort([_plain_detection(item, queries) for item in value.found])
     except ValueError as error:
@@ -306,22 +299,21 @@ def _admit_detections(value: object, queries: Sequence[str]) -> Detections | Fai
 def _plain_detection(item: Any, queries: Sequence[str]) -> Detection:
     """A detection with built-in numbers: the store's text has no others."""
     if not isinstance(item, Detection):
-        msg = f"Detections hold Detection objects, a detector's held a {type(item).__name__}"
-        raise ModelError(msg)
+        raise ModelError(
+            f"Detections hold Detection objects, a detector's held a {type(item).__name__}"
+        )
     if item.query not in queries:
-        msg = (
+        raise ModelError(
             f"a detector answers the queries word for word, this one answered {item.query!r}; "
             f"asked were {', '.join(map(repr, queries))}"
         )
-        raise ModelError(msg)
     mask: Any = item.mask
     color: Any = item.color
     if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
-        msg = (
+        raise ModelError(
             "a detection's mask is a Mask and its color a text, where it has them; a detector "
             f"returned {type(mask).__name__} and {type(color).__name__}"
         )
-        raise ModelError(msg)
     left, top, right, bottom = map(float, item.box)
     return Detection(item.query, float(item.score), (left, top, right, bottom), mask, color)
 

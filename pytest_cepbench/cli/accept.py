@@ -106,8 +106,7 @@ def _accept_again(
 def _checked_reason(reason: str) -> str:
     """The reason, which a reviewer will read."""
     if not reason.strip():
-        msg = "--reason is empty: say in a sentence why these numbers are accepted"
-        raise SpecError(msg)
+        raise SpecError("--reason is empty: say in a sentence why these numbers are accepted")
     return reason.strip()
 
 
@@ -131,8 +130,7 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
                 if keys
                 else unknown_name("case", name, known)
             )
-            msg = f"--case {name!r}: {problem}"
-            raise SpecError(msg)
+            raise SpecError(f"--case {name!r}: {problem}")
         chosen[keys[0]] = results_of[keys[0]]
     return chosen
 

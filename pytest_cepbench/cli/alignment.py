@@ -50,12 +50,12 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
         report = read_report(Path(path))
         measured = [case.measured for case in report.cases if case.measured is not None]
         if not measured:
-            msg = f"{path} has no measurement: the report of a run that measured is needed"
-            raise SpecError(msg)
+            raise SpecError(
+                f"{path} has no measurement: the report of a run that measured is needed"
+            )
         name = given or measured[0].model.get("spec", path)
         if name in runs:
-            msg = f"two runs are of {name!r}: name them, --report NAME={path}"
-            raise SpecError(msg)
+            raise SpecError(f"two runs are of {name!r}: name them, --report NAME={path}")
         runs[name] = measured
     return runs
 

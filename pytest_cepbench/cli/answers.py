@@ -41,8 +41,9 @@ def _export(arguments: Namespace) -> int:
     every = [digest for baseline in baselines.values() for digest in baseline.answers.values()]
     digests = set(every) - {""}
     if not digests:
-        msg = f"{str(folder)!r} holds no baseline of battles: accept one with --snapshot-update"
-        raise SpecError(msg)
+        raise SpecError(
+            f"{str(folder)!r} holds no baseline of battles: accept one with --snapshot-update"
+        )
     with open_store(arguments.store) as store:
         answers = get_answers(store, digests)
         missing = digests - answers.keys()

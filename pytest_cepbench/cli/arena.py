@@ -72,8 +72,7 @@ def run(arguments: Namespace) -> int:
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
     names = ModelNames()
     if arguments.no_answer and arguments.battles is None:
-        msg = "--no-answer needs --battles FILE, the battles that were to be judged"
-        raise SpecError(msg)
+        raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
     arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
     titles = _titles(arguments.verdicts)
     panels = [(title, read_verdicts(path, names)) for path, title in titles.items()]
@@ -107,8 +106,9 @@ def _titles(paths: Sequence[Path]) -> dict[Path, str]:
     titles: dict[Path, str] = {}
     for path in paths:
         if path in titles or path.stem in titles.values():
-            msg = f"two files are called {path.stem!r}: rename one, results are named after them"
-            raise SpecError(msg)
+            raise SpecError(
+                f"two files are called {path.stem!r}: rename one, results are named after them"
+            )
         titles[path] = path.stem
     return titles
 

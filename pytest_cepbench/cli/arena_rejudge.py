@@ -49,15 +49,13 @@ def rejudge(arguments: Namespace) -> int:
         )
         named = named_models(suite, choices)
         if suite.answer_plan is None or JUDGE not in named:
-            msg = f"suite {suite.name!r} has no judge: name one with --judge=SPEC"
-            raise SpecError(msg)
+            raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
         folder: Path = arguments.baselines / suite.name
         with open_store(arguments.store) as store, importable([suite.file]):
             bound = ModelPool(store).runner(named[JUDGE]).bound
             battles = dict(battle_baselines(folder))
             if not battles:
-                msg = f"{str(folder)!r} holds no baseline of battles"
-                raise SpecError(msg)
+                raise SpecError(f"{str(folder)!r} holds no baseline of battles")
             _require_verdicts(bound, store, arguments.suite)
         judge = describe_fixed_role(bound)
         judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
@@ -100,11 +98,10 @@ def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
         else f"let it judge, with `pytest {suite} --model=CANDIDATE --judge={judge.spec}` (which "
         "ends as incomparable and keeps the verdicts; the accepted model's own answers need none)"
     )
-    msg = (
+    raise SpecError(
         f"the judge {judge.spec} gave no verdict yet, and is not written into baselines unasked: "
         f"{first}, then try again"
     )
-    raise SpecError(msg)
 
 
 def _without_failures(baseline: Baseline) -> Baseline:

@@ -37,8 +37,7 @@ def export_training(arguments: Namespace) -> int:
         limit = read_count("--limit", arguments.limit)
         seed = arguments.seed
         if not (seed.isascii() and seed.isdecimal()):
-            msg = f"--seed {seed!r}: a whole number from 0 on is expected"
-            raise SpecError(msg)
+            raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
         with open_store(arguments.store) as store, run_servers() as servers:
             pool = ModelPool(store, servers=servers)
             battles = (
@@ -89,12 +88,11 @@ def _open(
         return stored_battles(path)
     suite = load_suite(suite_file(path))
     if suite.table.data.loader != _LOADER:
-        msg = (
+        raise SpecError(
             f"suite {suite.name!r} has no battles with stored verdicts: its loader is "
             f"{suite.table.data.loader!r}, and {_LOADER!r} is expected. Have people judge its "
             f"answers (`cepbench rate {source} --kind pair`) and give the folder of their votes"
         )
-        raise SpecError(msg)
     return stored_battles(suite.folder / (suite.table.data.path or "."))
 
 
@@ -112,11 +110,10 @@ def _people_panel(
     people = choose_battles(read_verdicts(path, names), None, 0)
     questions = read_questions(arguments.data)
     if questions is None:
-        msg = (
+        raise SpecError(
             f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
             f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
         )
-        raise SpecError(msg)
     answers = read_answer_folders(arguments.answers, names, people)
     panel = opening_panel(
         path.stem, people, questions, answers, pool.store, partial=arguments.partial

@@ -119,8 +119,7 @@ def ask_judge(arguments: Namespace) -> int:
 def _read(arguments: Namespace) -> _Request:
     """Raises SpecError naming the option that is wrong."""
     if len(arguments.repeat) > 1:
-        msg = "--repeat is given several times: with --judge one number is expected"
-        raise SpecError(msg)
+        raise SpecError("--repeat is given several times: with --judge one number is expected")
     return _Request(
         spec=arguments.judge,
         suite=Path(arguments.on),
@@ -158,11 +157,10 @@ def _people_panel(
     answers = read_answer_folders(arguments.answers, names, people)
     questions = read_questions(arguments.data)
     if questions is None:
-        msg = (
+        raise SpecError(
             f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
             f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
         )
-        raise SpecError(msg)
     # What cannot be shown is counted over all battles, whichever are chosen.
     whole = opening_panel(
         path.stem, choose_battles(people, None, 0), questions, answers, store,

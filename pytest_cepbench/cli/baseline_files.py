@@ -98,8 +98,7 @@ def suite_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
         for path in sorted(place.glob(f"*{SUFFIX}")):
             key = case_of_file(path, folder.name)
             if isinstance(key, str):
-                msg = f"{path}: {key}; {REMEDY}"
-                raise BaselineError(msg)
+                raise BaselineError(f"{path}: {key}; {REMEDY}")
             baseline = read_baseline(path, key)
             if baseline is not None:
                 yield path, baseline

@@ -110,19 +110,16 @@ def _baseline_of(measured: Measurement, root: Path) -> Baseline:
     path = baseline_path(root, measured.key)
     baseline = read_baseline(path, measured.key)
     if baseline is None:
-        msg = "no baseline was accepted yet: run pytest with --snapshot-update"
-        raise BaselineError(msg)
+        raise BaselineError("no baseline was accepted yet: run pytest with --snapshot-update")
     try:
         pair(measured, baseline)
     except IncomparableError as error:
-        msg = f"the baseline was made from something else: {error}"
-        raise BaselineError(msg) from error
+        raise BaselineError(f"the baseline was made from something else: {error}") from error
     if not _is_as_written(path, baseline):
-        msg = (
+        raise BaselineError(
             "the baseline is not as this version writes it, and would change in more than its "
             "noise: accept it again first"
         )
-        raise BaselineError(msg)
     return baseline
 
 

@@ -71,8 +71,9 @@ def _alpha(text: str) -> float:
         value = float(text)
         check_alpha(value, "--alpha")
     except ValueError as error:
-        msg = f"--alpha {text!r}: a probability from {LEAST_ALPHA:g} to 0.5 is expected"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"--alpha {text!r}: a probability from {LEAST_ALPHA:g} to 0.5 is expected"
+        ) from error
     return value
 
 
@@ -86,16 +87,15 @@ def _reports(arguments: Namespace) -> dict[str, RunReport]:
         name, place = split_name(text)
         report = _report_of(place, arguments.history)
         if report.incomplete:
-            msg = f"the run of {place} is incomplete ({report.incomplete}): run it again"
-            raise SpecError(msg)
+            raise SpecError(f"the run of {place} is incomplete ({report.incomplete}): run it again")
         name = name or _name_of(place)
         if name in reports:
-            msg = f"two runs are called {name!r}: name them, NAME={place}"
-            raise SpecError(msg)
+            raise SpecError(f"two runs are called {name!r}: name them, NAME={place}")
         reports[name] = report
     if len(reports) < 2:
-        msg = "expected two or more runs: reports (--cep-report FILE), or specs of models"
-        raise SpecError(msg)
+        raise SpecError(
+            "expected two or more runs: reports (--cep-report FILE), or specs of models"
+        )
     return reports
 
 
@@ -114,8 +114,9 @@ def _report_of(place: str, folder: Path) -> RunReport:
     try:
         history = read_history(folder)
     except HistoryError as error:
-        msg = f"{place!r} is no report that is there, and no model can be looked up: {error}"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"{place!r} is no report that is there, and no model can be looked up: {error}"
+        ) from error
     own = [run for run in history.runs if run.checkpoint == place]
     if not own:
         known = {run.checkpoint for run in history.runs if run.checkpoint}
@@ -127,12 +128,11 @@ def _report_of(place: str, folder: Path) -> RunReport:
             report = read_report(found)
             if report.digest == run.digest:
                 return report
-    msg = (
+    raise SpecError(
         f"no report of {place!r} is left: that of {when(own[-1].started)} UTC was "
         f"{own[-1].report or 'not written'}, which is gone or of another run now; give each run a "
         "--cep-report of its own"
     )
-    raise SpecError(msg)
 
 
 def _measured_run(name: str, report: RunReport, arguments: Namespace) -> MeasuredRun:

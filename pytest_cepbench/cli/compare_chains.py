@@ -54,8 +54,7 @@ def read_options(arguments: Namespace) -> ChainOptions:
     default = Path(".cepbench/store")
     for text in arguments.store:
         if not is_url(text) and not Path(text).is_dir():
-            msg = f"--store {text!r}: the folder or URL of a store is expected"
-            raise SpecError(msg)
+            raise SpecError(f"--store {text!r}: the folder or URL of a store is expected")
     roles, encoders = fixed_roles(arguments)
     return ChainOptions(
         stores=arguments.store or [str(default)] * default.is_dir(),

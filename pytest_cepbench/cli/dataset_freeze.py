@@ -55,11 +55,10 @@ def _is_frozen(folder: Path) -> bool:
 
 def _add_images(arguments: Namespace, images: Path | None) -> tuple[Section, list[Path]]:
     if images is None or not arguments.copy or arguments.name or arguments.to:
-        msg = (
+        raise SpecError(
             f"{str(arguments.folder)!r} is a frozen set: --copy --images DIR write its images into "
             "it, and nothing else of it changes"
         )
-        raise SpecError(msg)
     written = add_images(arguments.folder, images)
     name = written[0].stem
     return Section(f"{name}: images added, with the pixels that were frozen", ()), written
@@ -93,11 +92,10 @@ def _freeze_arena(
     target: Path,
 ) -> tuple[Section, list[Path]]:
     if not arguments.copy:
-        msg = (
+        raise SpecError(
             "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
             "the templates instead"
         )
-        raise SpecError(msg)
     arena = arena_set.choose_gold(folder, images, unverified=arguments.unverified)
     written = arena_set.write_arena(arena, name, target)
     approved = sum(choice.approval is not None for choice in arena.chosen)
@@ -122,11 +120,10 @@ def check_name(name: str, what: str) -> str:
     what: gave the name, for the message. Raises SpecError.
     """
     if not _NAME.fullmatch(name):
-        msg = (
+        raise SpecError(
             f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
             "a digit first"
         )
-        raise SpecError(msg)
     return name
 
 

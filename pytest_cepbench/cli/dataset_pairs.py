@@ -25,8 +25,7 @@ def run(arguments: Namespace) -> int:
         per_source = read_count("--per-source", arguments.per_source) or 1
         seed = read_seed(arguments.seed)
         if out.exists() and not out.is_dir():
-            msg = f"--out {str(out)!r} is a file: a folder is expected"
-            raise SpecError(msg)
+            raise SpecError(f"--out {str(out)!r} is a file: a folder is expected")
         pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed)
         written = write_pairs(pairs, out, name, copy=arguments.copy)
     except WriteError as error:

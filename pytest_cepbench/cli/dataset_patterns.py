@@ -91,8 +91,7 @@ def _read(arguments: Namespace) -> _Request:
     images: Path = arguments.images
     if not images.is_dir():
         near = did_you_mean(images.name, names_beside(images, folders=True))
-        msg = f"{str(images)!r}: a folder of images is expected.{near}"
-        raise SpecError(msg)
+        raise SpecError(f"{str(images)!r}: a folder of images is expected.{near}")
     number, file = _patterns(arguments.patterns)
     settings = ConstructionSettings(
         images=images,
@@ -107,15 +106,15 @@ def _read(arguments: Namespace) -> _Request:
         until=STAGES[-1] if arguments.until in (None, VERIFY) else arguments.until,
     )
     if arguments.until == VERIFY and arguments.annotators is None and not has_study(arguments.out):
-        msg = "--until verify writes the study of the people who check: name them, --annotators"
-        raise SpecError(msg)
+        raise SpecError(
+            "--until verify writes the study of the people who check: name them, --annotators"
+        )
     made = file is not None or (arguments.out / files.PATTERNS).is_file()
     if arguments.writer is None and not made and arguments.until not in ("extract", "count"):
-        msg = (
+        raise SpecError(
             "a summary of the names that are found needs a writer: give one with --writer SPEC, or "
             "the patterns themselves with --patterns FILE (or stop before it: --until count)"
         )
-        raise SpecError(msg)
     names: tuple[RoleName, ...] = ("describer", "writer", "encoder")
     given = {role: getattr(arguments, role) for role in names}
     choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
@@ -127,17 +126,17 @@ def _patterns(text: str) -> tuple[int, Path | None]:
     if text.isascii() and text.isdecimal():
         number = int(text)
         if not 1 <= number <= MOST_PATTERNS:
-            msg = f"--patterns {text}: 1 to {MOST_PATTERNS} patterns are expected, or a file"
-            raise SpecError(msg)
+            raise SpecError(
+                f"--patterns {text}: 1 to {MOST_PATTERNS} patterns are expected, or a file"
+            )
         return number, None
     path = Path(text)
     if not path.is_file():
         near = did_you_mean(path.name, names_beside(path))
-        msg = (
+        raise SpecError(
             f"--patterns {text!r}: a number of patterns is expected, or a file of patterns in "
             f"TOML.{near}"
         )
-        raise SpecError(msg)
     return MOST_PATTERNS, path
 
 

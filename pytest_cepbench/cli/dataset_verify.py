@@ -44,8 +44,7 @@ def read_images(path: Path | None) -> Path | None:
     """The value of `--images`. Raises SpecError."""
     if path is not None and not path.is_dir():
         near = did_you_mean(path.name, names_beside(path, folders=True))
-        msg = f"--images {str(path)!r}: a folder of images is expected.{near}"
-        raise SpecError(msg)
+        raise SpecError(f"--images {str(path)!r}: a folder of images is expected.{near}")
     return path
 
 
@@ -71,8 +70,9 @@ def write_study(
     path = folder.path / files.RATINGS
     known = has_study(folder.path)
     if annotators is None and not known:
-        msg = "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
-        raise SpecError(msg)
+        raise SpecError(
+            "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
+        )
     people = () if annotators is None else read_annotators(annotators)
     settings = VerificationSettings(people, read_count("--overlap", overlap), seed=seed)
     if folder.has(arena_set.QUESTIONS):

@@ -49,13 +49,13 @@ def _exporter(name: str, rows: str) -> Exporter:
         raise SpecError(unknown_name("format", name, list(EXPORTERS)))
     if rows != "cases" and not exporter.tables:
         tables = " or ".join(known for known, other in EXPORTERS.items() if other.tables)
-        msg = f"--rows {rows} is for tables: give --to {tables}, not {name}"
-        raise SpecError(msg)
+        raise SpecError(f"--rows {rows} is for tables: give --to {tables}, not {name}")
     missing = [package for package in exporter.packages if find_spec(package) is None]
     if missing:
         packages = " ".join(missing)
-        msg = f"--to {name} needs {packages}, which is not installed: pip install {packages}"
-        raise MissingDependencyError(msg)
+        raise MissingDependencyError(
+            f"--to {name} needs {packages}, which is not installed: pip install {packages}"
+        )
     return exporter
 
 
@@ -67,8 +67,7 @@ def _exported_run(arguments: Namespace) -> ExportedRun:
     except ValueError:
         step = -1
     if step < 0:
-        msg = f"--step {arguments.step!r} is no step of a training: give a number from 0"
-        raise SpecError(msg)
+        raise SpecError(f"--step {arguments.step!r} is no step of a training: give a number from 0")
     return ExportedRun(
         name=arguments.name or arguments.results.stem,
         source=str(arguments.results.absolute()),

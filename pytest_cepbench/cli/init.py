@@ -96,8 +96,7 @@ def _plan(arguments: Namespace) -> ProjectPlan:
     images = arguments.images
     if not images.is_dir():
         near = did_you_mean(images.name, names_beside(images, folders=True))
-        msg = f"--images {str(images)!r}: a folder of images is expected.{near}"
-        raise SpecError(msg)
+        raise SpecError(f"--images {str(images)!r}: a folder of images is expected.{near}")
     name = suite_name(images) if arguments.name is None else arguments.name
     check_name(name)
     given = {role: getattr(arguments, role) for role in _ROLES}

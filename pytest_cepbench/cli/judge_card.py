@@ -41,33 +41,34 @@ def _refuse_mixed(arguments: Namespace) -> None:
         _refuse_files(arguments)
         return
     if arguments.verdicts is None or arguments.people is None:
-        msg = (
+        raise SpecError(
             "give a file of the judge's verdicts with --people FILE, or the judge itself with "
             "--judge=SPEC --on FILE"
         )
-        raise SpecError(msg)
     for name in _OF_ASKED:
         if getattr(arguments, name):
-            msg = f"--{name.replace('_', '-')} is of a judge that is asked: add --judge=SPEC"
-            raise SpecError(msg)
+            raise SpecError(
+                f"--{name.replace('_', '-')} is of a judge that is asked: add --judge=SPEC"
+            )
 
 
 def _refuse_files(arguments: Namespace) -> None:
     """Raise SpecError for options that a judge which is asked has no use for, or lacks."""
     if arguments.verdicts is not None or arguments.people is not None:
         given = "--people" if arguments.people else f"the file {str(arguments.verdicts)!r}"
-        msg = f"--judge is asked itself: drop {given}, and give people's verdicts with --on FILE"
-        raise SpecError(msg)
+        raise SpecError(
+            f"--judge is asked itself: drop {given}, and give people's verdicts with --on FILE"
+        )
     if arguments.on is None:
-        msg = (
+        raise SpecError(
             "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
             f"--on {SHAPES_PANEL}"
         )
-        raise SpecError(msg)
     whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
     if whole and (arguments.answers or arguments.data or arguments.partial):
-        msg = f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
-        raise SpecError(msg)
+        raise SpecError(
+            f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
+        )
 
 
 def _measure_files(arguments: Namespace) -> MeasuredJudge:
@@ -77,11 +78,10 @@ def _measure_files(arguments: Namespace) -> MeasuredJudge:
     places = [path.resolve() for path in paths]
     for i, path in enumerate(paths):
         if places.index(places[i]) < i:
-            msg = (
+            raise SpecError(
                 f"file {str(path)!r} is given twice: the judge's verdicts, people's (--people) and "
                 "repetitions (--repeat) are files of their own"
             )
-            raise SpecError(msg)
     names = ModelNames()
     judge = read_verdicts(arguments.verdicts, names)
     people = read_people(arguments.people, names)

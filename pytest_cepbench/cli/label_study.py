@@ -90,7 +90,8 @@ def _images(every: Iterable[PieceRefs], store: Store) -> dict[str, ImageArtifact
                 continue
             image = store.get_image(digest) if isinstance(piece, ImageRef) else piece.load()
             if image is None:
-                msg = f"{refs.name}: an image is damaged or gone: run the command again"
-                raise DatasetError(msg)
+                raise DatasetError(
+                    f"{refs.name}: an image is damaged or gone: run the command again"
+                )
             images[digest] = image
     return images

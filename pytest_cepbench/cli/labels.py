@@ -87,8 +87,9 @@ def draw(arguments: Namespace) -> int:
 def _read(arguments: Namespace) -> _Question:
     annotators = read_annotators(arguments.annotators) if arguments.annotators else ()
     if (arguments.ratings is None) != (not annotators):
-        msg = "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
-        raise SpecError(msg)
+        raise SpecError(
+            "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
+        )
     specs = {role: getattr(arguments, role) for role in ANSWER_ROLES}
     roles = {role: spec for role, spec in specs.items() if spec is not None}
     return _Question(
@@ -109,8 +110,9 @@ def _prepare(question: _Question, _: ModelPool) -> tuple[_Question, PreparedSuit
         question.suite, question.choices, question.data, question.samples
     )
     if prepared.suite.answer_plan is None:
-        msg = f"suite {prepared.suite.name!r} asks for chains: labels are of battles of answers"
-        raise SuiteError(msg)
+        raise SuiteError(
+            f"suite {prepared.suite.name!r} asks for chains: labels are of battles of answers"
+        )
     return question, prepared
 
 
@@ -123,11 +125,10 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
     population = population_digest(battles)
     path = label_path(question.baselines, run.suite.name, population)
     if path.exists():
-        msg = (
+        raise SpecError(
             f"these battles were drawn before, into {_shown(path)}: a second draw could choose "
             "between two"
         )
-        raise SpecError(msg)
     by_sample = {own.sample: own.battle for own in battles}
     drawn = {
         name: DrawnBattle(sample=name, **by_sample[name]._asdict(), probability=probability)
@@ -163,11 +164,10 @@ def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:
     """The accepted answers that are battled. Raises SpecError where there are none."""
     opponents = run.opponents_of(_battle_case(run, prepared)).accepted
     if opponents is None:
-        msg = (
+        raise SpecError(
             f"suite {run.suite.name!r} has no accepted answers to battle: accept a baseline with "
             "--snapshot-update first"
         )
-        raise SpecError(msg)
     return opponents
 
 
@@ -180,15 +180,15 @@ def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
     samples = run.data.dataset.samples
     answers = run.data.answers(samples)
     if all(opponents.answers.get(name) == own.digest for name, own in answers.items()):
-        msg = "every answer of the model is the one that was accepted: there is no battle"
-        raise SpecError(msg)
+        raise SpecError(
+            "every answer of the model is the one that was accepted: there is no battle"
+        )
     missing = run.data.missing_opponents(samples, opponents)
     if missing:
-        msg = (
+        raise SpecError(
             f"{len(missing)} of {len(samples)} accepted answers are not in the store: use the "
             "store of the run that accepted them, or `cepbench answers import`"
         )
-        raise SpecError(msg)
     judged = len(run.data.first_verdicts(samples, opponents))
     if why := judged_first(judged, len(samples)):
         raise SpecError(why)
@@ -210,8 +210,9 @@ def _battle_case(run: AnswerRun, prepared: PreparedSuite) -> Case:
     """The case whose accepted answers are battled: of the whole suite, where it has one."""
     cases = [case for case in prepared.cases if run.battles(case)]
     if not cases:
-        msg = f"suite {run.suite.name!r} has no win rate against accepted answers to be labelled"
-        raise SuiteError(msg)
+        raise SuiteError(
+            f"suite {run.suite.name!r} has no win rate against accepted answers to be labelled"
+        )
     return next((case for case in cases if case.key.part == OVERALL), cases[0])
 
 
@@ -260,8 +261,7 @@ def _read_pairs(path: Path) -> Ratings:
     """A ratings folder of pairs. Raises SpecError for one of something else, DatasetError."""
     ratings = read_ratings(path)
     if ratings.study.kind != "pair" or not ratings.study.suite:
-        msg = f"{str(path)!r} holds no ratings of pairs of answers to a suite"
-        raise SpecError(msg)
+        raise SpecError(f"{str(path)!r} holds no ratings of pairs of answers to a suite")
     return ratings
 
 
@@ -326,11 +326,10 @@ def _merged(file: LabelFile, labels: Mapping[Battle, Label]) -> LabelFile:
         new = changed(label, candidate=own.candidate, opponent=own.opponent, score=score)
         old = merged.get(own, new)
         if old.score != new.score and old.votes >= new.votes:
-            msg = (
+            raise SpecError(
                 f"{file.path} has the label {old.score:g} of {counted(old.votes, 'vote')} for a "
                 f"battle that has {new.score:g} of {new.votes} here: import the votes of all "
                 "people together"
             )
-            raise SpecError(msg)
         merged[own] = new
     return LabelFile(file.path, file.draw, file.drawn, merged)

@@ -46,11 +46,9 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
         report = read_report(Path(path))
         name = name or Path(path).stem
         if report.incomplete:
-            msg = f"the run of {name} is incomplete ({report.incomplete}): run it again"
-            raise SpecError(msg)
+            raise SpecError(f"the run of {name} is incomplete ({report.incomplete}): run it again")
         if name in runs:
-            msg = f"two runs are called {name!r}: name them, NAME={path}"
-            raise SpecError(msg)
+            raise SpecError(f"two runs are called {name!r}: name them, NAME={path}")
         runs[name] = [case.measured for case in report.cases if case.measured is not None]
     return runs
 

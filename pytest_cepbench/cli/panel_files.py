@@ -51,12 +51,10 @@ def read_questions(texts: Sequence[str]) -> Dataset | None:
     """
     folders = read_data(texts)
     if unknown := sorted(folders.keys() - {DATA}):
-        msg = f"--data: {unknown_name('data set', unknown[0], [DATA])}"
-        raise SpecError(msg)
+        raise SpecError(f"--data: {unknown_name('data set', unknown[0], [DATA])}")
     folder = folders.get(DATA)
     if isinstance(folder, str):
-        msg = f"--data {DATA}={folder}: a folder is expected here"
-        raise SpecError(msg)
+        raise SpecError(f"--data {DATA}={folder}: a folder is expected here")
     return None if folder is None else load_opening(folder, partial=True)
 
 
@@ -76,13 +74,13 @@ def read_answer_folders(
         recorded = read_answers(Path(folder), partial=True)
         model = names(given or recorded.model)
         if model in answers:
-            msg = f"--answers: {folder!r} and {str(answers[model].path)!r} are both of {model!r}"
-            raise SpecError(msg)
+            raise SpecError(
+                f"--answers: {folder!r} and {str(answers[model].path)!r} are both of {model!r}"
+            )
         if model in models:
             answers[model] = recorded
         elif given:
-            msg = f"--answers {text!r}: {unknown_name('model', given, models)}"
-            raise SpecError(msg)
+            raise SpecError(f"--answers {text!r}: {unknown_name('model', given, models)}")
         else:
             tell(f"{folder} is not used: no battle has the model {model!r}")
     return answers

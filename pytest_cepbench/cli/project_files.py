@@ -195,8 +195,7 @@ def suite_name(images: Path) -> str:
 def check_name(name: str) -> None:
     """Raise SpecError for what cannot be the name of a suite."""
     if not NAME.fullmatch(name):
-        msg = f"--name {name!r}: lower-case letters, digits, - and _ are expected"
-        raise SpecError(msg)
+        raise SpecError(f"--name {name!r}: lower-case letters, digits, - and _ are expected")
 
 
 def shell_line(suite: str, model: str, proposal: Proposal) -> str:
@@ -209,11 +208,10 @@ def refuse_existing(paths: Mapping[Path, str]) -> None:
     """Raise WriteError where a file is there already."""
     existing = [str(path) for path in paths if os.path.lexists(path)]
     if existing:
-        msg = (
+        raise WriteError(
             f"nothing was written: {', '.join(existing)} is there already. Choose another --name, "
             "or move it away"
         )
-        raise WriteError(msg)
 
 
 def write_files(files: Mapping[Path, str]) -> None:
@@ -229,8 +227,9 @@ def write_files(files: Mapping[Path, str]) -> None:
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)
-        msg = f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
+        ) from error
 
 
 def _seen_from(folder: Path, spec: str) -> str:
@@ -247,6 +246,7 @@ def _quoted(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = f"{text!r} is not UTF-8, and no file of text can name it: rename it"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"{text!r} is not UTF-8, and no file of text can name it: rename it"
+        ) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -64,20 +64,17 @@ def run(arguments: Namespace) -> int:
 def _removed_suites(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
     """The suites that are gone altogether. Raises SpecError for names that cannot be meant so."""
     if not root.is_dir():
-        msg = f"no folder of baselines at {str(root)!r}: give it with --baselines DIR"
-        raise SpecError(msg)
+        raise SpecError(f"no folder of baselines at {str(root)!r}: give it with --baselines DIR")
     judged = {case.suite for case in report.cases}
     for name in names:
         if name in judged:
-            msg = (
+            raise SpecError(
                 f"--suite {name!r}: the results have cases of it, so it is not gone; its unused "
                 "baselines are found without this option"
             )
-            raise SpecError(msg)
         if not (NAME.fullmatch(name) and _is_folder(root / name)):
             known = [path.name for path in root.iterdir() if _is_folder(path)]
-            msg = f"--suite: {unknown_name('suite', name, known)}"
-            raise SpecError(msg)
+            raise SpecError(f"--suite: {unknown_name('suite', name, known)}")
     return tuple(dict.fromkeys(names))
 
 

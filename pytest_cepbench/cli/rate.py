@@ -66,11 +66,10 @@ def _refuse_settings(arguments: Namespace) -> None:
         option for name, option in options.items() if getattr(arguments, name) not in (None, [])
     ]
     if given:
-        msg = (
+        raise SpecError(
             f"{str(arguments.target)!r} is a study already, which goes on as it was written: drop "
             f"{', '.join(given)}, or name a suite and another folder with --out"
         )
-        raise SpecError(msg)
 
 
 def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
@@ -86,11 +85,10 @@ def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
     changed += _other_draw(arguments, written)
     changed += _other_runs(arguments, ratings)
     if changed:
-        msg = (
+        raise SpecError(
             f"{str(folder)!r} is a study already, which goes on as it was written: drop "
             f"{', '.join(changed)}, or name another folder with --out"
         )
-        raise SpecError(msg)
 
 
 def _other_draw(arguments: Namespace, written: Study) -> list[str]:
@@ -126,11 +124,10 @@ def _shown(value: object) -> str:
 
 def _study_folder(arguments: Namespace) -> Path:
     if arguments.kind is None or arguments.out is None:
-        msg = (
+        raise SpecError(
             f"{str(arguments.target)!r} is no ratings folder: of a suite or a file of items a new "
             "one is written, which needs --kind KIND and --out ratings/NAME"
         )
-        raise SpecError(msg)
     folder: Path = arguments.out
     return folder
 
@@ -167,8 +164,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
         )
     else:
         if arguments.sample is not None or arguments.reports:
-            msg = "--sample and --from are of suites: a file of items is asked as it is"
-            raise SpecError(msg)
+            raise SpecError("--sample and --from are of suites: a file of items is asked as it is")
         own = read_items(arguments.target, task)
         items, images, sources = own.items, own.images, own.sources
     known, known_images = known_items(study, items, images)
@@ -201,8 +197,7 @@ def _study(arguments: Namespace, task: Task, suite: str) -> Study:
     overlap = read_count("--overlap", arguments.overlap) or min(_MOST_PEOPLE, len(annotators))
     seed = arguments.seed or "0"
     if not seed.isdecimal():
-        msg = f"--seed {seed!r}: a number from 0 on is expected"
-        raise SpecError(msg)
+        raise SpecError(f"--seed {seed!r}: a number from 0 on is expected")
     study = Study(
         kind=task,
         suite=suite,
@@ -220,8 +215,7 @@ def _study(arguments: Namespace, task: Task, suite: str) -> Study:
 
 def _practice(text: str) -> int:
     if not text.isdecimal():
-        msg = f"--practice {text!r}: a number of items is expected, 0 for none"
-        raise SpecError(msg)
+        raise SpecError(f"--practice {text!r}: a number of items is expected, 0 for none")
     return int(text)
 
 
@@ -229,5 +223,4 @@ def _share(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        msg = f"{option} {text!r}: a share is expected, such as 0.2"
-        raise SpecError(msg) from None
+        raise SpecError(f"{option} {text!r}: a share is expected, such as 0.2") from None

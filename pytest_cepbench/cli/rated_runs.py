@@ -67,14 +67,16 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
         if kind == "describe":
             return described_images(suite.name, load_data(suite, source.data), source.draw)
         if kind == "verify":
-            msg = "items of the kind verify are of a data set: `cepbench dataset verify` makes them"
-            raise SpecError(msg)
+            raise SpecError(
+                "items of the kind verify are of a data set: `cepbench dataset verify` makes them"
+            )
         answers = suite.answer_plan is not None
         if (kind == "pair") is not answers and kind != "grades":
             other = "caption" if kind == "pair" else "pair"
             what = "chains" if kind == "pair" else "interleaved answers"
-            msg = f"suite {suite.name!r} is of {what}: the kind {other} or grades is meant for it"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"suite {suite.name!r} is of {what}: the kind {other} or grades is meant for it"
+            )
         _check_stores(source.stores)
         runs = list(_runs(kind, suite, source))
         with read_only_store(source.stores) as store:
@@ -95,8 +97,7 @@ def named_runs(kind: Task, path: Path, source: RatedSource) -> list[RatedRun]:
 def _check_stores(stores: Sequence[str]) -> None:
     for text in stores:
         if not is_url(text) and not Path(text).is_dir():
-            msg = f"--store {text!r}: there is no such store; give that of the runs"
-            raise SpecError(msg)
+            raise SpecError(f"--store {text!r}: there is no such store; give that of the runs")
 
 
 def _of_answers(
@@ -134,20 +135,19 @@ def _runs(kind: Task, suite: Suite, source: RatedSource) -> Iterator[RatedRun]:
     """The runs, all by the same case; the accepted answers beside one run of answers alone."""
     named = [split_name(text) for text in source.reports]
     if not named:
-        msg = f"items of the kind {kind} are made of runs: give --from REPORT for each of them"
-        raise SpecError(msg)
+        raise SpecError(
+            f"items of the kind {kind} are made of runs: give --from REPORT for each of them"
+        )
     measured = [_measured(Path(path), suite) for _, path in named]
     common = set.intersection(*map(set, measured))
     battles = [key for key in common if all(records[key].answers for records in measured)]
     if suite.answer_plan is not None and not battles:
-        msg = (
+        raise SpecError(
             f"the runs of suite {suite.name!r} have no win rate against accepted answers in common "
             "whose answers could be rated"
         )
-        raise SpecError(msg)
     if not common:
-        msg = f"the runs of suite {suite.name!r} have no case in common"
-        raise SpecError(msg)
+        raise SpecError(f"the runs of suite {suite.name!r} have no case in common")
     key = max(battles or common, key=lambda key: (_size(measured[0][key]), key))
     for (name, _), records in zip(named, measured, strict=True):
         yield RatedRun(name or records[key].model.get("spec", "model"), records[key])
@@ -162,11 +162,10 @@ def _size(record: Baseline) -> int:
 def _accepted(baselines: Path, key: CaseKey) -> Baseline:
     baseline = read_baseline(baseline_path(baselines, key), key)
     if baseline is None or not baseline.answers:
-        msg = (
+        raise SpecError(
             f"{str(baselines)!r} has no accepted answers of {key}: give a second run with --from, "
             "or the folder with --baselines"
         )
-        raise SpecError(msg)
     return baseline
 
 
@@ -180,6 +179,7 @@ def _measured(path: Path, suite: Suite) -> dict[str, Baseline]:
     }
     if not records:
         others = sorted({case.suite for case in report.cases}) or ["none"]
-        msg = f"{path} is of the suite {', '.join(others)}, and {suite.name!r} is expected"
-        raise SpecError(msg)
+        raise SpecError(
+            f"{path} is of the suite {', '.join(others)}, and {suite.name!r} is expected"
+        )
     return records

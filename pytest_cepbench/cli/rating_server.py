@@ -59,18 +59,17 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
 def _check(arguments: Namespace) -> None:
     """Raises SpecError for addresses and names that no browser could call."""
     if not arguments.port.isdecimal():
-        msg = f"--port {arguments.port!r}: a number is expected, 0 for any free port"
-        raise SpecError(msg)
+        raise SpecError(f"--port {arguments.port!r}: a number is expected, 0 for any free port")
     for name in arguments.name:
         if not _NAME.fullmatch(name):
-            msg = f"--name {name!r}: a host's name or address is expected, without port or wildcard"
-            raise SpecError(msg)
+            raise SpecError(
+                f"--name {name!r}: a host's name or address is expected, without port or wildcard"
+            )
     if arguments.host in _EVERY and not arguments.name:
-        msg = (
+        raise SpecError(
             f"--host {arguments.host} listens on every address of this machine: say with --name by "
             "which one browsers call it, since requests for others are refused"
         )
-        raise SpecError(msg)
 
 
 def _base(arguments: Namespace, port: int) -> str:

@@ -51,8 +51,7 @@ def _export(
     """Write the files; returns them. Raises DatasetError, WriteError."""
     if form == "label-studio":
         if annotator is not None:
-            msg = "--annotator is of votes: tasks for Label Studio have none"
-            raise SpecError(msg)
+            raise SpecError("--annotator is of votes: tasks for Label Studio have none")
         return write_label_studio(ratings, out)
     if form == "replay":
         return write_replay(ratings, votes, out, annotator)
@@ -67,8 +66,9 @@ def _users(texts: Iterable[str]) -> dict[str, str]:
     users: dict[str, str] = {}
     for user, name in map(_user, texts):
         if users.setdefault(user, name) != name:
-            msg = f"--annotator {user}=...: the user is {users[user]!r} and {name!r}; say one"
-            raise SpecError(msg)
+            raise SpecError(
+                f"--annotator {user}=...: the user is {users[user]!r} and {name!r}; say one"
+            )
     return users
 
 
@@ -76,6 +76,5 @@ def _user(text: str) -> tuple[str, str]:
     """User and annotator of `USER=NAME`. Raises SpecError."""
     user, equals, name = text.rpartition("=")
     if not (user and equals and name):
-        msg = f"--annotator {text!r}: USER=NAME is expected, such as 3=ada"
-        raise SpecError(msg)
+        raise SpecError(f"--annotator {text!r}: USER=NAME is expected, such as 3=ada")
     return user, name

@@ -48,14 +48,12 @@ def refuse_unused_options(arguments: Namespace) -> None:
     named = [name for name in _ONLY_WITH if getattr(arguments, name) is not None]
     named += [name for name in ("encoder", "data") if getattr(arguments, name)]
     if arguments.remeasure is None and named:
-        msg = f"--{named[0]} says what is measured again: it needs --remeasure SUITE"
-        raise SpecError(msg)
+        raise SpecError(f"--{named[0]} says what is measured again: it needs --remeasure SUITE")
     if arguments.remeasure is not None and arguments.case:
-        msg = (
+        raise SpecError(
             "--case: the cases of a suite share its seed and its samples, so --remeasure takes all "
             "of them; drop --case"
         )
-        raise SpecError(msg)
 
 
 @dataclass(frozen=True)
@@ -185,8 +183,9 @@ def _accepted_checkpoint(
             assert first.measured is not None  # or the case was refused
             records[key] = first.measured
     if not records:
-        msg = f"the results hold no case of suite {name!r}, which {str(arguments.remeasure)!r} is"
-        raise SpecError(msg)
+        raise SpecError(
+            f"the results hold no case of suite {name!r}, which {str(arguments.remeasure)!r} is"
+        )
     spec = next(iter(records.values())).model.get("spec")
     roles, encoders = fixed_roles(arguments)
     return AcceptedCheckpoint(
@@ -217,8 +216,7 @@ def _require_writable(prepared: PreparedRemeasurement) -> None:
     file = prepared.before.file
     amended_text(prepared.before, prepared.setting)
     if not os.access(file, os.W_OK) or not os.access(file.resolve().parent, os.W_OK):
-        msg = (
+        raise SuiteError(
             f"{str(file)!r} cannot be written, and has to hold {prepared.setting} from now on: "
             "make it and its folder writable, or work on a copy of the suite"
         )
-        raise SuiteError(msg)

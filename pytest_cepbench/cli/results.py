@@ -65,24 +65,24 @@ def read_report(path: Path) -> RunReport:
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
-        msg = f"results {str(path)!r} cannot be read: {error.strerror}"
-        raise SpecError(msg) from error
+        raise SpecError(f"results {str(path)!r} cannot be read: {error.strerror}") from error
     try:
         _check_schema(msgspec.json.decode(data, type=_Head).schema, path)
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        msg = f"results {str(path)!r} are not the JSON report of a run (--cep-report FILE): {error}"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"results {str(path)!r} are not the JSON report of a run (--cep-report FILE): {error}"
+        ) from error
     for case in document.cases:
         if not (NAME.fullmatch(case.suite) and NAME.fullmatch(case.metric)):
-            msg = (
+            raise SpecError(
                 f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names "
                 "of a suite and its metric"
             )
-            raise SpecError(msg)
         if case.verdict not in set(Verdict):
-            msg = f"results {str(path)!r}: {case.verdict!r} of {key_of(case)} is no verdict"
-            raise SpecError(msg)
+            raise SpecError(
+                f"results {str(path)!r}: {case.verdict!r} of {key_of(case)} is no verdict"
+            )
     return RunReport(
         path=path,
         digest=sha256(data).hexdigest()[:16],
@@ -112,5 +112,6 @@ def _check_schema(schema: int, path: Path) -> None:
         if schema > SCHEMA
         else "it was written by an earlier pytest-cepbench, run again with this one"
     )
-    msg = f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: {remedy}"
-    raise SpecError(msg)
+    raise SpecError(
+        f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: {remedy}"
+    )

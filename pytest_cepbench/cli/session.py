@@ -150,11 +150,10 @@ def suite_file(path: Path) -> Path:
     file = path / FILE_NAME if path.is_dir() else path
     if not file.is_file():
         near = did_you_mean(path.name, names_beside(path))
-        msg = (
+        raise SuiteError(
             f"no suite at {str(path)!r}: a folder with a {FILE_NAME}, or such a file, is expected."
             f"{near}"
         )
-        raise SuiteError(msg)
     return file
 
 
@@ -173,11 +172,10 @@ def _variants(arguments: Namespace) -> tuple[Named, ...]:
 
 def _seed(text: str) -> Named:
     if not (text.isascii() and text.isdecimal()):
-        msg = (
+        raise SpecError(
             f"--seeds: {text!r} is no seed; whole numbers from 0 on are expected, as in "
             "--seeds=0,1,2"
         )
-        raise SpecError(msg)
     return Named(str(int(text)), str(int(text)))
 
 
@@ -211,8 +209,7 @@ def read_count(option: str, text: str | None) -> int | None:
 def read_seed(text: str) -> int:
     """The value of `--seed`. Raises SpecError."""
     if not (text.isascii() and text.isdecimal()):
-        msg = f"--seed {text!r}: a whole number from 0 on is expected"
-        raise SpecError(msg)
+        raise SpecError(f"--seed {text!r}: a whole number from 0 on is expected")
     return int(text)
 
 
@@ -230,8 +227,7 @@ def _number(option: str, text: str | None, check: Callable[[float, str], None]) 
     try:
         value = float(text)
     except ValueError as error:
-        msg = f"{option} {text!r}: a number is expected"
-        raise SpecError(msg) from error
+        raise SpecError(f"{option} {text!r}: a number is expected") from error
     with _explained():
         check(value, option)
     return value
@@ -253,6 +249,5 @@ def _names(option: str, text: str | None) -> tuple[str, ...] | None:
 def _split(option: str, text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     if "" in names:
-        msg = f"{option} {text!r}: names separated by commas are expected"
-        raise SpecError(msg)
+        raise SpecError(f"{option} {text!r}: names separated by commas are expected")
     return names

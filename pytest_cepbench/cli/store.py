@@ -67,8 +67,7 @@ def run(arguments: Namespace) -> int:
 def _existing(folder: Path) -> Path:
     """A store's folder. Raises SpecError where there is none, so that reading creates none."""
     if not (folder / INDEX).is_file():
-        msg = f"no store at {str(folder)!r}: give its folder with --store DIR"
-        raise SpecError(msg)
+        raise SpecError(f"no store at {str(folder)!r}: give its folder with --store DIR")
     return folder
 
 
@@ -89,8 +88,9 @@ def _stats(arguments: Namespace) -> int:
 def _verify(arguments: Namespace) -> int:
     if arguments.url is not None:
         if arguments.repair:
-            msg = "--repair is for a local store: runs overwrite what is damaged in a shared one"
-            raise SpecError(msg)
+            raise SpecError(
+                "--repair is for a local store: runs overwrite what is damaged in a shared one"
+            )
         with _shared(arguments.url, "cepbench store verify") as objects:
             remote = inspect_objects(objects)
         show([remote_page(arguments.url, remote)])
@@ -129,8 +129,9 @@ def _gc(arguments: Namespace) -> int:
         max_size=_unless_none(read_size, arguments.max_size, "--max-size"),
     )
     if criteria == GcCriteria() and not arguments.baselines:
-        msg = "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
-        raise SpecError(msg)
+        raise SpecError(
+            "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
+        )
     named, project = _tables_below(arguments.baselines), _project_tables(arguments)
     with _reader(folder) as reader:
         accepted = _accepted_keys([*named.values(), *project.values()], reader)
@@ -213,10 +214,9 @@ def _tables_below(folders: Sequence[Path]) -> _Tables:
     for folder in folders:
         own = _tables_in(folder)
         if not own:
-            msg = (
+            raise SpecError(
                 f"--baselines {str(folder)!r}: no baselines there; give the folder that holds them"
             )
-            raise SpecError(msg)
         tables |= own
     return tables
 
@@ -232,8 +232,9 @@ def _project_tables(arguments: Namespace) -> _Tables:
             tables |= _tables_in(folder)
     except (OSError, SpecError) as error:
         if not arguments.without_baselines:
-            msg = f"the project's baselines: {error}; --without-baselines does without them"
-            raise SpecError(msg) from error
+            raise SpecError(
+                f"the project's baselines: {error}; --without-baselines does without them"
+            ) from error
     return tables
 
 
@@ -250,8 +251,7 @@ def _tables_in(folder: Path) -> _Tables:
                 if place.suffix == SUFFIX:
                     tables[place.resolve()] = parse_toml(read_regular(place, MOST_TEXT))
     except (OSError, ValueError) as error:
-        msg = f"{str(place)!r} cannot be read as a baseline: {error}"
-        raise SpecError(msg) from error
+        raise SpecError(f"{str(place)!r} cannot be read as a baseline: {error}") from error
     return tables
 
 

@@ -176,8 +176,7 @@ def read_days(text: str, source: str) -> int:
     """Days of `30d` or `2w`. source: the option, for errors. Raises SpecError."""
     match = re.fullmatch(r"([0-9]{1,6})([dw])", text.strip())
     if match is None or int(match[1]) == 0:
-        msg = f"{source} {text!r}: days or weeks are expected, such as 30d or 2w"
-        raise SpecError(msg)
+        raise SpecError(f"{source} {text!r}: days or weeks are expected, such as 30d or 2w")
     return int(match[1]) * _DAYS[match[2]]
 
 
@@ -185,8 +184,7 @@ def read_size(text: str, source: str) -> int:
     """Bytes of `20G` or `1.5T`, powers of 1000. source: option, for errors. Raises SpecError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
     if match is None:
-        msg = f"{source} {text!r}: a size is expected, such as 500M or 20G"
-        raise SpecError(msg)
+        raise SpecError(f"{source} {text!r}: a size is expected, such as 500M or 20G")
     return int(float(match[1]) * _UNITS[match[2]])
 
 

@@ -33,8 +33,7 @@ def run(arguments: Namespace) -> int:
 
 def _bundle(history: Path, targets: list[str]) -> int:
     if len(targets) != 1:
-        msg = f"view bundle: one new folder is expected, got {len(targets)}"
-        raise SpecError(msg)
+        raise SpecError(f"view bundle: one new folder is expected, got {len(targets)}")
     target = Path(targets[0])
     reports = write_site(history, target)
     show([], f"written: {target / 'index.html'}, with {counted(reports, 'report')}")
@@ -43,14 +42,12 @@ def _bundle(history: Path, targets: list[str]) -> int:
 
 def _serve(words: list[str], arguments: Namespace) -> int:
     if len(words) > 1:
-        msg = f"view: one project folder is expected, got {len(words)}"
-        raise SpecError(msg)
+        raise SpecError(f"view: one project folder is expected, got {len(words)}")
     history = arguments.history or Path(*words) / _HISTORY
     site = Site(history)
     site.index()  # a mistake is told here, not to the browser
     if not arguments.port.isdecimal():
-        msg = f"--port {arguments.port!r}: a number is expected, 0 for any free port"
-        raise SpecError(msg)
+        raise SpecError(f"--port {arguments.port!r}: a number is expected, 0 for any free port")
     with bind(int(arguments.port)) as listener:
         tell(f"serving {history} at http://{HOST}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):  # the way to end it

@@ -75,11 +75,10 @@ def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str
         return
     first = annotations[0]
     reply = f" (its reply: {first.reply[:80]!r})" if first.reply else ""
-    msg = (
+    raise MeasurementError(
         f"{stage}: the describer {spec} annotated none of {len(annotations)} images; the first: "
         f"{first.failure}: {first.detail}{reply}"
     )
-    raise MeasurementError(msg)
 
 
 def _annotate(

@@ -126,11 +126,10 @@ def write_questions(templates: Path, out: Path) -> list[ArenaQuestion]:
     if (out / files.RATINGS / STUDY).is_file():
         before = folder.read(files.CONSTRUCTION, ArenaRecord)
         if before.data != data:
-            msg = (
+            raise DatasetError(
                 f"{str(out)!r} has votes on other questions than those of {str(templates)!r}: name "
                 "a new folder, or move its ratings away"
             )
-            raise DatasetError(msg)
     record = ArenaRecord(kind=KIND, templates=str(templates), data=data)
     folder.write({QUESTIONS: list(questions), files.CONSTRUCTION: record})
     return questions
@@ -204,15 +203,15 @@ def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: 
             unseen.append(question.uid)
             chosen.append(GoldChoice(question, question.candidates[0], None))
     if unseen and not unverified:
-        msg = (
+        raise DatasetError(
             f"{len(unseen)} of {len(questions)} questions have candidates that nobody looked at "
             "and none that was approved: run cepbench dataset verify, or take the first "
             "candidate of each with --unverified"
         )
-        raise DatasetError(msg)
     if not chosen:
-        msg = "no question has a gold answer that people approved: there is nothing to freeze"
-        raise DatasetError(msg)
+        raise DatasetError(
+            "no question has a gold answer that people approved: there is nothing to freeze"
+        )
     return ArenaSet(root, chosen, tuple(without), remarks)
 
 
@@ -267,11 +266,10 @@ def _load(root: Path, name: str) -> ImageArtifact:
     try:
         return read_image(root / name)
     except ImageError as error:
-        msg = (
+        raise DatasetError(
             f"{str(root / name)!r}: {error}; if the images have moved, name their folder with "
             "--images DIR"
-        )
-        raise DatasetError(msg) from error
+        ) from error
 
 
 def _approvals(

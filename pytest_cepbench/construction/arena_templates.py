@@ -96,23 +96,20 @@ def read_templates(path: Path) -> list[ArenaQuestion]:
         document = parse_toml(read_regular(path, _LARGEST))
         tasks = msgspec.convert(document, _File).task
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
     except (ValueError, msgspec.ValidationError) as error:
-        msg = f"{str(path)!r}: {' '.join(str(error).split())}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r}: {' '.join(str(error).split())}") from error
     ids = [task.id for task in tasks]
     for task in tasks:
         place = f"{str(path)!r}, task {task.id!r:.40}"
         if task.id not in TASKS:
-            msg = f"{place}: {unknown_name('task of OpenING', task.id[:40], TASKS)}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: {unknown_name('task of OpenING', task.id[:40], TASKS)}")
         if ids.count(task.id) > 1:
-            msg = f"{place} is there twice: put its questions into one"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place} is there twice: put its questions into one")
         if not 1 <= len(task.question) <= _MOST_QUESTIONS:
-            msg = f"{place} has {len(task.question)} questions: 1 to {_MOST_QUESTIONS} are expected"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place} has {len(task.question)} questions: 1 to {_MOST_QUESTIONS} are expected"
+            )
     return sorted(
         (
             _question(path, task, number, question)
@@ -129,18 +126,20 @@ def _question(path: Path, task: _Task, number: int, question: _Question) -> Aren
     for words in (task.prompt, text, *(part.text for c in question.gold for part in c.steps)):
         _check_text(place, words)
     if not question.gold:
-        msg = f"{place} has no candidate for its gold answer: add [[task.question.gold]]"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place} has no candidate for its gold answer: add [[task.question.gold]]"
+        )
     if len(question.gold) > _MOST_CANDIDATES:
-        msg = f"{place} has {len(question.gold)} candidates: at most {_MOST_CANDIDATES}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place} has {len(question.gold)} candidates: at most {_MOST_CANDIDATES}"
+        )
     for candidate in question.gold:
         if not 1 <= len(candidate.steps) <= MOST_STEPS:
-            msg = f"{place}: an answer has 1 to {MOST_STEPS} steps, got {len(candidate.steps)}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: an answer has 1 to {MOST_STEPS} steps, got {len(candidate.steps)}"
+            )
         if any(not part.text.strip() and not part.image for part in candidate.steps):
-            msg = f"{place}: a step has a text, an image, or both"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: a step has a text, an image, or both")
     named = [part.image for candidate in question.gold for part in candidate.steps if part.image]
     for name in (*question.images, *named):
         _check_image(place, path.parent, name)
@@ -158,17 +157,14 @@ def _fill(place: str, template: str, values: Mapping[str, str]) -> str:
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        msg = f"{place}: the template cannot be read: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{place}: the template cannot be read: {error}") from error
     fields = {name for _, name, _, _ in parts if name is not None}
     if any(spec or conversion for _, name, spec, conversion in parts if name is not None):
-        msg = f"{place}: a template has fields like {{dish}}, without formats"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: a template has fields like {{dish}}, without formats")
     if fields != values.keys():
         missing, unused = sorted(fields - values.keys()), sorted(values.keys() - fields)
         what = f"no value for {missing[0]!r:.60}" if missing else f"{unused[0]!r:.60} is not used"
-        msg = f"{place}: {what} in the template {template!r:.80}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: {what} in the template {template!r:.80}")
     return "".join(
         literal + (values[name] if name is not None else "") for literal, name, _, _ in parts
     )
@@ -177,8 +173,9 @@ def _fill(place: str, template: str, values: Mapping[str, str]) -> str:
 def _check_text(place: str, text: Any) -> None:
     for marker in (IMAGE_MARKER, BEGIN_MARKER):
         if marker in text:
-            msg = f"{place}: {marker} is a mark of OpenING's files: it cannot stand in a text"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: {marker} is a mark of OpenING's files: it cannot stand in a text"
+            )
 
 
 def _check_image(place: str, root: Path, name: str) -> None:
@@ -186,5 +183,4 @@ def _check_image(place: str, root: Path, name: str) -> None:
     if reason is None and not (root / name).is_file():
         reason = f"{name!r} is not there"
     if reason is not None:
-        msg = f"{place}: image {reason}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: image {reason}")

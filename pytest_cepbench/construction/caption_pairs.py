@@ -80,8 +80,9 @@ def choose_ids(docci: Path, nocaps: Path, per_source: int, seed: int) -> list[tu
     for source, ids in complete_ids(docci, nocaps).items():
         ranked = sorted(ids, key=lambda name: digest_text(f"{seed} {source} {name}"))
         if len(ranked) < per_source:
-            msg = f"{source} has {len(ranked)} images with captions: {per_source} are wanted"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{source} has {len(ranked)} images with captions: {per_source} are wanted"
+            )
         chosen += [(source, name) for name in ranked[:per_source]]
     return chosen
 
@@ -128,8 +129,9 @@ def _load(sample: Sample) -> ImageArtifact:
     try:
         return sample.image.load()
     except ImageError as error:
-        msg = f"{sample.categories[0]} {sample.id}: {str(sample.image.path)!r}: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"{sample.categories[0]} {sample.id}: {str(sample.image.path)!r}: {error}"
+        ) from error
 
 
 def ids_csv(ids: Sequence[tuple[str, str]]) -> bytes:
@@ -168,8 +170,7 @@ def write_pairs(pairs: CaptionPairs, out: Path, name: str, *, copy: bool) -> lis
 def _file_name(name: str) -> str:
     reason = unsafe(name) or ("it has a slash" if "/" in name or "\\" in name else None)
     if reason is not None:
-        msg = f"the id {name!r} cannot be the name of a file: {reason}"
-        raise DatasetError(msg)
+        raise DatasetError(f"the id {name!r} cannot be the name of a file: {reason}")
     return f"{name}.webp"
 
 

@@ -57,7 +57,6 @@ def error_share(
     """
     shared = final.keys() & truth.keys()
     if not shared or not names:
-        msg = "no image has both a label and a truth"
-        raise ValueError(msg)
+        raise ValueError("no image has both a label and a truth")
     wrong = sum((name in final[i]) != (name in truth[i]) for i in shared for name in names)
     return wrong / (len(shared) * len(names))

@@ -77,21 +77,20 @@ def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder
     """
     folder = ConstructionFolder(path)
     if not folder.has(CONSTRUCTION):
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} holds no data set that is being constructed: it has no {CONSTRUCTION}; "
             "begin with cepbench dataset patterns IMAGES --out FOLDER"
         )
-        raise DatasetError(msg)
     header = folder.read(CONSTRUCTION, _Kind)
     if header.v != FORMAT:
-        msg = f"{str(path)!r} was written by another version of the package: update it"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} was written by another version of the package: update it"
+        )
     if kind is not None and header.kind != kind:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} holds a data set of the kind {header.kind!r}, and one of the kind "
             f"{kind!r} is expected: name another folder"
         )
-        raise DatasetError(msg)
     return folder
 
 
@@ -101,14 +100,14 @@ def start_construction(path: Path, kind: str) -> ConstructionFolder:
     Raises DatasetError for a folder that holds something else.
     """
     if path.exists() and not path.is_dir():
-        msg = f"--out {str(path)!r} is a file: a folder is expected"
-        raise DatasetError(msg)
+        raise DatasetError(f"--out {str(path)!r} is a file: a folder is expected")
     folder = ConstructionFolder(path)
     if folder.has(CONSTRUCTION):
         return open_construction(path, kind)
     if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-        msg = f"--out {str(path)!r} holds other files and no data set: name a new folder"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"--out {str(path)!r} holds other files and no data set: name a new folder"
+        )
     return folder
 
 
@@ -139,16 +138,14 @@ def _read(path: Path) -> bytes:
     try:
         return read_regular(path, _LARGEST)
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
 
 
 def _decode(data: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{where}: {one_line(str(error))}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{where}: {one_line(str(error))}") from error
 
 
 def sorted_counts(names: Iterable[str]) -> dict[str, int]:

@@ -36,11 +36,13 @@ def add_images(folder: Path, images: Path) -> list[Path]:
     manifest = read_manifest(folder)
     name: str = manifest["name"]
     if manifest.get("kind") != "patterns" or unsafe(name) or "/" in name or "\\" in name:
-        msg = f"{str(folder)!r} is no set of patterns: only such sets are frozen without images"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(folder)!r} is no set of patterns: only such sets are frozen without images"
+        )
     if manifest.get("images_copied"):
-        msg = f"{str(folder)!r} has its images already, in {table_path(folder, name).name}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(folder)!r} has its images already, in {table_path(folder, name).name}"
+        )
     for file in (label_index_name(name), image_list_name(name)):
         _check_file(folder / file, manifest["files"].get(file))
     listed = ConstructionFolder(folder).read_lines(image_list_name(name), FrozenImage)
@@ -59,11 +61,11 @@ def _check_file(path: Path, digest: object) -> None:
     try:
         same = digest_bytes(path.read_bytes()) == digest
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
     if not same:
-        msg = f"{str(path)!r} is not the file that was frozen ({MANIFEST}): get the set anew"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} is not the file that was frozen ({MANIFEST}): get the set anew"
+        )
 
 
 def _load(
@@ -72,6 +74,5 @@ def _load(
     for record in listed:
         reason = unsafe(record.path)
         if reason is not None:
-            msg = f"{str(folder)!r}, image {record.index}: {reason}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{str(folder)!r}, image {record.index}: {reason}")
         yield record.index, load_image(images, record.path, record.image)

@@ -108,14 +108,12 @@ def settle_labels(
     }
     frozen = FrozenSet(name, labelled, people, labels)
     if frozen.unverified and not unverified:
-        msg = (
+        raise DatasetError(
             f"{frozen.unverified} of {len(labels)} images are not verified by anyone: run cepbench "
             "dataset verify, or freeze the model's labels with --unverified"
         )
-        raise DatasetError(msg)
     if not frozen.members:
-        msg = "no image has a pattern that is left: there is nothing to freeze"
-        raise DatasetError(msg)
+        raise DatasetError("no image has a pattern that is left: there is nothing to freeze")
     return frozen
 
 
@@ -172,8 +170,9 @@ def written_table(images: Iterable[tuple[int, ImageArtifact]], table: Path) -> I
         yield hasher.hexdigest()
         new.replace(table)
     except OSError as error:
-        msg = f"{table} could not be written: {error.strerror or error}; nothing was changed"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"{table} could not be written: {error.strerror or error}; nothing was changed"
+        ) from error
     finally:
         with suppress(OSError):
             new.unlink(missing_ok=True)
@@ -259,11 +258,10 @@ def refuse_other_files(
             if file not in digests and file != CARD  # else a freeze was stopped
         ]
         if others:
-            msg = (
+            raise DatasetError(
                 f"{str(folder)!r} holds other files ({min(others)}): name a new folder with "
                 f"{option}"
             )
-            raise DatasetError(msg)
         return {}
     before = read_manifest(folder)
     frozen: Mapping[str, str] = before["files"]
@@ -277,12 +275,11 @@ def refuse_other_files(
     if before["name"] != name:
         changed = [MANIFEST]
     if changed:
-        msg = (
+        raise DatasetError(
             f"{str(folder)!r} holds the set {before['name']!r}, which was frozen with other labels "
             f"or images, or under another name ({changed[0]} would change): what is frozen stays; "
             f"name another folder with {option}"
         )
-        raise DatasetError(msg)
     return left if all((folder / file).is_file() for file in left) else {}
 
 
@@ -295,12 +292,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = parse_toml(read_regular(path, _LARGEST))
     except (OSError, ValueError) as error:
-        msg = f"{str(path)!r} cannot be read: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} cannot be read: {error}") from error
     named = isinstance(manifest.get("name"), str)
     if not named or not isinstance(manifest.get("files"), dict):
-        msg = f"{str(path)!r} is no manifest of a data set: it has no name, or no files"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} is no manifest of a data set: it has no name, or no files"
+        )
     return manifest
 
 
@@ -327,8 +324,7 @@ def manifest_with_images(text: str, name: str, digest: str) -> str:
     begin, found, rest = text.partition(listed)
     row, end, others = rest.partition("\n")
     if copied.format("false") not in begin or not found or not end:
-        msg = f"the manifest of {name!r} is not as it was written: get the set anew"
-        raise DatasetError(msg)
+        raise DatasetError(f"the manifest of {name!r} is not as it was written: get the set anew")
     begin = begin.replace(copied.format("false"), copied.format("true"), 1)
     return f"{begin}{found}{row}\n{quote_toml(f'{name}.tsv')} = {quote_toml(digest)}\n{others}"
 

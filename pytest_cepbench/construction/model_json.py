@@ -58,19 +58,15 @@ def read_pattern_reply(text: str) -> PatternReply:
     """
     document = _read_object(text)
     if _FIELD not in document:
-        msg = f"it has no field {_FIELD}"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError(f"it has no field {_FIELD}")
     entries, details = document[_FIELD], document.get(_DETAILS, {})
     if not isinstance(entries, list):
-        msg = f"{_FIELD} is no list"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError(f"{_FIELD} is no list")
     if not isinstance(details, Mapping):
-        msg = f"{_DETAILS} is no object"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError(f"{_DETAILS} is no object")
     description = document.get("description", "")
     if not isinstance(description, str):
-        msg = "description is no text"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError("description is no text")
     patterns: dict[str, NamedPattern] = {}
     for entry in entries:
         pattern = _pattern(entry, details)
@@ -94,15 +90,13 @@ def plain_line(text: str, most: int = LONGEST_NAME) -> str:
 def _read_object(text: str) -> Mapping[str, Any]:
     reply = after_reasoning(text)
     if reply is None:
-        msg = "it ends inside its reasoning"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError("it ends inside its reasoning")
     document = next(iter(read_objects(reply.strip())), None)
     if document is None:
         raise UnreadableReplyError(_why(reply.strip()))
     repeated = [key for key, value in document.items() if isinstance(value, Repeated)]
     if repeated:
-        msg = f"the field {plain_line(repeated[0])!r} is there twice"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError(f"the field {plain_line(repeated[0])!r} is there twice")
     return document
 
 
@@ -120,8 +114,9 @@ def _pattern(entry: Any, details: Mapping[str, Any]) -> NamedPattern:
         words = details.get(entry, "")
         return NamedPattern(plain_line(entry), _text(words))
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        msg = f"{_FIELD} has an entry that is no name, and no object with a name"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError(
+            f"{_FIELD} has an entry that is no name, and no object with a name"
+        )
     words = next((entry[field] for field in _WORDS if field in entry), details.get(entry["name"]))
     merged = entry.get("merged_from", [])
     names = [name for name in merged if isinstance(name, str)] if isinstance(merged, list) else []

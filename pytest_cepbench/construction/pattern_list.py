@@ -56,19 +56,19 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
     try:
         document = parse_toml(read_regular(path, _LARGEST))
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        msg = f"{str(path)!r} is no TOML: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} is no TOML: {error}") from error
     tables = document.get("pattern")
     unknown = document.keys() - {"pattern"}
     if unknown or not isinstance(tables, list) or not tables:
-        msg = f"{str(path)!r}: tables [[pattern]] are expected, each with a name, and nothing else"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r}: tables [[pattern]] are expected, each with a name, and nothing else"
+        )
     if len(tables) > MOST_PATTERNS:
-        msg = f"{str(path)!r} has {len(tables)} patterns: at most {MOST_PATTERNS} are expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} has {len(tables)} patterns: at most {MOST_PATTERNS} are expected"
+        )
     patterns: list[Pattern] = []
     taken: dict[str, int] = {}
     for number, table in enumerate(tables, 1):
@@ -76,8 +76,9 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
         pattern = _pattern(place, table)
         first = taken.setdefault(fold_name(pattern.name), number)
         if first != number:
-            msg = f"{place}: the name {pattern.name!r} is there already, in pattern {first}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: the name {pattern.name!r} is there already, in pattern {first}"
+            )
         patterns.append(pattern)
     return tuple(patterns)
 
@@ -96,24 +97,22 @@ def write_patterns(patterns: Sequence[Pattern]) -> str:
 
 def _pattern(place: str, table: Any) -> Pattern:
     if not isinstance(table, dict):
-        msg = f"{place}: a table [[pattern]] is expected, got {table!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: a table [[pattern]] is expected, got {table!r:.60}")
     unknown = sorted(table.keys() - _FIELDS)
     if unknown:
-        msg = f"{place}: unknown field {unknown[0]!r:.60}; known: {', '.join(sorted(_FIELDS))}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place}: unknown field {unknown[0]!r:.60}; known: {', '.join(sorted(_FIELDS))}"
+        )
     name, sentence = table.get("name"), table.get("sentence", "")
     merged = table.get("merged_from", [])
     if not isinstance(name, str) or not name.strip():
-        msg = f"{place}: a name is expected, got {name!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: a name is expected, got {name!r:.60}")
     if len(name) > _LONGEST_NAME or visible(name, "") != name:
-        msg = f"{place}: a name has at most {_LONGEST_NAME} characters, all of them visible"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place}: a name has at most {_LONGEST_NAME} characters, all of them visible"
+        )
     if not isinstance(sentence, str) or len(sentence) > _LONGEST_SENTENCE:
-        msg = f"{place}: sentence is a text of at most {_LONGEST_SENTENCE} characters"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: sentence is a text of at most {_LONGEST_SENTENCE} characters")
     if not isinstance(merged, list) or not all(isinstance(text, str) for text in merged):
-        msg = f"{place}: merged_from is a list of texts, got {merged!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: merged_from is a list of texts, got {merged!r:.60}")
     return Pattern(" ".join(name.split()), sentence, tuple(merged))

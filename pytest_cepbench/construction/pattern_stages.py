@@ -202,11 +202,10 @@ class _Run:
         if patterns and [(p.name, p.sentence) for p in patterns] != [
             (p.name, p.sentence) for p in kept
         ]:
-            msg = (
+            raise DatasetError(
                 f"--patterns {str(given)!r} and {str(own)!r} differ: drop the option to go on with "
                 "what is in the folder, or delete that file"
             )
-            raise DatasetError(msg)
         return kept
 
     def extract(self) -> list[Annotation]:
@@ -227,15 +226,13 @@ class _Run:
         counts, writer = self.result.counts, self.models.writer
         assert counts is not None
         if writer is None:
-            msg = (
+            raise SpecError(
                 f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
                 "SPEC, or the patterns themselves with --patterns FILE"
             )
-            raise SpecError(msg)
         settings = self.settings
         if not counts.patterns:
-            msg = "no image has a pattern: there is nothing to summarize"
-            raise DatasetError(msg)
+            raise DatasetError("no image has a pattern: there is nothing to summarize")
         patterns = summarize(writer, counts.patterns, settings.style, settings.most, settings.seed)
         self._note("summary", writer, summary_question(settings.style, {}, settings.most))
         self._write({files.PATTERNS: write_patterns(patterns)})

@@ -72,8 +72,9 @@ def summarize(
         key = writer.json_key("", schema, seed, [["text", digest_text(text)]])
         (result,) = writer.write_json("", schema, [Step(key, seed, lambda: (text,))])
         if isinstance(result, Failure):
-            msg = f"the writer {writer.bound.spec} gave no summary: {result.kind}: {result.detail}"
-            raise MeasurementError(msg)
+            raise MeasurementError(
+                f"the writer {writer.bound.spec} gave no summary: {result.kind}: {result.detail}"
+            )
         return str(result)
 
     reply = ask(question)
@@ -84,12 +85,11 @@ def summarize(
         try:
             patterns = _patterns(again, shown, most)
         except UnreadableReplyError as second:
-            msg = (
+            raise MeasurementError(
                 f"the writer {writer.bound.spec} gave no summary that can be read (bad-json: "
                 f"{second}): try another --writer, or write the patterns into a file and give it "
                 "with --patterns FILE"
-            )
-            raise MeasurementError(msg) from second
+            ) from second
     return patterns
 
 
@@ -110,6 +110,5 @@ def _patterns(reply: str, counts: Mapping[str, int], most: int) -> tuple[Pattern
         for pattern in read_pattern_reply(reply).patterns[:most]
     )
     if not patterns:
-        msg = "it names no pattern"
-        raise UnreadableReplyError(msg)
+        raise UnreadableReplyError("it names no pattern")
     return patterns

@@ -25,8 +25,7 @@ def choose_images(
     Raises ValueError unless per_pattern is at least 1.
     """
     if per_pattern < 1:
-        msg = f"at least one image of each pattern is expected, got {per_pattern}"
-        raise ValueError(msg)
+        raise ValueError(f"at least one image of each pattern is expected, got {per_pattern}")
     members = members_of(labels)
     if sampling == "bernoulli":
         return _draw(members, per_pattern, seed)

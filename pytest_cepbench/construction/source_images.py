@@ -41,17 +41,15 @@ def load_image(folder: Path, name: str, digest: str) -> ImageArtifact:
     try:
         image = read_image(path)
     except ImageError as error:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
             "the folder where the images lie now with --images DIR"
-        )
-        raise DatasetError(msg) from error
+        ) from error
     if image.digest != digest:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} has changed since it was read first: restore it, name the folder "
             "where the images lie now with --images DIR, or begin anew"
         )
-        raise DatasetError(msg)
     return image
 
 
@@ -79,8 +77,7 @@ def find_images(
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
-        msg = f"{str(folder)!r} {what}: a folder of images is expected"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(folder)!r} {what}: a folder of images is expected")
     files: dict[str, list[str]] = {}
     sizes: dict[str, tuple[int, int]] = {}
     unreadable: dict[str, str] = {}
@@ -102,16 +99,14 @@ def find_images(
         sizes[digest] = int(width), int(height)
     if not files:
         why = f": {len(unreadable)} files hold none that can be read" if unreadable else ""
-        msg = f"no images in {str(folder)!r}{why}"
-        raise DatasetError(msg)
+        raise DatasetError(f"no images in {str(folder)!r}{why}")
     gone = [record.path for record in earlier if record.image not in files]
     if gone:
-        msg = (
+        raise DatasetError(
             f"the data set was begun with other images: {len(gone)} of its {len(earlier)} are not "
             f"in {str(folder)!r} ({some_of(gone)}): give the folder that it was begun with, or "
             "another --out"
         )
-        raise DatasetError(msg)
     return SourceImages(folder, tuple(_number(files, sizes, earlier)), unreadable)
 
 

@@ -85,11 +85,10 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
     """
     for name in (files.IMAGES, files.PATTERNS, files.ANNOTATE, files.CHOSEN):
         if not folder.has(name):
-            msg = (
+            raise DatasetError(
                 f"{str(folder.path)!r} has no {name}: finish cepbench dataset patterns first, "
                 "without --until"
             )
-            raise DatasetError(msg)
     construction = folder.read(files.CONSTRUCTION, ConstructionRecord)
     patterns = read_patterns(folder.path / files.PATTERNS)
     chosen = folder.read(files.CHOSEN, ChosenImages)
@@ -97,18 +96,16 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
     every = folder.read_lines(files.IMAGES, ImageRecord)
     annotations = folder.read_lines(files.ANNOTATE, Annotation)
     if _stopped(construction, "annotate", annotations):
-        msg = (
+        raise DatasetError(
             f"{str(folder.path)!r}: annotation was stopped, and {files.ANNOTATE} has the labels of "
             "another model or prompt: run cepbench dataset patterns again"
         )
-        raise DatasetError(msg)
     labels = {a.image: a.patterns for a in annotations if a.image in inside}
     if _edited(construction, patterns) or set(chosen.patterns) != {p.name for p in patterns}:
-        msg = (
+        raise DatasetError(
             f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
             "it: run cepbench dataset patterns again"
         )
-        raise DatasetError(msg)
     _refuse_other_choice(folder, chosen, annotations)
     source = SourceImages(images or find_recorded(construction.source, folder), tuple(every), {})
     records = tuple(record for record in every if record.image in inside)
@@ -134,11 +131,10 @@ def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
             and counts != count_patterns(extracted, cast("Examples", counts.examples))
         )
     ):
-        msg = (
+        raise DatasetError(
             f"{str(folder.path)!r}: extraction was stopped, and what is there is of another model "
             "or prompt: run cepbench dataset patterns with --until count again"
         )
-        raise DatasetError(msg)
     return counts
 
 
@@ -166,11 +162,10 @@ def _refuse_other_choice(
     labels = {a.image: a.patterns for a in annotations if a.patterns}
     sampling = cast("Sampling", chosen.sampling)
     if choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
-        msg = (
+        raise DatasetError(
             f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
             f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
         )
-        raise DatasetError(msg)
 
 
 def write_verification(
@@ -278,11 +273,10 @@ def _refuse_unasked(path: Path, study: Study, names: Sequence[str]) -> None:
     """Raise DatasetError where people were not asked about a name: no tick is no vote on it."""
     unasked = [name for name in names if name not in study.names]
     if unasked:
-        msg = (
+        raise DatasetError(
             f"people were not asked about {unasked[0]!r} in {str(path)!r}, which came into "
             f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
         )
-        raise DatasetError(msg)
 
 
 def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSettings) -> None:
@@ -298,12 +292,11 @@ def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSetti
     }
     wanted = {record.image for record in labelled.records}
     if asked != wanted:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} asks about other images ({len(asked - wanted)} that are not chosen any "
             f"more, {len(wanted - asked)} not yet): its votes stay valid for freeze; move it away "
             "to write a study of the images that are chosen now"
         )
-        raise DatasetError(msg)
     refuse_other_settings(path, settings)
 
 
@@ -324,8 +317,7 @@ def refuse_other_settings(path: Path, settings: VerificationSettings) -> None:
         if wanted is not None and wanted != has
     ]
     if changed:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} is a study already, which goes on as it was written: drop "
             f"{', '.join(changed)}, or move it away"
         )
-        raise DatasetError(msg)

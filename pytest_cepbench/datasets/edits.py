@@ -144,8 +144,7 @@ def check_edits(names: Sequence[str]) -> None:
         if name not in EDITS:
             raise ValueError(unknown_name("edit", name, EDITS))
         if times > 1:
-            msg = f"edit {name!r} is there {times} times"
-            raise ValueError(msg)
+            raise ValueError(f"edit {name!r} is there {times} times")
 
 
 def with_edits(dataset: Dataset, names: Sequence[str]) -> Dataset:

@@ -60,8 +60,7 @@ def list_folder(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        msg = f"folder {str(folder)!r} cannot be read: {error.strerror}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"folder {str(folder)!r} cannot be read: {error.strerror}") from error
 
 
 def only_file(folder: Path, suffixes: Collection[str], what: str, remedy: str) -> Path:
@@ -73,8 +72,7 @@ def only_file(folder: Path, suffixes: Collection[str], what: str, remedy: str) -
     files = [file for file in list_folder(folder) if file.suffix.lower() in suffixes]
     if len(files) != 1:
         names = some_of(file.name for file in files) or "none"
-        msg = f"{str(folder)!r}: one {what} is expected, found {names}; {remedy}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(folder)!r}: one {what} is expected, found {names}; {remedy}")
     return files[0]
 
 
@@ -90,8 +88,9 @@ def images_by_stem(folder: Path) -> dict[str, Path]:
             continue
         key = stem(sample_name(folder, file))
         if key in images:
-            msg = f"{str(folder)!r} holds {images[key].name!r} and {file.name!r}: keep one of them"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{str(folder)!r} holds {images[key].name!r} and {file.name!r}: keep one of them"
+            )
         images[key] = file
     return images
 
@@ -117,18 +116,19 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
     """
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
-        msg = f"data folder {str(path)!r} {what}: a folder of images is expected"
-        raise DatasetError(msg)
+        raise DatasetError(f"data folder {str(path)!r} {what}: a folder of images is expected")
     samples: dict[str, Sample] = {}
     for file in walk_images(path):
         sample = _sample(path, file, captions=captions)
         if sample.id in samples:
-            msg = f"two files in {str(path)!r} are both named {sample.id!r} once normalized"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"two files in {str(path)!r} are both named {sample.id!r} once normalized"
+            )
         samples[sample.id] = sample
     if not samples:
-        msg = f"no images in {str(path)!r} (looked for {', '.join(sorted(SUFFIXES))}, also below)"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"no images in {str(path)!r} (looked for {', '.join(sorted(SUFFIXES))}, also below)"
+        )
     return Dataset(
         name=path.name,
         identity={"loader": "folder", "version": VERSION},
@@ -156,8 +156,7 @@ def walk_images(root: Path) -> Iterator[Path]:
 
 def refuse_unreadable(error: OSError) -> None:
     """Raises DatasetError for a folder that `os.walk` cannot list."""
-    msg = f"folder {error.filename!r} cannot be read: {error.strerror}"
-    raise DatasetError(msg) from error
+    raise DatasetError(f"folder {error.filename!r} cannot be read: {error.strerror}") from error
 
 
 def sample_name(root: Path, file: Path) -> str:
@@ -169,8 +168,9 @@ def sample_name(root: Path, file: Path) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        msg = f"the file name {name!r} in {str(root)!r} is not UTF-8: rename it"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"the file name {name!r} in {str(root)!r} is not UTF-8: rename it"
+        ) from error
     return name
 
 
@@ -186,13 +186,14 @@ def _caption(image: Path) -> str:
     try:
         data = read_regular(path, _LARGEST_CAPTION)
     except FileNotFoundError:
-        msg = f"{image.name!r} has no caption: a text-first chain needs {path.name!r} beside it"
-        raise DatasetError(msg) from None
+        raise DatasetError(
+            f"{image.name!r} has no caption: a text-first chain needs {path.name!r} beside it"
+        ) from None
     except OSError as error:
-        msg = f"caption file {str(path)!r} cannot be read: {error.strerror}"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"caption file {str(path)!r} cannot be read: {error.strerror}"
+        ) from error
     try:
         return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        msg = f"caption file {str(path)!r} is not UTF-8: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"caption file {str(path)!r} is not UTF-8: {error}") from error

@@ -87,11 +87,10 @@ def write_prompts(
     Raises DatasetError unless seed >= 0 and prompts_per_task >= 1.
     """
     if seed < 0 or prompts_per_task < 1:
-        msg = (
+        raise DatasetError(
             "GenEval prompts need a seed that is not negative and at least one prompt per task, "
             f"got {seed} and {prompts_per_task}"
         )
-        raise DatasetError(msg)
     draws = RandomStream(seed)
     classes = draws.some(len(OBJECTS), len(OBJECTS))
     written = [
@@ -265,20 +264,20 @@ def load_geneval(
 def _check_options(path: Path | None, captions: str, images_per_prompt: int, seed: int) -> None:
     if captions not in _TEXT_FIELDS:
         known = " or ".join(map(repr, _TEXT_FIELDS))
-        msg = f"captions of the GenEval prompts: {known} is expected, got {captions!r}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"captions of the GenEval prompts: {known} is expected, got {captions!r}"
+        )
     if not 1 <= images_per_prompt <= 100:
-        msg = f"images_per_prompt must be in 1..100, got {images_per_prompt}"
-        raise DatasetError(msg)
+        raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
     if path is None and captions == "detailed":
-        msg = (
+        raise DatasetError(
             "the built-in GenEval prompts have no detailed captions: give the metadata file of "
             "GenEval-Rewritten as the data set's path"
         )
-        raise DatasetError(msg)
     if path is not None and seed != PUBLISHED_SEED:
-        msg = f"seed {seed} is for the built-in GenEval prompts, but they come from {str(path)!r}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"seed {seed} is for the built-in GenEval prompts, but they come from {str(path)!r}"
+        )
 
 
 def _read(path: Path, text_field: str) -> list[_Entry]:
@@ -288,16 +287,13 @@ def _read(path: Path, text_field: str) -> list[_Entry]:
         try:
             entry = _entry(fields, number, text_field)
         except ValueError as error:
-            msg = f"{place}: {error}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{place}: {error}") from error
         if entry.index in places:
-            msg = f"{place}: index: {entry.index!r} is taken by {places[entry.index]}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: index: {entry.index!r} is taken by {places[entry.index]}")
         places[entry.index] = place
         entries.append(entry)
     if not entries:
-        msg = f"{str(path)!r} has no prompts: one JSON object per line is expected"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(path)!r} has no prompts: one JSON object per line is expected")
     return entries
 
 
@@ -305,8 +301,9 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
     prompt = parse_prompt(fields)
     for place, clause in enumerate(prompt.include):
         if clause.color is not None and clause.color not in COLORS:
-            msg = f"include[{place}]: color: {clause.color!r} is none of {', '.join(COLORS)}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"include[{place}]: color: {clause.color!r} is none of {', '.join(COLORS)}"
+            )
     names = [clause.name for clause in prompt.include]
     names += [exclusion.name for exclusion in prompt.exclude]
     for name in names:
@@ -314,13 +311,11 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
     text = fields.get(text_field)
     if not isinstance(text, str) or not text.strip():
         actual = "missing" if text_field not in fields else f"got {text!r}"
-        msg = f"{text_field}: a text is expected, {actual}"
-        raise ValueError(msg)
+        raise ValueError(f"{text_field}: a text is expected, {actual}")
     _check_encodable(text_field, text)
     index = fields.get("index", number)
     if isinstance(index, bool) or not _INDEX.fullmatch(str(index)):
-        msg = f"index: up to five digits are expected, got {index!r}"
-        raise ValueError(msg)
+        raise ValueError(f"index: up to five digits are expected, got {index!r}")
     return _Entry(f"{int(str(index)):05d}", prompt, text)
 
 
@@ -329,5 +324,4 @@ def _check_encodable(field: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = f"{field}: half of a surrogate pair at character {error.start}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{field}: half of a surrogate pair at character {error.start}") from error

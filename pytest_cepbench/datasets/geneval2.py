@@ -55,20 +55,19 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
     answer and a skill that is not known among it.
     """
     if not 1 <= images_per_prompt <= 100:
-        msg = f"images_per_prompt must be in 1..100, got {images_per_prompt}"
-        raise DatasetError(msg)
+        raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
     file = path / FILE_NAME if path.is_dir() else path
     if not file.exists():
-        msg = f"{str(path)!r} has no {FILE_NAME}: give the folder of the released repository"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} has no {FILE_NAME}: give the folder of the released repository"
+        )
     asked: list[tuple[Sample, tuple[FactQuestion, ...]]] = []
     content: list[object] = []
     for number, (place, fields) in enumerate(read_json_lines(file)):
         try:
             text, atoms, questions = _entry(fields)
         except ValueError as error:
-            msg = f"{place}: {error}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{place}: {error}") from error
         content.append([text, atoms, [[q.text, q.answer, q.kind] for q in questions]])
         index = f"{number:05d}"
         repeated = images_per_prompt > 1
@@ -77,8 +76,7 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
             sample = Sample(name, (f"atoms-{atoms}",), text=text, cluster=cluster)
             asked.append((sample, questions))
     if not asked:
-        msg = f"{str(file)!r} has no prompts: one JSON object per line is expected"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(file)!r} has no prompts: one JSON object per line is expected")
     identity = {
         "loader": "geneval2",
         "version": [VERSION, QUESTIONS_VERSION],
@@ -96,31 +94,31 @@ def _entry(fields: Mapping[str, Any]) -> tuple[str, int, tuple[FactQuestion, ...
             raise ValueError(unknown_name("key", key, _FIELDS))
     text, atoms = text_field(fields, "prompt"), fields.get("atom_count")
     if not isinstance(atoms, int) or isinstance(atoms, bool) or not 1 <= atoms <= _MOST_ATOMS:
-        msg = f"atom_count: a whole number from 1 to {_MOST_ATOMS} is expected, got {atoms!r:.80}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"atom_count: a whole number from 1 to {_MOST_ATOMS} is expected, got {atoms!r:.80}"
+        )
     return text, atoms, _questions(fields.get("vqa_list"), fields.get("skills"))
 
 
 def _questions(pairs: Any, skills: Any) -> tuple[FactQuestion, ...]:
     if not isinstance(pairs, list) or not pairs:
-        msg = f"vqa_list: a list of questions with their answers is expected, got {pairs!r:.80}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"vqa_list: a list of questions with their answers is expected, got {pairs!r:.80}"
+        )
     if not isinstance(skills, list) or len(skills) != len(pairs):
         many = len(skills) if isinstance(skills, list) else f"{skills!r:.80}"
-        msg = f"skills: one for each of {len(pairs)} questions is expected, got {many}"
-        raise ValueError(msg)
+        raise ValueError(f"skills: one for each of {len(pairs)} questions is expected, got {many}")
     questions = []
     for place, (pair, skill) in enumerate(zip(pairs, skills, strict=True)):
         if not isinstance(pair, list) or len(pair) != 2:
-            msg = f"vqa_list[{place}]: a question and its answer are expected, got {pair!r:.80}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"vqa_list[{place}]: a question and its answer are expected, got {pair!r:.80}"
+            )
         if not isinstance(skill, str) or skill not in SKILLS:
-            msg = f"skills[{place}]: {unknown_name('skill', str(skill), SKILLS)}"
-            raise ValueError(msg)
+            raise ValueError(f"skills[{place}]: {unknown_name('skill', str(skill), SKILLS)}")
         stated = {"id": str(place), "question": pair[0], "answer": pair[1], "kind": SKILLS[skill]}
         try:
             questions.append(check_question(stated))
         except ValueError as error:
-            msg = f"vqa_list[{place}]: {error}"
-            raise ValueError(msg) from error
+            raise ValueError(f"vqa_list[{place}]: {error}") from error
     return tuple(questions)

@@ -79,8 +79,7 @@ def load_judged_battles(path: Path) -> Dataset:
     for place, value in read_json_lines(table):
         sample = _sample(place, value, table.parent)
         if sample.id in samples:
-            msg = f"{place}: the id {sample.id!r:.60} is there twice"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: the id {sample.id!r:.60} is there twice")
         samples[sample.id] = sample
     contents = {name: sample.metadata for name, sample in sorted(samples.items())}
     return Dataset(
@@ -94,12 +93,10 @@ def _sample(place: str, value: Mapping[str, Any], root: Path) -> Sample:
     try:
         line = msgspec.convert(value, JudgedBattleLine)
     except msgspec.ValidationError as error:
-        msg = f"{place}: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{place}: {error}") from error
     for name in ("id", "category", "question", "first", "second"):
         if not getattr(line, name):
-            msg = f"{place}: {name} is empty"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: {name} is empty")
     pieces = [
         part
         for piece in line.question
@@ -122,22 +119,19 @@ def _steps(place: str, pieces: list[BattlePiece], root: Path) -> tuple[GoldStep,
 
 def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
     if not piece.text and piece.image is None and piece.drawing is None:
-        msg = f"{place}: a piece has neither a text nor an image"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: a piece has neither a text nor an image")
     if piece.image is not None and piece.drawing is not None:
-        msg = f"{place}: a piece has an image and a drawing: give one of them"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: a piece has an image and a drawing: give one of them")
     if piece.image is not None:
         return FileImage(_inside(place, piece.image, root))
     if piece.drawing is None:
         return None
     scene = parse_caption(piece.drawing)
     if caption(scene) != piece.drawing or piece.jitter < 0:
-        msg = (
+        raise DatasetError(
             f"{place}: {piece.drawing!r:.60} with jitter {piece.jitter} is no drawing: give the "
             "caption of a scene of the world of shapes, and a number from 0"
         )
-        raise DatasetError(msg)
     return DrawnImage(partial(render, scene, piece.jitter))
 
 
@@ -146,6 +140,5 @@ def _inside(place: str, name: str, root: Path) -> Path:
     path = root / name
     usable = "\0" not in name and not Path(name).is_absolute()
     if not (usable and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))):
-        msg = f"{place}: the image {name!r:.60} lies outside the folder of the table"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: the image {name!r:.60} lies outside the folder of the table")
     return path

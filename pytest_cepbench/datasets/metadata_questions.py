@@ -45,8 +45,7 @@ def _questions(sample: Sample) -> tuple[FactQuestion, ...]:
             return prompt_questions(parse_prompt(sample.metadata))
         return scene_questions(sample_scene(sample))
     except (KeyError, TypeError, ValueError) as error:
-        msg = (
+        raise DatasetError(
             f'sample {sample.id!r}: questions = "{METADATA}" makes questions of GenEval\'s clauses '
             f"or of a generated scene: {error}"
-        )
-        raise DatasetError(msg) from error
+        ) from error

@@ -42,8 +42,9 @@ def load_mme(path: Path) -> Dataset:
     """
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
-        msg = f"MME folder {str(path)!r} {what}: the folder of the category folders is expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"MME folder {str(path)!r} {what}: the folder of the category folders is expected"
+        )
     samples: list[Sample] = []
     empty = []
     for category in CATEGORIES:
@@ -52,12 +53,11 @@ def load_mme(path: Path) -> Dataset:
         if not images:
             empty.append(category)
     if empty:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} has no images for {len(empty)} of the {len(CATEGORIES)} MME "
             f"categories: {', '.join(empty)} (each is a folder with images, or with images in "
             "images/)"
         )
-        raise DatasetError(msg)
     return Dataset(
         name="mme",
         identity={"loader": "mme", "version": VERSION},

@@ -91,8 +91,9 @@ def _table(path: Path, file: str | None) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
-        msg = f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"
+        )
     if file is not None:
         return path / file
     return only_file(path, (".tsv",), ".tsv", "name it with the option file")
@@ -105,8 +106,9 @@ def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
     if nowhere:
         pattern = min(name for index in nowhere for name in patterns[index])
         absent = [index for index in nowhere if pattern in patterns[index]]
-        msg = f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, absent))}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, absent))}"
+        )
     return patterns
 
 
@@ -117,8 +119,9 @@ def read_patterns(path: Path) -> dict[int, list[str]]:
     """
     index = read_json(path)
     if not isinstance(index, dict) or not all(map(str.strip, index)):
-        msg = f'label index {str(path)!r} is expected to be {{"pattern": [0, 7, ...], ...}}'
-        raise DatasetError(msg)
+        raise DatasetError(
+            f'label index {str(path)!r} is expected to be {{"pattern": [0, 7, ...], ...}}'
+        )
     patterns: dict[int, list[str]] = {}
     for pattern in sorted(index):
         for member in _members(path, pattern, index[pattern]):
@@ -128,6 +131,7 @@ def read_patterns(path: Path) -> dict[int, list[str]]:
 
 def _members(path: Path, pattern: str, value: Any) -> set[int]:
     if not isinstance(value, list) or any(type(member) is not int for member in value):
-        msg = f"{path}, pattern {pattern!r}: a list of whole numbers is expected, got {value!r:.80}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{path}, pattern {pattern!r}: a list of whole numbers is expected, got {value!r:.80}"
+        )
     return set(value)

@@ -112,11 +112,10 @@ def _refuse_unpaired(root: Path, without_image: set[str], without_caption: set[s
     if without_caption:
         wrong.append(f"images without a caption: {some_of(without_caption)}")
     if wrong:
-        msg = (
+        raise DatasetError(
             f"{str(root)!r}: {'; '.join(wrong)} (text-first/gen-0.csv and image-first/gen-0/ are "
             f"paired by file name without suffix)"
         )
-        raise DatasetError(msg)
 
 
 @dataclass(frozen=True)
@@ -166,11 +165,10 @@ def join_copies(wanted: Mapping[str, str], folders: Mapping[str, Path], which: s
         else:
             samples.append(Sample(name, (source,), image=FileImage(pair.image), text=pair.caption))
     if missing:
-        msg = (
+        raise DatasetError(
             f"{len(missing)} of the {len(wanted)} pairs {which} are not in "
             f"{', '.join(repr(str(folders[source])) for source in copies)}: {some_of(missing)}"
         )
-        raise DatasetError(msg)
     return Dataset(
         name="nd400", identity={"loader": "nd400", "version": VERSION}, samples=tuple(samples)
     )
@@ -196,16 +194,16 @@ def complete_ids(docci: Path, nocaps: Path) -> dict[str, list[str]]:
 
 
 def _refuse(place: str, what: str) -> NoReturn:
-    msg = f"{place}: {what}"
-    raise DatasetError(msg)
+    raise DatasetError(f"{place}: {what}")
 
 
 def _list_file(path: Path, ids: str | None) -> Path:
     if path.is_file() and ids is None:
         return path
     if not path.is_dir():
-        msg = f"{str(path)!r} is no folder: the folder of the id list, or the list, is expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} is no folder: the folder of the id list, or the list, is expected"
+        )
     if ids is not None:
         return path / ids
     what = f"id list ({', '.join(_LISTS)})"
@@ -292,8 +290,7 @@ def _nocaps(path: Path) -> dict[str, _Pair]:
 def _table(path: Path, tables: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     entries = tables.get(name) if isinstance(tables, dict) else None
     if not isinstance(entries, list):
-        msg = f"{path}: a list {name!r} is expected at the top (COCO style)"
-        raise DatasetError(msg)
+        raise DatasetError(f"{path}: a list {name!r} is expected at the top (COCO style)")
     for number, entry in enumerate(entries):
         place = f"{path}, {name}[{number}]"
         if not isinstance(entry, dict):

@@ -83,8 +83,7 @@ def check_question(fields: Mapping[str, Any]) -> FactQuestion:
     check_kinds([texts["kind"]])
     depends_on = fields.get("depends_on", [])
     if not isinstance(depends_on, list) or not all(isinstance(own, str) for own in depends_on):
-        msg = f"depends_on: a list of ids is expected, got {depends_on!r:.80}"
-        raise ValueError(msg)
+        raise ValueError(f"depends_on: a list of ids is expected, got {depends_on!r:.80}")
     return FactQuestion(
         texts["id"], texts["question"], texts["kind"], texts["answer"], tuple(depends_on)
     )
@@ -95,17 +94,14 @@ def text_field(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str) or not value.strip():
         actual = "missing" if key not in fields else f"got {value!r:.80}"
-        msg = f"{key}: a text is expected, {actual}"
-        raise ValueError(msg)
+        raise ValueError(f"{key}: a text is expected, {actual}")
     if len(value) > _LONGEST:
-        msg = f"{key}: at most {_LONGEST} characters are expected, got {len(value):,}"
-        raise ValueError(msg)
+        raise ValueError(f"{key}: at most {_LONGEST} characters are expected, got {len(value):,}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         # JSON can escape half of a surrogate pair, which no tokenizer and no file takes.
-        msg = f"{key}: half of a surrogate pair at character {error.start}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{key}: half of a surrogate pair at character {error.start}") from error
     return value
 
 
@@ -124,8 +120,7 @@ def read_questions(path: Path, known: Iterable[str] | None) -> dict[str, tuple[F
         try:
             _add_line(fields, samples, questions)
         except ValueError as error:
-            msg = f"{place}: {error}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{place}: {error}") from error
     return {name: tuple(own.values()) for name, own in questions.items()}
 
 
@@ -138,17 +133,16 @@ def _add_line(
     name = text_field(fields, "sample")
     if samples is not None and name not in samples:
         near = did_you_mean(name, sorted(samples))
-        msg = f"sample: the data set has no {name!r:.80}.{near}"
-        raise ValueError(msg)
+        raise ValueError(f"sample: the data set has no {name!r:.80}.{near}")
     question = check_question(fields)
     own = questions.setdefault(name, {})
     if question.id in own:
-        msg = f"id: sample {name!r:.80} has a question {question.id!r:.80} already"
-        raise ValueError(msg)
+        raise ValueError(f"id: sample {name!r:.80} has a question {question.id!r:.80} already")
     for parent in question.depends_on:
         if parent not in own:
-            msg = f"depends_on: {parent!r:.80} is no earlier question of sample {name!r:.80}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"depends_on: {parent!r:.80} is no earlier question of sample {name!r:.80}"
+            )
     own[question.id] = question
 
 
@@ -168,11 +162,10 @@ def with_questions(dataset: Dataset, path: Path, *, whole: bool = True) -> Datas
     ]
     without = [sample.id for sample, own in asked if not own]
     if without:
-        msg = (
+        raise DatasetError(
             f"{path}: {len(without)} of {len(asked)} samples have no question, {without[0]!r} "
             "among them: add a line for each, or leave the samples out of the data"
         )
-        raise DatasetError(msg)
     content = [[name, [asdict(q) for q in own]] for name, own in sorted(questions.items())]
     identity = {
         **dataset.identity,

@@ -72,8 +72,7 @@ class EmbeddedImage:
                 # Quoted fields may hold base64 in lines.
                 return decode_image(b64decode(b"".join(body.split()), validate=True))
         except (ValueError, ImageError) as error:  # binascii's error is a ValueError
-            msg = f"{place}: {error}"
-            raise ImageError(msg) from error
+            raise ImageError(f"{place}: {error}") from error
 
 
 SeedImage = FileImage | EmbeddedImage | CellImage | DrawnImage
@@ -162,14 +161,12 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if not self.samples:
-            msg = f"data set {self.name!r} has no samples"
-            raise DatasetError(msg)
+            raise DatasetError(f"data set {self.name!r} has no samples")
         ids = [sample.id for sample in self.samples]
         for before, after in pairwise(ids):
             if before >= after:
                 what = "twice" if before == after else "out of order"
-                msg = f"data set {self.name!r}: sample id {after!r} is there {what}"
-                raise DatasetError(msg)
+                raise DatasetError(f"data set {self.name!r}: sample id {after!r} is there {what}")
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -256,10 +253,10 @@ def _replicate(sample: Sample, number: int) -> Sample:
 def load_seed_image(sample: Sample) -> ImageArtifact:
     """The sample's seed image. Raises DatasetError naming the sample when it cannot be used."""
     if sample.image is None:
-        msg = f"sample {sample.id!r} has no image: an image-first chain cannot start from it"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"sample {sample.id!r} has no image: an image-first chain cannot start from it"
+        )
     try:
         return sample.image.load()
     except ImageError as error:
-        msg = f"{sample.id}: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{sample.id}: {error}") from error

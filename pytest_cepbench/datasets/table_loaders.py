@@ -77,11 +77,10 @@ def load_mme_table(reader: TableReader) -> Dataset:
     )
     missing = [name for name in mme.CATEGORIES if name not in categories]
     if missing:
-        msg = (
+        raise DatasetError(
             f"{reader.table.name} has no images for {len(missing)} of the {len(mme.CATEGORIES)} "
             f"MME categories: {', '.join(missing)}"
         )
-        raise DatasetError(msg)
     return reader.dataset("mme", {"loader": "mme", "version": mme.VERSION}, samples)
 
 
@@ -121,8 +120,9 @@ def load_mmgenbench_table(
         image_column=reader.image,
     )
     if unseen:
-        msg = f"{label_file}: no row of {reader.table.name} has index {some_of(map(str, unseen))}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{label_file}: no row of {reader.table.name} has index {some_of(map(str, unseen))}"
+        )
     identity = {"loader": "mmgenbench", "version": mmgenbench.VERSION, "labels": labelled}
     return reader.dataset("mmgenbench", identity, samples)
 

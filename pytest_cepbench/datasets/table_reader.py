@@ -161,11 +161,10 @@ class TableReader:
         chosen, categories = choose(read, self.choice, refuse, repeated=repeated)
         left = {name for candidate in chosen for name in candidate.categories}
         if gone := sorted(categories - left):
-            msg = (
+            raise DatasetError(
                 f"{self.table.name}: [data] skip = {self.choice.skip} leaves no sample of "
                 f"{', '.join(gone[:3])}: skip fewer, or add samples"
             )
-            raise DatasetError(msg)
         return tuple(self._samples(chosen, text_column, image_column)), categories
 
     def _samples(
@@ -229,16 +228,14 @@ class TableReader:
 
     def refuse(self, row: Row, column: str | None, what: str) -> NoReturn:
         """Raise DatasetError: what is wrong with a cell, with file, row and column before it."""
-        msg = f"{self.table.where(row, column or 'row')}: {what}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{self.table.where(row, column or 'row')}: {what}")
 
     def _refuse_type(self, column: str, expected: str) -> NoReturn:
         kind = self.table.schema.field(column).type
-        msg = (
+        raise DatasetError(
             f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; its "
             f"columns: {', '.join(self.table.schema.names)}"
         )
-        raise DatasetError(msg)
 
     def _is_plain(self, column: str) -> bool:
         import pyarrow as pa

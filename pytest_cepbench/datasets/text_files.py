@@ -33,8 +33,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             place = f"{path}, line {number}"
             value = _parse(line, place)
             if not isinstance(value, dict):
-                msg = f"{place}: an object is expected, got {type(value).__name__}"
-                raise DatasetError(msg)
+                raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
             yield place, value
 
 
@@ -42,19 +41,18 @@ def _read(path: Path, most: int = MOST_BYTES) -> str:
     try:
         return read_regular(path, most).decode("utf-8-sig")
     except OSError as error:
-        msg = f"file {str(path)!r} cannot be read: {error.strerror}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"file {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        msg = f"file {str(path)!r} is not UTF-8 at byte {error.start}: save it as UTF-8"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"file {str(path)!r} is not UTF-8 at byte {error.start}: save it as UTF-8"
+        ) from error
 
 
 def _parse(text: str, place: str) -> Any:
     try:
         return parse_json(text, _no_key_twice)
     except ValueError as error:
-        msg = f"{place}: not JSON: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{place}: not JSON: {error}") from error
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -62,8 +60,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        msg = f"key {twice!r} is there twice"
-        raise ValueError(msg)
+        raise ValueError(f"key {twice!r} is there twice")
     return entries
 
 
@@ -110,8 +107,7 @@ class TableRow:
 
     def refuse(self, column: str, what: str) -> NoReturn:
         """Raises DatasetError: what is wrong with a cell, with file, row and column before it."""
-        msg = f"{self.path}, {self.where(column)}: {what}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{self.path}, {self.where(column)}: {what}")
 
     def text(self, column: str) -> str:
         """The text of a cell. Raises DatasetError naming the byte that is not in the encoding."""
@@ -135,21 +131,20 @@ def read_rows(
     fewer fields than the header, with an unclosed quote, or with text behind a closing quote.
     """
     if encoding not in ENCODINGS:
-        msg = f"{path}: {unknown_name('encoding', encoding, ENCODINGS)}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{path}: {unknown_name('encoding', encoding, ENCODINGS)}")
     with _Lines(path) as lines:
         columns = _header(lines, delimiter, encoding)
         missing = [name for name in needed if name not in columns]
         if missing:
-            msg = f"{path} has no column {', '.join(map(repr, missing))}; it has {list(columns)}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{path} has no column {', '.join(map(repr, missing))}; it has {list(columns)}"
+            )
         for number, (line, cells) in enumerate(_records(lines, delimiter.encode()), 1):
             if len(cells) != len(columns):
-                msg = (
+                raise DatasetError(
                     f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
                     f"{len(columns)}: was the file cut short, or is a quote missing?"
                 )
-                raise DatasetError(msg)
             yield TableRow(path, number, line, dict(zip(columns, cells, strict=True)), encoding)
 
 
@@ -165,8 +160,9 @@ class _Lines:
         try:
             self._stream: BinaryIO = open_regular(self.path)
         except OSError as error:
-            msg = f"table {str(self.path)!r} cannot be read: {error.strerror}"
-            raise DatasetError(msg) from error
+            raise DatasetError(
+                f"table {str(self.path)!r} cannot be read: {error.strerror}"
+            ) from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -177,8 +173,9 @@ class _Lines:
         try:
             line = self._stream.readline(MAX_ROW + 1)
         except OSError as error:
-            msg = f"table {str(self.path)!r} cannot be read: {error.strerror}"
-            raise DatasetError(msg) from error
+            raise DatasetError(
+                f"table {str(self.path)!r} cannot be read: {error.strerror}"
+            ) from error
         self.number += 1
         self.offset += len(line)
         return line
@@ -187,13 +184,13 @@ class _Lines:
 def _header(lines: _Lines, delimiter: str, encoding: str) -> tuple[str, ...]:
     first = next(_records(lines, delimiter.encode()), None)
     if first is None:
-        msg = f"table {str(lines.path)!r} is empty: a first row with the columns' names is expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"table {str(lines.path)!r} is empty: a first row with the columns' names is expected"
+        )
     names = [_decode(cell, encoding, f"{lines.path}, header") for cell in first[1]]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        msg = f"{lines.path} has more than one column {', '.join(map(repr, twice))}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{lines.path} has more than one column {', '.join(map(repr, twice))}")
     return tuple(names)
 
 
@@ -202,8 +199,9 @@ def _decode(cell: TableCell, encoding: str, place: str) -> str:
         text = cell.raw.decode(encoding)
     except UnicodeDecodeError as error:
         at = cell.offset + error.start
-        msg = f"{place}: not UTF-8 at byte {at} of the file: save it as UTF-8, or give its encoding"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"{place}: not UTF-8 at byte {at} of the file: save it as UTF-8, or give its encoding"
+        ) from error
     return text.replace('""', '"') if cell.quoted else text
 
 
@@ -214,8 +212,7 @@ def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[TableC
         line = lines.next()
         if start == 0:
             if line.startswith(_UTF_16):
-                msg = f"{lines.path} is UTF-16: save it as UTF-8"
-                raise DatasetError(msg)
+                raise DatasetError(f"{lines.path} is UTF-16: save it as UTF-8")
             start = len(line) - len(line.removeprefix(codecs.BOM_UTF8))
             line = line[start:]
         if not line:
@@ -258,11 +255,10 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
             break
         at += 1
     if _without_end(row[at:]):
-        msg = (
+        raise DatasetError(
             f"{lines.path}, line {lines.number}: text behind a closing quote; quotes inside a "
             "quoted field are doubled"
         )
-        raise DatasetError(msg)
     return cells
 
 

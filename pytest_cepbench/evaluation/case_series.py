@@ -89,11 +89,10 @@ def enter_series(
     if file is None or not (policy.primary and policy.statistical):
         return None
     if policy.bounds == "bca":
-        msg = (
+        raise SuiteError(
             f'{case.key}: bounds = "bca" cannot be made at the small levels of a series, which '
             'would take millions of resamples: use bounds = "auto", or leave --cep-series out'
         )
-        raise SuiteError(msg)
     record = evaluator.suite_run(suite_file).model_record()
     place, entry = file.enter(
         Entry(

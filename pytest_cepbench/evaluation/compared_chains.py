@@ -81,8 +81,7 @@ class SuiteChains:
         assert second is not None
         case = self._cases.get(compared.first.case)
         if case is None:
-            msg = f"{self._path} has no case {compared.first.case!r} any more"
-            raise SuiteError(msg)
+            raise SuiteError(f"{self._path} has no case {compared.first.case!r} any more")
         self._refuse_changes(case, second, samples)
         before, now = (_stored(self._run, record) for record in (first, second))
         return [self._pair(case, sample, before, now) for sample in samples]
@@ -91,16 +90,16 @@ class SuiteChains:
         names = {loser.sample for loser in samples}
         known = [sample for sample in self._run.dataset.samples if sample.id in names]
         if {sample.id for sample in known} != names:
-            msg = f"{self._path} has other samples now: give --data as in the runs"
-            raise SuiteError(msg)
+            raise SuiteError(f"{self._path} has other samples now: give --data as in the runs")
         changed = [
             name
             for name, value in self._run.identity(case, known).items()
             if name not in SAMPLE_FIELDS and record.identity.get(name) != value
         ]
         if changed:
-            msg = f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
+            )
 
     def _pair(
         self, case: Case, loser: Loser, before: StoredChains, now: StoredChains
@@ -129,11 +128,11 @@ def _stored(run: ChainRun, record: Baseline) -> StoredChains:
     """The chains of a record's model. Raises SuiteError where it does not name all that made it."""
     step, tested = record.model.get("step", ""), record.model.get("role", "")
     if not step:
-        msg = "a report names no model whose chains stores could have: they were made elsewhere"
-        raise SuiteError(msg)
+        raise SuiteError(
+            "a report names no model whose chains stores could have: they were made elsewhere"
+        )
     if {bound.role for bound in recall(step)} != set(tested.split("+")):
-        msg = f"the model.step of a report is not of its {tested}: run it again"
-        raise SuiteError(msg)
+        raise SuiteError(f"the model.step of a report is not of its {tested}: run it again")
     return stored_chains(run, step)
 
 
@@ -240,8 +239,7 @@ def suite_file_of(result: CaseResult, files: Sequence[Path]) -> Path:
                 return path
         except CepError:  # another kind of file, or a suite that is written wrongly
             continue
-    msg = (
+    raise SpecError(
         f"the file of suite {result.suite!r} is not beside {result.nodeid.partition('::')[0]!r}: "
         "run the command where pytest ran, or name it with --suite-file"
     )
-    raise SpecError(msg)

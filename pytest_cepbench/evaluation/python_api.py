@@ -214,8 +214,9 @@ class GateResult:
         try:
             pandas = import_module("pandas")
         except ImportError as error:
-            msg = "GateResult.to_frame() needs the package pandas: pip install pandas"
-            raise MissingDependencyError(msg) from error
+            raise MissingDependencyError(
+                "GateResult.to_frame() needs the package pandas: pip install pandas"
+            ) from error
         rows = [{name: getattr(case, name) for name in _COLUMNS} for case in self.cases]
         return pandas.DataFrame(rows, columns=list(_COLUMNS))
 
@@ -268,11 +269,10 @@ def gate_checkpoint(
     except BaseException as error:
         if not _leaves(error):
             raise
-        msg = (
+        raise MeasurementError(
             "nothing is known of the checkpoint: code of a model or a data set raised "
             f"{type(error).__name__}({error}) where an ordinary exception is expected"
-        )
-        raise MeasurementError(msg) from error
+        ) from error
     finally:
         evaluator.close()
         evaluator.context.remove_folder()
@@ -313,8 +313,7 @@ def _settings(options: GateOptions, root: Path) -> RunSettings:
         if name not in GateOptions.__annotations__:
             gone = removed(f"--cep-{name.replace('_', '-')}", f"{name}=")
             what = gone or unknown_name("option", name, GateOptions.__annotations__)
-            msg = f"gate_checkpoint: {what}"
-            raise TypeError(msg)
+            raise TypeError(f"gate_checkpoint: {what}")
         if value is not None:
             setting = name.replace("_", "-")
             values[setting], sources[setting] = _texts(value), f"gate_checkpoint({name}=)"
@@ -345,8 +344,9 @@ def _suite_files(places: Iterable[str | Path]) -> Iterator[Path]:
             file for folder in folders for file in sorted(folder.glob("*.toml")) if _is_suite(file)
         ]
         if not files:
-            msg = f"{place}: no suite file (*.toml) is in this folder, nor a {FILE_NAME} below it"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"{place}: no suite file (*.toml) is in this folder, nor a {FILE_NAME} below it"
+            )
         yield from (file.resolve() for file in files)
 
 

@@ -150,16 +150,16 @@ class IdentityAgreement:
                 first, process = self._first(name, own)
             except OSError as error:
                 folder = self._context.folder
-                msg = f"the folder of the run, {folder}, cannot be written: {error}"
-                raise WriteError(msg) from error
+                raise WriteError(
+                    f"the folder of the run, {folder}, cannot be written: {error}"
+                ) from error
         if first != own:
-            msg = (
+            raise IdentityError(
                 f"the {bound.role} {bound.spec} is {own} for worker {self._context.worker}, and "
                 f"was {first} when {process} bound it: it changed while the run started, and cases "
                 "of two models must not meet in one report. Copy the checkpoint to a folder of its "
                 "own and gate the copy, or gate it when the trainer has finished; then run again"
             )
-            raise IdentityError(msg)
 
     def _first(self, name: str, own: str) -> tuple[str, str]:
         """The identity a model was first bound by, and by which process; this one's, if new."""

@@ -164,8 +164,9 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
         try:
             page = write_page_folder(settings.report_dir, facts, results, image, file)
         except WriteError as error:
-            msg = f"{error}; {shown_path(settings.report)} and the files beside it were written"
-            raise WriteError(msg) from error
+            raise WriteError(
+                f"{error}; {shown_path(settings.report)} and the files beside it were written"
+            ) from error
         written.append(page)
     return written
 

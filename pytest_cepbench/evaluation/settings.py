@@ -241,21 +241,20 @@ def check_engine(
             # In an ini file they may stay for the runs that are on a cluster.
             if sources.get(name, "").startswith("--"):
                 text = values[name][-1]
-                msg = (
+                raise ValueError(
                     f"{sources[name]} {text!r} is for --cep-engine=ray: "
                     "give that as well, or drop it"
                 )
-                raise ValueError(msg)
         return
     if "swap" in values.get("residency", [])[-1:]:
-        msg = (
+        raise ValueError(
             f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; "
             "give each role a device of its own instead, with --cep-ray-pool"
         )
-        raise ValueError(msg)
     if workers:
-        msg = "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
-        raise ValueError(msg)
+        raise ValueError(
+            "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
+        )
 
 
 def _refuse_unknown_choice(single: Mapping[str, str], sources: Mapping[str, str]) -> None:
@@ -263,22 +262,23 @@ def _refuse_unknown_choice(single: Mapping[str, str], sources: Mapping[str, str]
         if name in single and single[name] not in choices:
             hint = did_you_mean(single[name], choices)
             expected = f"one of {', '.join(choices)} is expected"
-            msg = f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
+            )
 
 
 def _series(single: Mapping[str, str], sources: Mapping[str, str]) -> str | None:
     """The name of a series. Raises ValueError where the run has no error to divide."""
     name = single.get("series")
     if name is None and sources.get("series-length", "").startswith("--"):
-        msg = f"{sources['series-length']} is of a series of gates: name it with --cep-series NAME"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{sources['series-length']} is of a series of gates: name it with --cep-series NAME"
+        )
     if name is not None and single.get("gate") == "threshold":
-        msg = (
+        raise ValueError(
             f"{sources['series']} {name!r} divides the error of the gate over a series, and "
             f"{sources['gate']} 'threshold' makes none that is known: leave one of the two out"
         )
-        raise ValueError(msg)
     return name
 
 
@@ -298,11 +298,10 @@ def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
     """A role, and what is asked for its pool. Raises ValueError naming what is wrong."""
     role, _, rest = text.partition(":")
     if role not in ROLE_NAMES:
-        msg = (
+        raise ValueError(
             f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in "
             f"{_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
         )
-        raise ValueError(msg)
     pool: dict[str, float] = {}
     for part in rest.split(","):
         key, _, value = part.strip().partition("=")
@@ -310,12 +309,11 @@ def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
         whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
         wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
         if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
-            msg = (
+            raise ValueError(
                 f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus "
                 "(a part of one, or a whole number) and cpus are expected, each once, as in "
                 f"{_POOL_EXAMPLE}"
             )
-            raise ValueError(msg)
         pool[key] = int(number) if key == "actors" else number
     return role, pool
 
@@ -331,24 +329,25 @@ def _number(text: str) -> float:
 def _tolerance(text: str, source: str) -> float:
     value = _number(text)
     if not 0 <= value < float("inf"):
-        msg = f"{source} {text!r}: a number of at least 0 is expected"
-        raise ValueError(msg)
+        raise ValueError(f"{source} {text!r}: a number of at least 0 is expected")
     return value
 
 
 def _price(text: str, source: str) -> float:
     value = _number(text)
     if not 0 < value < float("inf"):
-        msg = f"{source} {text!r}: the price of a device for an hour is expected, such as 2.50"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{source} {text!r}: the price of a device for an hour is expected, such as 2.50"
+        )
     return value
 
 
 def _alpha(text: str, source: str) -> float:
     value = _number(text)
     if not 0 < value <= 0.5:
-        msg = f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
+        )
     check_not_blind(value, f"{source} {text!r}")
     return value
 
@@ -356,12 +355,11 @@ def _alpha(text: str, source: str) -> float:
 def _series_length(text: str, source: str) -> int:
     value = at_least_one(text, source)
     if value > LONGEST_SERIES:
-        msg = (
+        raise ValueError(
             f"{source} {text!r}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
             f"less, at which no drop is told from noise; give {LONGEST_SERIES} or fewer, a series "
             "may become longer than expected"
         )
-        raise ValueError(msg)
     return value
 
 
@@ -373,8 +371,9 @@ def _helpers(text: str, source: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal():
-        msg = f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
+        )
     return int(text)
 
 
@@ -382,16 +381,16 @@ def _devices_per_worker(text: str, source: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        msg = f"{source} {text!r}: auto or a number of devices of at least 1 is expected"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{source} {text!r}: auto or a number of devices of at least 1 is expected"
+        )
     return int(text)
 
 
 def _switch(text: str, source: str) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if text.lower() not in known:
-        msg = f"{source} {text!r}: true or false is expected"
-        raise ValueError(msg)
+        raise ValueError(f"{source} {text!r}: true or false is expected")
     return known[text.lower()]
 
 
@@ -401,11 +400,10 @@ def _budget(text: str, source: str) -> SampleBudget:
         match = _BUDGET.fullmatch(part.strip())
         kind = match.lastgroup if match else None
         if match is None or kind is None or kind in limits or float(match[kind]) == 0:
-            msg = (
+            raise ValueError(
                 f"{source} {text!r}: a number of samples, of seconds, or both are expected, such "
                 "as 800, 3600s or 800,3600s"
             )
-            raise ValueError(msg)
         limits[kind] = float(match[kind])
     samples = limits.get("samples")
     return SampleBudget(None if samples is None else int(samples), limits.get("seconds"))

@@ -125,5 +125,6 @@ def _accepted_before(path: Path) -> bytes:
     try:
         return read_regular(path, MOST_TEXT)
     except OSError as error:
-        msg = f"{path} cannot be read any more: {error.strerror}; nothing was changed"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"{path} cannot be read any more: {error.strerror}; nothing was changed"
+        ) from error

@@ -199,8 +199,7 @@ def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"baseline {name} cannot be read: {error}; {REMEDY}"
-        raise BaselineError(msg) from error
+        raise BaselineError(f"baseline {name} cannot be read: {error}; {REMEDY}") from error
     return load_baseline(text, key, name)
 
 
@@ -236,12 +235,10 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
         _refuse_newer(table, where)
         baseline = msgspec.convert(table, Baseline)
     except (msgspec.MsgspecError, ValueError) as error:
-        msg = f"baseline {where} cannot be read: {error}; {REMEDY}"
-        raise BaselineError(msg) from error
+        raise BaselineError(f"baseline {where} cannot be read: {error}; {REMEDY}") from error
     problem = contradiction(baseline, key)
     if problem:
-        msg = f"baseline {where} {problem}; {REMEDY}"
-        raise BaselineError(msg)
+        raise BaselineError(f"baseline {where} {problem}; {REMEDY}")
     return baseline
 
 
@@ -249,15 +246,13 @@ def _refuse_newer(table: Any, where: str) -> None:
     """Before the fields are looked at: those of a newer format are not known here."""
     version = table.get("format") if isinstance(table, dict) else None
     if isinstance(version, int) and version < 1:
-        msg = f"baseline {where} has format {version}, which never was; {REMEDY}"
-        raise BaselineError(msg)
+        raise BaselineError(f"baseline {where} has format {version}, which never was; {REMEDY}")
     if isinstance(version, int) and version > FORMAT:
-        msg = (
+        raise BaselineError(
             f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was "
             "written by a newer pytest-cepbench; install that one, or restore an earlier file from "
             "version control"
         )
-        raise BaselineError(msg)
 
 
 def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check

@@ -177,8 +177,7 @@ class Measurement:
         pseudo = [value for part in self.blocks.values() for value in part.values()]
         numbers = np.abs([*values, *pseudo])
         if not values or not all(self.scores.values()) or not (numbers <= _LARGEST).all():
-            msg = f"{self.key}: a measurement needs a finite score for every sample"
-            raise ValueError(msg)
+            raise ValueError(f"{self.key}: a measurement needs a finite score for every sample")
         object.__setattr__(self, "scores", _rounded_parts(self.scores))
         object.__setattr__(self, "blocks", _rounded_parts(self.blocks))
         object.__setattr__(self, "anchor_scores", _rounded_parts(self.anchor_scores))

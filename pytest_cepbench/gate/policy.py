@@ -115,8 +115,7 @@ class Policy:
 def check_tolerance(value: float, name: str) -> None:
     """Raise ValueError for a tolerance that is negative or not finite."""
     if not (isfinite(value) and value >= 0):
-        msg = f"{name} is a number of at least 0, got {value}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is a number of at least 0, got {value}")
 
 
 def check_span(policy: Policy, span: float, what: str) -> None:
@@ -127,11 +126,10 @@ def check_span(policy: Policy, span: float, what: str) -> None:
     """
     for name, (value, source) in policy.given_tolerances.items():
         if value >= span:
-            msg = (
+            raise ValueError(
                 f"{name} = {value:g} from {source}: {what} "
                 f"spans {span:g}, so no drop exceeds it; give one below {span:g}"
             )
-            raise ValueError(msg)
 
 
 def check_alpha(value: float, name: str) -> None:
@@ -143,5 +141,4 @@ def check_alpha(value: float, name: str) -> None:
 def _check_error(value: float, name: str) -> None:
     """Raise ValueError for an error probability of which no bound could be made."""
     if not 0 < value <= 0.5:
-        msg = f"{name} is a number over 0 and at most 0.5, got {value}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is a number over 0 and at most 0.5, got {value}")

@@ -125,12 +125,11 @@ def check_headroom(
     ends += [] if known is None else [known]
     most = round(min(ends), DECIMALS)
     if SMALLEST_SHARE * whole <= most <= tolerance:
-        msg = (
+        raise ValueError(
             f"{setting} = {tolerance:g} from {source}: {what} was accepted at {record.value:.4g} "
             f"and can lose {most:.4g}, down to what chance gives or the worst there is, so no drop "
             f"exceeds it; give one below {most:.4g}"
         )
-        raise ValueError(msg)
 
 
 def why_not_accepted(record: Record) -> str | None:

@@ -103,11 +103,10 @@ def _tensors(holder: Any) -> Iterator[Any]:
         for value in holder:
             yield from _tensors(value)
     else:
-        msg = (
+        raise TrainingGateError(
             f"the memory of a {type(holder).__name__} cannot be given back: modules, optimizers "
             "and tensors are expected"
         )
-        raise TrainingGateError(msg)
 
 
 def _state_tensors(state: Any) -> Iterator[Any]:
@@ -143,11 +142,10 @@ def _resize(storage: Any, size: int) -> None:
             storage.resize_(size)
         except RuntimeError as error:
             if attempt == _ATTEMPTS - 1:
-                msg = (
+                raise DeviceMemoryError(
                     f"the training's memory cannot be taken back after a gate ({error}): another "
                     "process uses the device, or the gate needs a device of its own (device=)"
-                )
-                raise DeviceMemoryError(msg) from error
+                ) from error
             time.sleep(_PAUSE)
         else:
             return

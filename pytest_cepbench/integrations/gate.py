@@ -64,25 +64,27 @@ class Gate:
 
     def __post_init__(self) -> None:
         if isinstance(self.options, str):
-            msg = f"options={self.options!r} is one string: give a list of options"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"options={self.options!r} is one string: give a list of options"
+            )
         for option in self.options:
             if (name := option.partition("=")[0]) in _OWN_OPTIONS:
-                msg = f"options: {name} is set by the gate itself; leave it out"
-                raise TrainingGateError(msg)
+                raise TrainingGateError(f"options: {name} is set by the gate itself; leave it out")
         if "{checkpoint}" not in self.model:
-            msg = f"model={self.model!r} does not contain {{checkpoint}}, the checkpoint's path"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"model={self.model!r} does not contain {{checkpoint}}, the checkpoint's path"
+            )
         if self.timeout is not None and self.timeout <= 0:
-            msg = f"timeout={self.timeout}: a number of seconds above 0 is expected"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"timeout={self.timeout}: a number of seconds above 0 is expected"
+            )
         if not self._suites:
-            msg = "suites is empty: name a suite folder, a test file or a test of one"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                "suites is empty: name a suite folder, a test file or a test of one"
+            )
         for suite in self._suites:
             if not Path(suite.partition("::")[0]).exists():
-                msg = f"suites: there is no {suite.partition('::')[0]}"
-                raise TrainingGateError(msg)
+                raise TrainingGateError(f"suites: there is no {suite.partition('::')[0]}")
 
     def __call__(self, checkpoint: str | Path, step: int | None = None) -> GateVerdict:
         """Gate a saved checkpoint and wait for the verdict; later ones are held to what passes.
@@ -132,14 +134,14 @@ class Gate:
         local = folder or os.path.isfile(path)  # noqa: PTH113 - as above
         plain, mark, parameters = str(checkpoint).partition("?")
         if not local and mark and os.path.exists(plain):  # noqa: PTH110 - as above
-            msg = (
+            raise TrainingGateError(
                 f"{checkpoint} is a path with parameters: give the gate {plain}, and "
                 f'model="{{checkpoint}}?{parameters}"'
             )
-            raise TrainingGateError(msg)
         if folder and Path(self.folder).resolve().is_relative_to(path.resolve()):
-            msg = f"the gate's folder {self.folder} is in the checkpoint {checkpoint}: move it out"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"the gate's folder {self.folder} is in the checkpoint {checkpoint}: move it out"
+            )
         name = (path.resolve() if folder else path).name
         if step is not None and not re.search(rf"(?<!\d){step}(?!\d)", name):
             name = f"{name}-step{step}"

@@ -158,19 +158,19 @@ class GateFolder:
         try:
             document = parse_json(read_text(path))
             if document["format"] != _FORMAT:
-                msg = (
+                raise TrainingGateError(
                     f"{path} has format {document['format']}, and {_FORMAT} is expected: give the "
                     "training a new folder for its gate"
                 )
-                raise TrainingGateError(msg)
             return _state(document)
         except FileNotFoundError:
             if any(self.baselines.rglob("*.toml")):
                 raise TrainingGateError(self._lost()) from None
             return GateState()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            msg = f"{path} cannot be read ({error!r}): give the training a new folder for its gate"
-            raise TrainingGateError(msg) from error
+            raise TrainingGateError(
+                f"{path} cannot be read ({error!r}): give the training a new folder for its gate"
+            ) from error
 
     def change(self, **fields: Any) -> GateState:
         """Write the state with some fields replaced, and return it. Raises TrainingGateError."""
@@ -210,8 +210,7 @@ class GateFolder:
                 else:
                     _copy(source, partial / Path(submission.given).name)
                 if _stamps(source) != before:
-                    msg = "it changed while it was copied; gate it when it is saved"
-                    raise OSError(msg)  # noqa: TRY301 - explained as any other
+                    raise OSError("it changed while it was copied; gate it when it is saved")  # noqa: TRY301 - explained as any other
             return self.end_copy(submission, single=not source.is_dir())
         except BaseException:  # half a copy on a full disk is in the way of the training
             shutil.rmtree(partial, ignore_errors=True)
@@ -236,8 +235,9 @@ class GateFolder:
         with self._explained(submission.name):
             files = _read_files(partial)
             if not files:
-                msg = "it has no file; `save` has to return when it has written all of them"
-                raise OSError(msg)
+                raise OSError(
+                    "it has no file; `save` has to return when it has written all of them"
+                )
             name = f"{submission.name}-{_digest(files)[:12]}"
             kept = self.kept(name)
             there = _read_files(kept)
@@ -262,8 +262,9 @@ class GateFolder:
         try:
             return replace(submission, files=_read_files(Path(submission.given)))
         except OSError as error:
-            msg = f"the checkpoint {submission.given} cannot be read: {error}"
-            raise TrainingGateError(msg) from error
+            raise TrainingGateError(
+                f"the checkpoint {submission.given} cannot be read: {error}"
+            ) from error
 
     def unchanged_files(self, checkpoint: Submission | AcceptedCheckpoint) -> Files | None:
         """Its files, with their stamps of now; None where they are not the ones that are known.
@@ -343,8 +344,9 @@ class GateFolder:
         except OSError as error:
             # Of many files that a full disk does not take, the first says why.
             words = error.args[0][0][2] if isinstance(error, shutil.Error) else error
-            msg = f"the checkpoint {name} cannot be kept in {self.kept('')}: {words}"
-            raise TrainingGateError(msg) from error
+            raise TrainingGateError(
+                f"the checkpoint {name} cannot be kept in {self.kept('')}: {words}"
+            ) from error
 
     def _write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -357,8 +359,7 @@ class GateFolder:
                 os.fsync(file.fileno())
             new.replace(path)
         except OSError as error:
-            msg = f"{path} cannot be written: {error}"
-            raise TrainingGateError(msg) from error
+            raise TrainingGateError(f"{path} cannot be written: {error}") from error
 
 
 def changed_since(checkpoint: AcceptedCheckpoint) -> str:

@@ -50,8 +50,7 @@ class GateProcess:
                     start_new_session=True,  # Ctrl-C is for the training, which ends the gate
                 )
         except OSError as error:
-            msg = f"the gate cannot be started: {error}"
-            raise TrainingGateError(msg) from error
+            raise TrainingGateError(f"the gate cannot be started: {error}") from error
 
     def poll(self) -> int | None:
         """The exit code, None while the process runs."""

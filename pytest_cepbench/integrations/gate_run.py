@@ -68,8 +68,7 @@ class GateRun:
             self._process = self._accept(passed) if self.submission.accepting else self._measure()
         except OSError as error:
             self._lock.release()
-            msg = f"the gate's folder cannot be used: {error}"
-            raise TrainingGateError(msg) from error
+            raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
         except BaseException:
             self._lock.release()
             raise
@@ -201,11 +200,11 @@ def _lock(path: Path) -> FileLock:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout as error:
-        msg = f"another process gates into {path.parent}: give each training a folder of its own"
-        raise TrainingGateError(msg) from error
+        raise TrainingGateError(
+            f"another process gates into {path.parent}: give each training a folder of its own"
+        ) from error
     except OSError as error:
-        msg = f"the gate's folder cannot be used: {error}"
-        raise TrainingGateError(msg) from error
+        raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
     return lock
 
 

@@ -131,17 +131,15 @@ def to_logger(logger: Any) -> Tracker:
 def _check_export(trainer: Any, module: Any) -> None:
     strategy = type(trainer.strategy).__name__
     if not hasattr(getattr(module, "model", None), "save_pretrained"):
-        msg = (
+        raise TrainingGateError(
             f"{type(module).__name__} has no `model` with save_pretrained: give "
             "GateCallback(export=...) a function that writes the model of a module into a folder"
         )
-        raise TrainingGateError(msg)
     if not strategy.startswith(_WHOLE):
-        msg = (
+        raise TrainingGateError(
             f"under {strategy} a rank may hold a part of the model: give GateCallback(export=...) "
             "a function that gathers it and writes it into a folder"
         )
-        raise TrainingGateError(msg)
 
 
 def _save_pretrained(trainer: Any, module: Any, folder: Path) -> None:

@@ -51,8 +51,7 @@ class Ranks:
         if failure is not None:
             raise failure
         if box[1] is not None:
-            msg = f"on rank 0: {box[1]}"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(f"on rank 0: {box[1]}")
         result: T = box[0]
         return result
 

@@ -96,17 +96,21 @@ class TrainingGate:
         for outcome in outcomes - {*_STOP_ON, "never"}:
             raise TrainingGateError(unknown_name("stop_on", outcome, [*_STOP_ON, "never"]))
         if "never" in outcomes and len(outcomes) > 1:
-            msg = f"stop_on={self.stop_on!r}: `never` cannot stand beside another outcome"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"stop_on={self.stop_on!r}: `never` cannot stand beside another outcome"
+            )
         if self.every is not None and self.every < 1:
-            msg = f"every={self.every}: a number of steps of at least 1 is expected"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"every={self.every}: a number of steps of at least 1 is expected"
+            )
         if self.share_device and self.when == "beside":
-            msg = 'share_device=True needs when="between": beside it, the training uses the device'
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                'share_device=True needs when="between": beside it, the training uses the device'
+            )
         if self.share_device and self.gate.device is not None:
-            msg = f"share_device=True and a device of the gate's own ({self.gate.device}): give one"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                f"share_device=True and a device of the gate's own ({self.gate.device}): give one"
+            )
         # Whoever stops where the samples do not tell also stops where they do.
         both = set(_STOP_ON) if str(Outcome.INCONCLUSIVE) in outcomes else set()
         self._outcomes = frozenset(outcomes - {"never"} | both)
@@ -125,8 +129,9 @@ class TrainingGate:
         nothing to give back.
         """
         if self.share_device and not holders:
-            msg = "share_device=True: name modules and optimizers to begin(step, model, optimizer)"
-            raise TrainingGateError(msg)
+            raise TrainingGateError(
+                "share_device=True: name modules and optimizers to begin(step, model, optimizer)"
+            )
         if self._ranks is None:
             self._ranks = current_ranks()
         self._holders = holders if self.share_device else ()
@@ -159,8 +164,9 @@ class TrainingGate:
         try:
             save(folder)
         except SystemExit as leaving:  # the script would end without a verdict, perhaps with 0
-            msg = f"the checkpoint of step {step} was not saved: save called sys.exit()"
-            raise TrainingGateError(msg) from leaving
+            raise TrainingGateError(
+                f"the checkpoint of step {step} was not saved: save called sys.exit()"
+            ) from leaving
         self._all_ranks.wait_for_all()  # until every rank has written its part
         return self._look(lambda: self._add(self.gate.files.end_copy(submission)))
 

@@ -168,18 +168,18 @@ def read_measured(code: int, report: Path, *, case: str | None, first: bool) -> 
 def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedCase, ...]:
     """The cases with the named one first. Raises TrainingGateError where it is not among them."""
     if not cases:
-        msg = "no case was judged that can fail a run: name a suite, or a test of one"
-        raise TrainingGateError(msg)
+        raise TrainingGateError(
+            "no case was judged that can fail a run: name a suite, or a test of one"
+        )
     if name is None:
         return tuple(cases)
     chosen = [case for case in cases if case.name == name or case.name.endswith(f"/{name}")]
     if len(chosen) != 1:
-        msg = (
+        raise TrainingGateError(
             f"case {name!r} is the name of several: {', '.join(case.name for case in chosen)}"
             if chosen
             else unknown_name("case", name, [case.name for case in cases])
         )
-        raise TrainingGateError(msg)
     return (*chosen, *(case for case in cases if case not in chosen))
 
 

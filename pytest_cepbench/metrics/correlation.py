@@ -68,11 +68,13 @@ def correlation(
         raise ValueError(msg + f"got {method!r} and {confidence}")
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
-        msg = f"expected two columns (n,) with n >= 2 models, got {x.shape} and {y.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected two columns (n,) with n >= 2 models, got {x.shape} and {y.shape}"
+        )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        msg = "a score is not finite: leave out the models that lack one of the two scores"
-        raise ValueError(msg)
+        raise ValueError(
+            "a score is not finite: leave out the models that lack one of the two scores"
+        )
     if (x == x[0]).all() or (y == y[0]).all():
         return None
     value = _COEFFICIENTS[method](x, y)
@@ -107,8 +109,7 @@ def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     Raises ValueError when the matrix is not square.
     """
     if any(len(row) != len(matrix) for row in matrix):
-        msg = f"expected a square matrix, got rows of {[len(row) for row in matrix]}"
-        raise ValueError(msg)
+        raise ValueError(f"expected a square matrix, got rows of {[len(row) for row in matrix]}")
     pairs = [value for i, row in enumerate(matrix) for value in row[:i]]
     known = [value for value in pairs if value is not None and isfinite(value)]
     return sum(known) / len(known) if known and len(known) == len(pairs) else None
@@ -170,8 +171,9 @@ def shared_ranks(
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
-        msg = f"expected (n,) finite numbers to rank, got shape {array.shape}: {array.tolist()}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected (n,) finite numbers to rank, got shape {array.shape}: {array.tolist()}"
+        )
     numbers = array.tolist()
     shown = numbers if decimals is None else [round(value, decimals) for value in numbers]
     ordered = sorted(shown, reverse=higher_is_better)
@@ -193,11 +195,11 @@ def rank_table(
     """
     lengths = {name: len(values) for name, values in scores.items()}
     if len(set(lengths.values())) > 1:
-        msg = f"expected one value per model on every benchmark, got {lengths}"
-        raise ValueError(msg)
+        raise ValueError(f"expected one value per model on every benchmark, got {lengths}")
     if missing := sorted(set(scores) - set(higher_is_better)):
-        msg = f"no direction is given for {', '.join(missing)}: say whether higher is better"
-        raise ValueError(msg)
+        raise ValueError(
+            f"no direction is given for {', '.join(missing)}: say whether higher is better"
+        )
     return {
         name: shared_ranks(values, higher_is_better=higher_is_better[name], decimals=decimals)
         for name, values in scores.items()

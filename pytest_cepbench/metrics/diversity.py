@@ -43,15 +43,14 @@ class DiversityTotals:
     def __post_init__(self) -> None:
         shape = np.shape(self.vectors)
         if len(shape) != 2 or len(self.blocks) not in (0, shape[0]):
-            msg = f"expected (n, d) vectors and n blocks or none, got {shape}, {len(self.blocks)}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected (n, d) vectors and n blocks or none, got {shape}, {len(self.blocks)}"
+            )
         if shape[0] < 2:
-            msg = f"the diversity of a set needs at least 2 vectors, got {shape[0]}"
-            raise TooFewError(msg)
+            raise TooFewError(f"the diversity of a set needs at least 2 vectors, got {shape[0]}")
         largest = np.abs(self.vectors).max(axis=1)
         if not np.isfinite(largest).all() or not largest.all():
-            msg = "a vector is zero or not finite"
-            raise ValueError(msg)
+            raise ValueError("a vector is zero or not finite")
 
     def vendi_score(self) -> float:
         """Vendi score of the whole set; see `vendi_score`."""
@@ -96,8 +95,9 @@ class DiversityTotals:
         kept = np.asarray(self.blocks) != block
         count = int(kept.sum())
         if count < 2:
-            msg = f"without a block {count} of {len(kept)} vectors are left, at least 2 are needed"
-            raise TooFewError(msg)
+            raise TooFewError(
+                f"without a block {count} of {len(kept)} vectors are left, at least 2 are needed"
+            )
         return kept, count
 
 

@@ -90,8 +90,7 @@ def gc_fid_at_t(distances: FloatArray) -> float:
     """
     values = np.asarray(distances, dtype=np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        msg = f"expected finite distances (T,) with T at least 1, got {values.tolist()}"
-        raise ValueError(msg)
+        raise ValueError(f"expected finite distances (T,) with T at least 1, got {values.tolist()}")
     weights = np.arange(1, len(values) + 1, dtype=np.float64)
     return float(values @ weights / weights.sum())
 
@@ -99,15 +98,18 @@ def gc_fid_at_t(distances: FloatArray) -> float:
 def _check_blocks(shape: tuple[int, ...], blocks: Labels, count: int) -> None:
     """Raise for labels that do not fit the rows, or a block that holds nearly all of them."""
     if len(shape) != 2 or np.shape(blocks) != shape[:1]:
-        msg = f"expected features (n, D) and a block for each row, got {shape} and {blocks.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected features (n, D) and a block for each row, got {shape} and {blocks.shape}"
+        )
     if count < 1 or (len(blocks) and not 0 <= blocks.min() <= blocks.max() < count):
-        msg = f"expected blocks from 0 to count - 1 = {count - 1}, got {np.unique(blocks).tolist()}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected blocks from 0 to count - 1 = {count - 1}, got {np.unique(blocks).tolist()}"
+        )
     fewest = len(blocks) - int(np.bincount(blocks, minlength=count).max())
     if fewest < 2:
-        msg = f"a set of {len(blocks)} has {fewest} samples left without its largest block"
-        raise TooFewError(msg)
+        raise TooFewError(
+            f"a set of {len(blocks)} has {fewest} samples left without its largest block"
+        )
 
 
 def _from_products(
@@ -164,26 +166,23 @@ def moments_of(features: FeatureSet | FloatArray) -> Moments:
     if not isinstance(features, FeatureSet):
         rows = np.asarray(features)
         if rows.ndim != 2 or not rows.shape[1]:
-            msg = f"expected features (n, D) with D at least 1, got {rows.shape}"
-            raise ValueError(msg)
+            raise ValueError(f"expected features (n, D) with D at least 1, got {rows.shape}")
         features = FeatureSet(rows.shape[1])
         features.add(rows)
     if features.n < 2:
-        msg = (
+        raise TooFewError(
             f"a set of {features.n} has no covariance; a Frechet distance needs at least 2 samples"
         )
-        raise TooFewError(msg)
     return features.moments()
 
 
 def check_widths(x: Moments, y: Moments) -> None:
     """Raise ValueError for sets of features of different dimensions."""
     if x.mean.shape != y.mean.shape:
-        msg = (
+        raise ValueError(
             f"features of dimension {len(x.mean)} and of dimension {len(y.mean)} have no distance; "
             "take both sets from the same encoder"
         )
-        raise ValueError(msg)
 
 
 def in_order(x: Moments, y: Moments) -> tuple[Moments, Moments]:

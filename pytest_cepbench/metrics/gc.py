@@ -37,8 +37,7 @@ def mean_similarity(similarities: FloatArray) -> npt.NDArray[np.float64]:
     """
     values = _two_dimensional(similarities)
     if not len(values):
-        msg = "s(t) of no chains is not defined"
-        raise ValueError(msg)
+        raise ValueError("s(t) of no chains is not defined")
     curve: npt.NDArray[np.float64] = values.mean(axis=0)
     return curve
 
@@ -53,14 +52,12 @@ def mean_of_categories(scores: Mapping[str, FloatArray]) -> float:
     Raises ValueError when there is no category or an empty one.
     """
     if not scores or any(len(values) == 0 for values in scores.values()):
-        msg = "a mean of categories needs at least one category and one score in each"
-        raise ValueError(msg)
+        raise ValueError("a mean of categories needs at least one category and one score in each")
     return fsum(fsum(values.tolist()) / len(values) for values in scores.values()) / len(scores)
 
 
 def _two_dimensional(similarities: FloatArray) -> npt.NDArray[np.float64]:
     values = np.asarray(similarities, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] == 0:
-        msg = f"expected (n_chains, T) with T at least 1, got {values.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"expected (n_chains, T) with T at least 1, got {values.shape}")
     return values

@@ -60,11 +60,11 @@ def predicted_choice(first: float, second: float, margin: float = MARGIN) -> Cho
     try:
         left, right, most = (Fraction(str(number)) for number in (first, second, margin))
     except ValueError:
-        msg = f"expected finite similarities and margin, got {first}, {second} and {margin}"
-        raise ValueError(msg) from None
+        raise ValueError(
+            f"expected finite similarities and margin, got {first}, {second} and {margin}"
+        ) from None
     if most < 0:
-        msg = f"expected a margin of at least 0, got {margin}"
-        raise ValueError(msg)
+        raise ValueError(f"expected a margin of at least 0, got {margin}")
     if abs(left - right) <= most:
         return "B"
     return "C1" if left > right else "C2"
@@ -88,13 +88,15 @@ def alignment(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) 
     Raises ValueError when the lengths differ, an item has no vote, or a choice is unknown.
     """
     if len(predictions) != len(votes):
-        msg = f"expected one prediction per item, got {len(predictions)} for {len(votes)} items"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected one prediction per item, got {len(predictions)} for {len(votes)} items"
+        )
     known = get_args(Choice)
     for item, (choice, cast) in enumerate(zip(predictions, votes, strict=True)):
         if not cast or not {choice, *cast} <= set(known):
-            msg = f"item {item}: expected votes of {known}, got {choice!r} against {list(cast)}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"item {item}: expected votes of {known}, got {choice!r} against {list(cast)}"
+            )
     right = sum(
         vote == choice for choice, cast in zip(predictions, votes, strict=True) for vote in cast
     )

@@ -36,8 +36,7 @@ def kernel_distance(x: FloatArray, y: FloatArray, *, block: int = _BLOCK) -> flo
     that the kernel leaves the range of float64.
     """
     if np.ndim(x) != 2 or np.ndim(y) != 2:
-        msg = f"expected features (n, D) twice, got {np.shape(x)} and {np.shape(y)}"
-        raise ValueError(msg)
+        raise ValueError(f"expected features (n, D) twice, got {np.shape(x)} and {np.shape(y)}")
     blocks = KernelBlocks(len(x), len(y), block=block)
     blocks.add(x, y)
     return blocks.distance()
@@ -57,11 +56,10 @@ class KernelBlocks:
 
     def __init__(self, n_x: int, n_y: int, *, block: int = _BLOCK) -> None:
         if min(n_x, n_y, block) < 2:
-            msg = (
+            raise ValueError(
                 "a kernel distance needs at least 2 samples in each set and in each block, "
                 f"got sets of {n_x} and {n_y} and blocks of {block}"
             )
-            raise ValueError(msg)
         count = min(-(-max(n_x, n_y) // block), min(n_x, n_y) // 2)
         self._expected = (n_x, n_y)
         self._sizes = list(zip(_sizes(n_x, count), _sizes(n_y, count), strict=True))
@@ -83,8 +81,9 @@ class KernelBlocks:
         labels = parts or tuple(np.zeros(len(rows), dtype=np.intp) for rows in shards)
         for rows, own in zip(shards, labels, strict=True):
             if np.shape(own) != (len(rows),) or (len(rows) and own.min() < 0):
-                msg = f"expected a part from 0 for each of {len(rows)} rows, got {np.shape(own)}"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"expected a part from 0 for each of {len(rows)} rows, got {np.shape(own)}"
+                )
         for side, (rows, own) in enumerate(zip(shards, labels, strict=True)):
             self._held[side].append(rows)
             self._labels[side].append(np.array(own, dtype=np.intp))
@@ -138,30 +137,29 @@ class KernelBlocks:
 
     def _check_complete(self) -> None:
         if tuple(self._received) != self._expected:
-            msg = (
+            raise ValueError(
                 f"expected {self._expected[0]} and {self._expected[1]} samples, "
                 f"got {self._received[0]} and {self._received[1]}; add the missing ones first"
             )
-            raise ValueError(msg)
 
     def _check(self, shards: list[Array]) -> None:
         if any(rows.ndim != 2 for rows in shards):
-            msg = f"expected features (n, D) twice, got {shards[0].shape} and {shards[1].shape}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected features (n, D) twice, got {shards[0].shape} and {shards[1].shape}"
+            )
         widths = {rows.shape[1] for rows in (*shards, *self._held[0], *self._held[1])}
         if len(widths) != 1 or 0 in widths:
-            msg = (
+            raise ValueError(
                 f"features of dimensions {sorted(widths)} have no kernel distance; "
                 "take both sets from the same encoder"
             )
-            raise ValueError(msg)
         if not all(np.isfinite(rows).all() for rows in shards):
-            msg = "features hold NaN or infinity; leave such samples out and count them as failed"
-            raise ValueError(msg)
+            raise ValueError(
+                "features hold NaN or infinity; leave such samples out and count them as failed"
+            )
         for rows, had, expected in zip(shards, self._received, self._expected, strict=True):
             if had + len(rows) > expected:
-                msg = f"expected {expected} samples in the set, got {had + len(rows)}"
-                raise ValueError(msg)
+                raise ValueError(f"expected {expected} samples in the set, got {had + len(rows)}")
 
     def _close_blocks(self) -> None:
         while len(self._closed) < len(self._sizes):
@@ -200,10 +198,9 @@ class _Block:
         others = np.arange(self.sizes.shape[1]) != part
         n_x, n_y = (int(size) for size in self.sizes[:, others].sum(axis=1))
         if min(n_x, n_y) < 2:
-            msg = (
+            raise TooFewError(
                 f"without part {part} a block of the kernel distance keeps {n_x} and {n_y} samples"
             )
-            raise TooFewError(msg)
         x, y, across = (float(s[others][:, others].sum()) for s in (self.x, self.y, self.across))
         return x / (n_x * (n_x - 1)) + y / (n_y * (n_y - 1)) - 2 * across / (n_x * n_y)
 
@@ -221,8 +218,9 @@ def _closed(x: Array, y: Array, x_parts: Labels, y_parts: Labels) -> _Block:
         within = _mean_of_others(of_x) + _mean_of_others(of_y)
         estimate = within - 2 * float(across.mean())
     if not isfinite(estimate):
-        msg = "features are too large: their kernel (a . b / D + 1)^3 leaves the range of float64"
-        raise ValueError(msg)
+        raise ValueError(
+            "features are too large: their kernel (a . b / D + 1)^3 leaves the range of float64"
+        )
     names = np.arange(max(int(x_parts.max()), int(y_parts.max())) + 1)
     in_x, in_y = ((parts[:, None] == names).astype(np.float64) for parts in (x_parts, y_parts))
     return _Block(

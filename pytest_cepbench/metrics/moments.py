@@ -55,8 +55,7 @@ class FeatureSet:
 
     def __init__(self, dimension: int, *, root_up_to: int = 512) -> None:
         if dimension < 1:
-            msg = f"features have at least 1 dimension, got {dimension}"
-            raise ValueError(msg)
+            raise ValueError(f"features have at least 1 dimension, got {dimension}")
         self.dimension = dimension
         self._squared = dimension > root_up_to
         self._held: list[Array] = []  # blocks of rows not folded yet; only the last has room
@@ -94,8 +93,7 @@ class FeatureSet:
     def moments(self) -> Moments:
         """Moments of the rows so far, as own arrays. Raises ValueError for an empty set."""
         if not self.n:
-            msg = "an empty set of features has no mean; add at least one sample"
-            raise ValueError(msg)
+            raise ValueError("an empty set of features has no mean; add at least one sample")
         if self._folded.n:
             whole = self._all_folded()
             if self._squared:
@@ -108,18 +106,16 @@ class FeatureSet:
 
     def _check(self, rows: npt.NDArray[Any]) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "fiu":
-            msg = (
+            raise ValueError(
                 f"expected real features (n, {self.dimension}), got {rows.dtype} {rows.shape}; "
                 "all features of a set come from one encoder"
             )
-            raise ValueError(msg)
         # Written so that NaN, of which every comparison is false, is refused too.
         if rows.size and not (float(rows.max()) <= _LARGEST and float(rows.min()) >= -_LARGEST):
-            msg = (
+            raise ValueError(
                 f"features hold NaN, infinity or values beyond {_LARGEST:g}; "
                 "leave such samples out and count them as failed"
             )
-            raise ValueError(msg)
 
     def _held_rows(self) -> Array:
         return np.concatenate([*self._held, np.empty((0, self.dimension))])[: self._n_held]

@@ -39,8 +39,9 @@ class RatedThings:
     def __post_init__(self) -> None:
         things = self.values.shape[1:]
         if self.values.ndim != 2 or (self.owners is not None and self.owners.shape != things):
-            msg = f"expected (raters, things), and an item for each, got {self.values.shape}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected (raters, things), and an item for each, got {self.values.shape}"
+            )
 
     @property
     def items(self) -> IntArray:
@@ -110,8 +111,9 @@ def fleiss_kappa(counts: FloatArray, weights: FloatArray | None = None) -> float
     """
     raters = counts.sum(axis=1)
     if not len(counts) or (raters != raters[0]).any() or raters[0] < _FEWEST_RATERS:
-        msg = f"expected one number of raters, at least 2, for all items, got {raters.tolist()!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected one number of raters, at least 2, for all items, got {raters.tolist()!r}"
+        )
     weights = np.ones(len(counts)) if weights is None else weights
     m = float(raters[0])
     within = ((counts**2).sum(axis=1) - m) / (m * (m - 1))

@@ -46,14 +46,14 @@ class Gallery:
         nothing to confuse), and for a vector that is zero or not finite.
         """
         if np.ndim(vectors) != 2 or len(vectors) != len(starts):
-            msg = f"expected (n, d) vectors and n names, got {np.shape(vectors)}, {len(starts)}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected (n, d) vectors and n names, got {np.shape(vectors)}, {len(starts)}"
+            )
         first: dict[Hashable, int] = {}
         for row, name in enumerate(starts):
             first.setdefault(name, row)
         if len(first) < 2:
-            msg = f"retrieval needs at least 2 different starts, got {len(first)}"
-            raise ValueError(msg)
+            raise ValueError(f"retrieval needs at least 2 different starts, got {len(first)}")
         return cls(
             unit_rows(_checked(np.asarray(vectors)[list(first.values())])),
             {name: number for number, name in enumerate(first)},
@@ -81,12 +81,14 @@ class Gallery:
         Raises ValueError for shapes that do not fit, vectors without direction and unknown starts.
         """
         if np.ndim(outputs) != 2 or len(outputs) != len(starts):
-            msg = f"expected (n, d) vectors and n names, got {np.shape(outputs)}, {len(starts)}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected (n, d) vectors and n names, got {np.shape(outputs)}, {len(starts)}"
+            )
         unknown = [name for name in starts if name not in self.place]
         if unknown:
-            msg = f"{len(unknown)} starts are not in the gallery, such as {unknown[0]!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{len(unknown)} starts are not in the gallery, such as {unknown[0]!r}"
+            )
         own = np.array([self.place[name] for name in starts], dtype=np.intp)
         scores = np.empty(len(outputs))
         for low in range(0, len(outputs), _ROWS):
@@ -108,6 +110,5 @@ def _checked(vectors: FloatArray) -> FloatArray:
     """The vectors, each with a direction."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     if not np.isfinite(largest).all() or not largest.all():
-        msg = "a vector is zero or not finite"
-        raise ValueError(msg)
+        raise ValueError("a vector is zero or not finite")
     return vectors

@@ -31,11 +31,9 @@ def mapping_generations(start: Modality, compares: Modality, generations: int) -
     """
     for modality in (start, compares):
         if modality not in get_args(Modality):
-            msg = f"expected a modality of {get_args(Modality)}, got {modality!r}"
-            raise ValueError(msg)
+            raise ValueError(f"expected a modality of {get_args(Modality)}, got {modality!r}")
     if generations < 0:
-        msg = f"expected a chain of at least 0 generations, got {generations}"
-        raise ValueError(msg)
+        raise ValueError(f"expected a chain of at least 0 generations, got {generations}")
     return tuple(range(2 if start == compares else 1, generations + 1, 2))
 
 
@@ -54,8 +52,9 @@ def mcd_of_mapping(similarities: FloatArray) -> npt.NDArray[np.float64]:
     """
     values = np.asarray(similarities, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] == 0:
-        msg = f"expected (n, k) with a column for each of k >= 1 generations, got {values.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected (n, k) with a column for each of k >= 1 generations, got {values.shape}"
+        )
     means: npt.NDArray[np.float64] = values.mean(axis=1)
     return means
 
@@ -73,8 +72,9 @@ def mcd_average(mappings: Mapping[str, FloatArray]) -> npt.NDArray[np.float64]:
     """
     shapes = {name: np.shape(scores) for name, scores in mappings.items()}
     if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 1:
-        msg = f"expected scores of the same samples, (n,), for at least one mapping, got {shapes}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected scores of the same samples, (n,), for at least one mapping, got {shapes}"
+        )
     average: npt.NDArray[np.float64] = np.mean(
         [np.asarray(scores, dtype=np.float64) for scores in mappings.values()], axis=0
     )
@@ -285,12 +285,9 @@ def _standard_errors(x: Array, a: float, b: float, squares: float) -> list[float
 def _checked(generations: Sequence[int], curve: Sequence[float]) -> tuple[Array, Array]:
     x, s = np.asarray(generations, dtype=np.float64), np.asarray(curve, dtype=np.float64)
     if x.ndim != 1 or x.shape != s.shape:
-        msg = f"expected one similarity per generation, got {s.shape} for {x.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"expected one similarity per generation, got {s.shape} for {x.shape}")
     if (x < 0).any() or (np.diff(x) <= 0).any() or not np.isfinite(x).all():
-        msg = f"expected ascending generations of at least 0, got {x.tolist()}"
-        raise ValueError(msg)
+        raise ValueError(f"expected ascending generations of at least 0, got {x.tolist()}")
     if not (np.abs(s) <= 1).all():
-        msg = f"expected similarities in [-1, 1], got {s.tolist()}"
-        raise ValueError(msg)
+        raise ValueError(f"expected similarities in [-1, 1], got {s.tolist()}")
     return x, s

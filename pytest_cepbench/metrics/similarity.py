@@ -23,8 +23,7 @@ def cosine_to_start(start: FloatArray, later: FloatArray) -> npt.NDArray[np.floa
     have no direction, and the caller must have counted them as failures.
     """
     if start.ndim != 2 or later.ndim != 3 or start.shape != (later.shape[0], later.shape[2]):
-        msg = f"expected (n, d) and (n, T, d), got {start.shape} and {later.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"expected (n, d) and (n, T, d), got {start.shape} and {later.shape}")
     similarity = np.empty(later.shape[:2], dtype=np.float64)
     for low in range(0, len(start), _BLOCK):
         block = slice(low, low + _BLOCK)
@@ -56,11 +55,10 @@ def chance_similarities(
     """
     fits = start.ndim == 2 and later.ndim == 3 and start.shape == (later.shape[0], later.shape[2])
     if not fits or not len(start) == len(starts) == len(groups):
-        msg = (
+        raise ValueError(
             f"expected (n, d), (n, T, d) and n names twice, got {start.shape}, {later.shape}, "
             f"{len(starts)} and {len(groups)}"
         )
-        raise ValueError(msg)
     if len(set(starts)) < 2:
         return None
     chance = np.zeros(later.shape[:2])
@@ -119,6 +117,5 @@ def _checked(vectors: FloatArray) -> FloatArray:
     """The vectors, each with a direction. Raises ValueError for those of zeros, NaN or infinity."""
     largest = np.abs(vectors).max(axis=-1, initial=0.0)
     if not np.isfinite(largest).all() or (largest == 0.0).any():
-        msg = "a vector is zero or not finite"
-        raise ValueError(msg)
+        raise ValueError("a vector is zero or not finite")
     return vectors

@@ -38,11 +38,11 @@ def soft_tifa(probabilities: npt.ArrayLike, mean: MeanName = "geometric") -> flo
     """
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim != 1 or not values.size:
-        msg = f"the probabilities of at least one answer are expected, got shape {values.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"the probabilities of at least one answer are expected, got shape {values.shape}"
+        )
     if not ((values >= 0) & (values <= 1)).all():  # also where one is NaN
-        msg = f"probabilities in [0, 1] are expected, got {values.tolist()!r:.80}"
-        raise ValueError(msg)
+        raise ValueError(f"probabilities in [0, 1] are expected, got {values.tolist()!r:.80}")
     if mean == "arithmetic":
         return float(values.mean())
     if not values.all():
@@ -64,8 +64,9 @@ def fail_descendants(
     kept: list[float] = []
     for place, (probability, own) in enumerate(zip(probabilities, parents, strict=True)):
         if any(not 0 <= parent < place for parent in own):
-            msg = f"atom {place} depends on {list(own)}: places before its own are expected"
-            raise ValueError(msg)
+            raise ValueError(
+                f"atom {place} depends on {list(own)}: places before its own are expected"
+            )
         kept.append(0.0 if any(kept[parent] < HALF for parent in own) else probability)
     return tuple(kept)
 

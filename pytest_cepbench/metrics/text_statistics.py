@@ -39,8 +39,7 @@ def repeated_share(text: str, n: int = REPEATED) -> float:
     Raises ValueError for n below 1.
     """
     if n < 1:
-        msg = f"expected n-grams of at least 1 word, got {n}"
-        raise ValueError(msg)
+        raise ValueError(f"expected n-grams of at least 1 word, got {n}")
     words = words_of(text)
     grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0

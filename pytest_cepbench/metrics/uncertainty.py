@@ -24,8 +24,9 @@ def t_quantile(confidence: float, degrees: int) -> float:
     Raises ValueError for other numbers.
     """
     if not 0 < confidence < 1 or degrees < 1:
-        msg = f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
+        )
     return t_upper_quantile((1 - confidence) / 2, degrees)
 
 
@@ -39,8 +40,7 @@ def t_upper_quantile(alpha: float, degrees: int) -> float:
     Raises ValueError for other numbers.
     """
     if not 0 < alpha <= 0.5 or degrees < 1:
-        msg = f"expected alpha in (0, 0.5] and degrees >= 1, got {alpha} and {degrees}"
-        raise ValueError(msg)
+        raise ValueError(f"expected alpha in (0, 0.5] and degrees >= 1, got {alpha} and {degrees}")
     from scipy.special import stdtrit
 
     return -float(stdtrit(degrees, alpha)) if alpha < 0.5 else 0.0
@@ -72,8 +72,7 @@ def spread_of(scores: FloatArray) -> ModelVariability:
     """
     runs = np.asarray(scores, dtype=np.float64)
     if runs.ndim != 1 or len(runs) < 2 or not np.isfinite(runs).all():
-        msg = f"expected (runs,) finite scores of at least 2 runs, got {runs.tolist()}"
-        raise ValueError(msg)
+        raise ValueError(f"expected (runs,) finite scores of at least 2 runs, got {runs.tolist()}")
     values = runs.tolist()
     mean = fsum(values) / len(values)
     std = sqrt(fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
@@ -118,11 +117,10 @@ def pseudo_values(
     """
     left = np.asarray(without, dtype=np.float64)
     if left.ndim != 1 or len(left) < 2 or not (np.isfinite(left).all() and np.isfinite(whole)):
-        msg = (
+        raise ValueError(
             "expected a finite number for the whole and one for each of at least 2 blocks left "
             f"out, got {whole} and {left.tolist()}"
         )
-        raise ValueError(msg)
     count = len(left)
     values: npt.NDArray[np.float64] = count * float(whole) - (count - 1) * left
     return values
@@ -142,8 +140,7 @@ def blocks_of(units: Iterable[str], count: int = BLOCKS) -> dict[str, int]:
     Raises ValueError for a count below 2.
     """
     if count < 2:
-        msg = f"expected at least 2 blocks, got {count}"
-        raise ValueError(msg)
+        raise ValueError(f"expected at least 2 blocks, got {count}")
     names = sorted(set(units), key=lambda unit: (digest_text(unit), unit))
     if len(names) < FEWEST_UNITS:
         return {}

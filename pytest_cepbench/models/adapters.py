@@ -77,11 +77,11 @@ def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # A damaged file makes these raise anything.
-        msg = f"{path}: could not be read as an adapter's weights: {error_line(error)}"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{path}: could not be read as an adapter's weights: {error_line(error)}"
+        ) from error
     if not isinstance(state, dict) or not all(hasattr(value, "shape") for value in state.values()):
-        msg = f"{path}: expected tensors by their names, as PEFT writes them"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{path}: expected tensors by their names, as PEFT writes them")
     return state
 
 
@@ -93,11 +93,10 @@ def _check_addable(parts: list[CheckpointPart]) -> None:
         if str(config["peft_type"]).upper() != "LORA" or config.get("use_dora") or trained:
             what = "DoRA" if config.get("use_dora") else str(config["peft_type"])
             what = "modules_to_save" if trained else what
-            msg = (
+            raise CheckpointError(
                 f"{part.path}: several adapters are added up, which is right for LoRA alone; this "
                 f"one has {what}. Merge it into the base first"
             )
-            raise CheckpointError(msg)
 
 
 def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
@@ -108,17 +107,17 @@ def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
     try:
         kind = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(str(stored["peft_type"]).upper())]
     except (KeyError, ValueError) as error:
-        msg = f"{folder}: the installed PEFT knows no adapters of type {stored['peft_type']!r}"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{folder}: the installed PEFT knows no adapters of type {stored['peft_type']!r}"
+        ) from error
     known = {field.name for field in dataclasses.fields(kind)}
     unknown = [key for key, value in stored.items() if key not in known and value]
     if unknown:
-        msg = (
+        raise CheckpointError(
             f"{folder / ADAPTER_CONFIG}: the installed PEFT does not know {few_of(unknown)}, and "
             f"would leave it out. It was written by PEFT {stored.get('peft_version', '?')}: "
             "install that version or a later one"
         )
-        raise CheckpointError(msg)
     try:
         config = kind.from_pretrained(str(folder))
         config.inference_mode = True
@@ -127,11 +126,10 @@ def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
         adapted.add_adapter(name, config)
     except Exception as error:
         # PEFT checks a configuration as it goes, with errors of every type.
-        msg = (
+        raise CheckpointError(
             f"{folder}: the adapter does not fit {_trained_on(stored)}its base "
             f"{type(model).__name__}: {error_line(error)}"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
     return adapted
 
 
@@ -158,12 +156,11 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
         raise CheckpointError(_misfit(folder, adapted, name, what))
     missing = places.keys() - renamed.keys()
     if missing:
-        msg = (
+        raise CheckpointError(
             f"{folder}: {adapter_weights(folder).name} lacks tensors that {ADAPTER_CONFIG} "
             f"announces for this base: {few_of(missing)}. Was it written completely, and on this "
             "base?"
         )
-        raise CheckpointError(msg)
     try:
         result = set_peft_model_state_dict(adapted, dict(tensors), adapter_name=name)
     except (KeyError, RuntimeError, ValueError) as error:
@@ -231,12 +228,11 @@ def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Ten
     tied = len({id(table.weight) for table in tables.values()}) == 1
     lacking = [name for name in tables if name not in stored]
     if lacking and not tied:
-        msg = (
+        raise CheckpointError(
             f"{folder}: the adapter was trained with {new} tokens and its base has {rows}, and "
             f"the file has no {lacking[0]} embeddings, which would be random numbers. Save it "
             "with save_embedding_layers=True"
         )
-        raise CheckpointError(msg)
     model.resize_token_embeddings(new, mean_resizing=False)
 
 

@@ -128,8 +128,9 @@ def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
 def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:
     adapters, otherwise = _ADAPTERS[role]
     if checkpoint.kind not in adapters:
-        msg = f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"
-        raise RoleError(msg)
+        raise RoleError(
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"
+        )
     place = adapters[checkpoint.kind]
     if role == "detector":
         place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)

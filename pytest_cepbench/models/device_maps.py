@@ -53,11 +53,10 @@ def parse_max_memory(text: str) -> dict[int | str, int]:
         place = None if match is None else match["place"]
         key: int | str | None = int(place) if place is not None and place != "cpu" else place
         if match is None or key is None or key in limits:
-            msg = (
+            raise ValueError(
                 f"max_memory must name each device once with its limit, as in "
                 f"0:20GiB,1:20GiB,cpu:60GiB, got {part.strip()!r}"
             )
-            raise ValueError(msg)
         limits[key] = int(float(match["size"]) * _UNITS[match["unit"]])
     return limits
 
@@ -89,29 +88,23 @@ class DeviceMap:
                 ("offload_folder", self.folder),
             ):
                 if value is not None:
-                    msg = f"{name} divides a model among devices: add device_map=auto"
-                    raise ValueError(msg)
+                    raise ValueError(f"{name} divides a model among devices: add device_map=auto")
             return
         if self.strategy not in STRATEGIES:
-            msg = f"device_map must be {', '.join(STRATEGIES)}, got {self.strategy!r}"
-            raise ValueError(msg)
+            raise ValueError(f"device_map must be {', '.join(STRATEGIES)}, got {self.strategy!r}")
         if self.offload not in (None, *OFFLOADS):
-            msg = f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}"
-            raise ValueError(msg)
+            raise ValueError(f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}")
         if self.folder is not None and self.offload != "disk":
-            msg = "offload_folder keeps the parts that lie on disk: add offload=disk"
-            raise ValueError(msg)
+            raise ValueError("offload_folder keeps the parts that lie on disk: add offload=disk")
         if ":" in device:
-            msg = (
+            raise ValueError(
                 f"device_map divides a model among all devices that the process sees: leave out "
                 f"device={device}"
             )
-            raise ValueError(msg)
         limits = {} if self.max_memory is None else parse_max_memory(self.max_memory)
         numbers = [place for place in limits if place != "cpu"]
         if device == "cpu" and numbers:
-            msg = f"max_memory names device {numbers[0]}, and device=cpu uses none"
-            raise ValueError(msg)
+            raise ValueError(f"max_memory names device {numbers[0]}, and device=cpu uses none")
 
     def limits(self, device: str) -> dict[int | str, int] | None:
         """Most bytes of weights by place; None leaves it to transformers: what is free.
@@ -134,8 +127,9 @@ def map_options(device_map: DeviceMap, device: str) -> dict[str, Any]:
     """
     limits = device_map.limits(device)
     if device == "cpu" and any(place != "cpu" for place in limits or {}):
-        msg = f"max_memory {device_map.max_memory!r} names a device, and the model runs on the cpu"
-        raise ModelError(msg)
+        raise ModelError(
+            f"max_memory {device_map.max_memory!r} names a device, and the model runs on the cpu"
+        )
     return {
         "device_map": device_map.strategy,
         "max_memory": limits,
@@ -160,12 +154,11 @@ def check_division(model: Any, device_map: DeviceMap, device: str, folder: str, 
     shutil.rmtree(folder, ignore_errors=True)
     place = "disk" if "disk" in outside else "cpu"
     where = {"cpu": "in host memory", "disk": "on disk"}[place]
-    msg = (
+    raise DeviceMemoryError(
         f"{what} has no room on the devices that this process sees: parts of it would lie {where}. "
         f"Give it more devices (--cep-devices-per-worker) or a smaller dtype, or allow it with "
         f"offload={place}, which is many times slower"
     )
-    raise DeviceMemoryError(msg)
 
 
 def places(model: Any) -> list[Any]:

@@ -51,11 +51,10 @@ class CoveredFiles:
         try:
             digest, self._digests = self._identify_files({})
         except OSError as error:
-            msg = (
+            raise IdentityError(
                 f"{self._place}: its files changed while they were fingerprinted "
                 f"({error}). {_REMEDY}"
-            )
-            raise IdentityError(msg) from error
+            ) from error
         return digest
 
     @contextmanager

@@ -47,8 +47,7 @@ def check_at_least(params: object, least: int, *names: str) -> None:
     for name in names:
         value = getattr(params, name)
         if value is not None and value < least:
-            msg = f"{name} must be at least {least}, got {value}"
-            raise ValueError(msg)
+            raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,7 @@ class TransformersParams(CheckpointParams, SourceOptions):
         super().__post_init__()
         self.division.check(self.device)
         if self.backend not in IMAGE_BACKENDS:
-            msg = f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}"
-            raise ValueError(msg)
+            raise ValueError(f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}")
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -290,13 +288,12 @@ def _refuse_tensor_parallel(spec: ModelSpec) -> None:
     """
     names = [name for name in spec.params if name in _TENSOR_PARALLEL]
     if names:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: {names[0]} needs one process for each device, started by "
             "torchrun, and a worker is one process. Give device_map=auto, which divides the layers "
             "among the worker's devices, or have an engine serve the checkpoint: "
             f"serve:{spec.target}?engine=vllm&tensor_parallel_size=N"
         )
-        raise SpecError(msg)
 
 
 def _weights_bytes(checkpoint: Checkpoint) -> int:

@@ -84,10 +84,9 @@ def _read_shards(part: CheckpointPart) -> dict[str, torch.Tensor]:
     }
     if not wanted:
         entries = {str(path[0]) for path in paths.values()}
-        msg = (
+        raise CheckpointError(
             f"{folder}: shards that hold no tensors of a model, only {few_of(entries) or 'nothing'}"
         )
-        raise CheckpointError(msg)
     _check_shards(folder, metadata, wanted)
 
     class Reader(FileSystemReader):  # type: ignore[misc] # torch has no types here
@@ -126,8 +125,7 @@ def _own_names(
             name = name.replace(wrapper, "")
         name = name.removeprefix("module.")
         if name in own:
-            msg = f"{folder}: two tensors would be {name}"
-            raise CheckpointError(msg)
+            raise CheckpointError(f"{folder}: two tensors would be {name}")
         own[name] = tensor
     return own
 
@@ -141,8 +139,7 @@ class _MetadataUnpickler(pickle.Unpickler):
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
         if (module, name) not in _ADMITTED:
-            msg = f"it holds {module}.{name}"
-            raise pickle.UnpicklingError(msg)
+            raise pickle.UnpicklingError(f"it holds {module}.{name}")
         return super().find_class(module, name)
 
 
@@ -155,15 +152,13 @@ def _read_metadata(folder: Path) -> Any:
             metadata = _MetadataUnpickler(stream).load()
     except Exception as error:
         # A damaged pickle raises anything.
-        msg = (
+        raise CheckpointError(
             f"{path}: could not be read as the metadata of torch.distributed.checkpoint ({error}); "
             "other objects are not unpickled, since that can run code. Consolidate the state where "
             f"it was written: accelerate merge-weights {folder} {folder.parent / 'consolidated'}"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
     if not isinstance(metadata, Metadata) or not isinstance(metadata.storage_data, dict):
-        msg = f"{path}: expected the metadata of torch.distributed.checkpoint"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{path}: expected the metadata of torch.distributed.checkpoint")
     if metadata.storage_meta is None:
         metadata.storage_meta = StorageMeta()
     return metadata
@@ -175,25 +170,26 @@ def _check_shards(folder: Path, metadata: Any, wanted: Mapping[str, Any]) -> Non
     for index, place in metadata.storage_data.items():
         name = str(place.relative_path)
         if "/" in name:
-            msg = f"{folder / DCP_METADATA}: {index.fqn} would be read from {name}, elsewhere"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{folder / DCP_METADATA}: {index.fqn} would be read from {name}, elsewhere"
+            )
         if index.fqn not in wanted:
             continue
         if name not in sizes:
-            msg = f"{folder}: the shard {name} is missing, which holds {index.fqn}"
-            raise CheckpointError(msg)
+            raise CheckpointError(f"{folder}: the shard {name} is missing, which holds {index.fqn}")
         if place.offset + place.length > sizes[name]:
-            msg = (
+            raise CheckpointError(
                 f"{folder / name}: {sizes[name]:,} bytes, cut off before the end of {index.fqn}: "
                 "it was written or copied only in part"
             )
-            raise CheckpointError(msg)
     for key, stored in wanted.items():
         if sum(prod(chunk.sizes) for chunk in stored.chunks) != prod(stored.size):
-            msg = f"{folder}: the shards hold only a part of {key} {tuple(stored.size)}"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{folder}: the shards hold only a part of {key} {tuple(stored.size)}"
+            )
         if prod(stored.size) * stored.properties.dtype.itemsize > sum(
             sizes.values()
         ):  # before memory is taken for it
-            msg = f"{folder}: {key} {tuple(stored.size)} is larger than all of the shards"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{folder}: {key} {tuple(stored.size)} is larger than all of the shards"
+            )

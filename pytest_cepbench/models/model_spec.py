@@ -28,8 +28,7 @@ P = TypeVar("P")
 def check_reasoning(value: str) -> None:
     """Raise ValueError for a value of the parameter `reasoning` that does not exist."""
     if value not in ("strip", "keep"):
-        msg = f"reasoning must be strip or keep, got {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"reasoning must be strip or keep, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,10 @@ def parse_spec(text: str) -> ModelSpec:
     an environment variable that is named like a key, or that `key_env` names.
     """
     if not text.strip():
-        msg = (
+        raise SpecError(
             "a model spec is empty: give a folder, a hub id, shapes: or "
             "python:package.module:factory"
         )
-        raise SpecError(msg)
     # A folder whose name happens to hold '?' or ':'. Unlike Path.exists, this is False for a name
     # that is too long for any file, such as one with a prompt in it.
     if os.path.exists(text):  # noqa: PTH110 - see above
@@ -70,8 +68,9 @@ def parse_spec(text: str) -> ModelSpec:
     body, _, query = text.partition("?")
     scheme, colon, rest = body.partition(":")
     if colon and scheme not in SCHEMES and nearest_name(scheme, SCHEMES, cutoff=0.75):
-        msg = f"model spec '{scheme}:...': {unknown_name('scheme', scheme, filter(None, SCHEMES))}"
-        raise SpecError(msg)
+        raise SpecError(
+            f"model spec '{scheme}:...': {unknown_name('scheme', scheme, filter(None, SCHEMES))}"
+        )
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
     _refuse_keys(body, query)
@@ -80,11 +79,10 @@ def parse_spec(text: str) -> ModelSpec:
     except SpecError:
         if not SCHEMES[scheme].served:
             raise
-        msg = (
+        raise SpecError(
             f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them "
             "once (they are not shown here, for one may be a key)"
-        )
-        raise SpecError(msg) from None
+        ) from None
 
 
 def _refuse_keys(body: str, query: str) -> None:
@@ -99,13 +97,12 @@ def _refuse_keys(body: str, query: str) -> None:
     readings = (query, unquote(query), unquote_plus(query))
     for variable, secret in secrets.items():
         if any(secret in text for text in readings) or secret == body.partition(":")[2]:
-            msg = (
+            raise SpecError(
                 f"model spec {body.replace(secret, HIDDEN)!r}: it holds the value of the "
                 f"environment variable {variable}, which is taken for a key, and specs are "
                 "printed, stored and reported. Keys come from the environment: set OPENAI_API_KEY, "
                 "or name another variable with key_env=NAME"
             )
-            raise SpecError(msg)
 
 
 def _parse_query(text: str, query: str) -> dict[str, str]:
@@ -114,13 +111,13 @@ def _parse_query(text: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
     except ValueError as error:
-        msg = f"model spec {text!r}: parameters are written ?name=value&name=value ({error})"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"model spec {text!r}: parameters are written ?name=value&name=value ({error})"
+        ) from error
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            msg = f"model spec {text!r}: parameter {name!r} is given more than once"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {text!r}: parameter {name!r} is given more than once")
     return dict(pairs)
 
 
@@ -141,14 +138,12 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     for name, raw in spec.params.items():
         if name not in known:
             fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
-            msg = f"model spec {spec.text!r}: {fault}"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {spec.text!r}: {fault}")
         values[name] = _convert(spec, name, raw, hints[name])
     try:
         return kind(**values)
     except ValueError as error:
-        msg = f"model spec {spec.text!r}: {error}"
-        raise SpecError(msg) from error
+        raise SpecError(f"model spec {spec.text!r}: {error}") from error
 
 
 def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
@@ -159,5 +154,6 @@ def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
     try:
         return _BOOLEANS[raw.lower()] if hint is bool else hint(raw)
     except (KeyError, ValueError) as error:
-        msg = f"model spec {spec.text!r}: parameter {name!r} must be {hint.__name__}, got {raw!r}"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"model spec {spec.text!r}: parameter {name!r} must be {hint.__name__}, got {raw!r}"
+        ) from error

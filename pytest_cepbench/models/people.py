@@ -175,13 +175,13 @@ def describe_by_image(ratings: Ratings, votes: Votes, annotator: str | None) -> 
 def _read(spec: ModelSpec) -> Ratings:
     """The study. Raises SpecError where the spec names none, CheckpointError as `read_ratings`."""
     if not spec.target:
-        msg = f"model spec {spec.text!r}: name a ratings folder, as in human:ratings/NAME"
-        raise SpecError(msg)
+        raise SpecError(
+            f"model spec {spec.text!r}: name a ratings folder, as in human:ratings/NAME"
+        )
     try:
         return read_ratings(Path(spec.target))
     except DatasetError as error:
-        msg = f"{spec.text}: {error}"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(f"{spec.text}: {error}") from error
 
 
 def _detect(spec: ModelSpec) -> DetectedModel:
@@ -200,19 +200,17 @@ def _bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
     params = parse_params(spec, PeopleParams, "people's answers")
     ratings = _read(spec)
     if _ROLES.get(ratings.study.kind) != role:
-        msg = (
+        raise RoleError(
             f"{spec.text!r} cannot play {role}: it holds ratings of the kind "
             f"{ratings.study.kind!r}, and {role}s are of the kind "
             f"{next((kind for kind, played in _ROLES.items() if played == role), 'none')!r}"
         )
-        raise RoleError(msg)
     try:
         votes = read_votes(ratings)
         read = _judge if role == "judge" else _describer
         return read(spec, params, ratings, votes)
     except DatasetError as error:
-        msg = f"{spec.text}: {error}"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(f"{spec.text}: {error}") from error
 
 
 def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:

@@ -141,11 +141,10 @@ def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFil
     try:
         paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the "
             f"files that its fingerprint covers, got {named!r}"
-        )
-        raise SpecError(msg) from error
+        ) from error
     if not paths:
         return None
     files = CoveredFiles(
@@ -182,17 +181,17 @@ def make_model(spec: ModelSpec) -> Model:
     made = _import(spec)
     if isinstance(made, type) or not roles_of(made):
         if not callable(made):
-            msg = (
+            raise SpecError(
                 f"model spec {spec.text!r}: {spec.target} is a {type(made).__name__}; expected a "
                 "factory, or an object with the methods of a role"
             )
-            raise SpecError(msg)
         _check_keywords(spec, made)
         with _user_code(spec, "the factory"):
             made = made(**spec.params)
     elif spec.params:
-        msg = f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
-        raise SpecError(msg)
+        raise SpecError(
+            f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
+        )
     return made  # type: ignore[no-any-return] # judged by roles_of, at run time
 
 
@@ -212,8 +211,9 @@ def _user_code(
     except KeyboardInterrupt:  # of the person at the terminal
         raise
     except BaseException as error:
-        msg = f"model spec {spec.text!r}: {what} raised {named_error(error)}{hint(error)}"
-        raise SpecError(msg) from error
+        raise SpecError(
+            f"model spec {spec.text!r}: {what} raised {named_error(error)}{hint(error)}"
+        ) from error
 
 
 def _check_keywords(spec: ModelSpec, factory: Callable[..., Any]) -> None:
@@ -230,15 +230,13 @@ def _check_keywords(spec: ModelSpec, factory: Callable[..., Any]) -> None:
     for name in spec.params:
         if name not in known:
             what = unknown_name(f"parameter for {spec.target}", name, known)
-            msg = f"model spec {spec.text!r}: {what}"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {spec.text!r}: {what}")
 
 
 def _import(spec: ModelSpec) -> Any:
     module_name, colon, attribute = spec.target.partition(":")
     if not (module_name and colon and attribute):
-        msg = f"model spec {spec.text!r}: expected python:package.module:factory"
-        raise SpecError(msg)
+        raise SpecError(f"model spec {spec.text!r}: expected python:package.module:factory")
     here = str(Path.cwd())
     if here not in sys.path:
         # As `python -m` does: the user's module is often next to the tests.
@@ -258,11 +256,10 @@ def _import(spec: ModelSpec) -> Any:
         if not hasattr(imported, name):
             public = public_names(imported)
             known = ", ".join(public) or "nothing"
-            msg = (
+            raise SpecError(
                 f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}."
                 f"{did_you_mean(name, public)}"
             )
-            raise SpecError(msg)
         imported = getattr(imported, name)
     return imported
 
@@ -279,23 +276,21 @@ def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
     missing = [m for m in methods if not callable(getattr(model, m.partition("(")[0], None))]
     able = " and ".join(roles_of(model)) or "no role"
     article = "an" if role[0] in "aeiou" else "a"
-    msg = (
+    raise RoleError(
         f"{spec.text!r} is a {type(model).__name__}, which can play {able}; {article} {role} needs "
         f"the method {' and '.join(missing)}"
     )
-    raise RoleError(msg)
 
 
 def _fingerprint(spec: ModelSpec, model: object) -> str:
     stated = _stated(spec, model, "fingerprint", None)
     if not isinstance(stated, str) or not stated:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
             f"text, got {stated!r}. Results are stored under it: without one, the stored answers "
             "of other weights would be served as this model's. Give a digest of the weights and of "
             "the code version"
         )
-        raise SpecError(msg)
     # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
     # all.
     return stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated)
@@ -325,8 +320,7 @@ def _attribute(
     if not fits or not valid(value):
         must_be = expected if fits else kind.__name__
         owner = f"{type(model).__name__}.{name}"
-        msg = f"model spec {spec.text!r}: {owner} must be {must_be}, got {value!r}"
-        raise SpecError(msg)
+        raise SpecError(f"model spec {spec.text!r}: {owner} must be {must_be}, got {value!r}")
     return value
 
 
@@ -334,10 +328,9 @@ def _plain(spec: ModelSpec, params: dict[str, Any]) -> dict[str, Any]:
     try:
         canonical_json(params)
     except (TypeError, ValueError) as error:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: params must be built-in types and finite numbers ({error})"
-        )
-        raise SpecError(msg) from error
+        ) from error
     return params
 
 

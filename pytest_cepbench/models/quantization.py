@@ -63,11 +63,10 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
     if method is None and isinstance(stated, dict):
         method = "bitsandbytes" if {"load_in_8bit", "load_in_4bit"} & stated.keys() else None
     if not isinstance(method, str):
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path / 'config.json'}: a quantization_config without quant_method, so "
             "nothing says how its weights are read"
         )
-        raise CheckpointError(msg)
     return method
 
 
@@ -93,11 +92,10 @@ def require_packages(place: Path, what: str, method: str) -> None:
     missing = [name for name in _PACKAGES.get(method, ()) if not _is_installed(name)]
     if missing:
         names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
-        msg = (
+        raise MissingDependencyError(
             f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
             f"installed: pip install {names}"
         )
-        raise MissingDependencyError(msg)
 
 
 def _is_installed(name: str) -> bool:
@@ -109,8 +107,7 @@ def _is_installed(name: str) -> bool:
 
 def refuse_cpu(place: Path, what: str, method: str) -> NoReturn:
     """Raise CheckpointError for a method that has no code for a CPU; as `require_packages`."""
-    msg = (
+    raise CheckpointError(
         f"{place}: {what} quantized by {method}, which runs on an accelerator only, and device is "
         "cpu. Gate it where there is one, or gate the weights before they were quantized"
     )
-    raise CheckpointError(msg)

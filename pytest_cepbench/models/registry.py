@@ -88,8 +88,9 @@ class Scheme:
     def provider(self) -> Provider:
         """The provider; imports its module. Raises SpecError where there is none."""
         if not self.module:
-            msg = f"{self.name}: names {self.summary}, which no model can be bound to by itself"
-            raise SpecError(msg)
+            raise SpecError(
+                f"{self.name}: names {self.summary}, which no model can be bound to by itself"
+            )
         provider: Provider = importlib.import_module(self.module).PROVIDER
         return provider
 

@@ -89,24 +89,23 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
         raise
     except ImportError as error:
         line = error_line(error)
-        msg = f"{checkpoint.path}: {checkpoint.what} needs a package that is missing: {line}"
-        raise MissingDependencyError(msg) from error
+        raise MissingDependencyError(
+            f"{checkpoint.path}: {checkpoint.what} needs a package that is missing: {line}"
+        ) from error
     except Exception as error:
         # A damaged or foreign checkpoint makes these libraries raise anything, KeyError included.
         line = error_line(error)
         if is_out_of_memory(error):
-            msg = (
+            raise DeviceMemoryError(
                 f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({line}). "
                 "Give dtype=bfloat16 or --cep-residency=swap, divide it among devices with "
                 "device_map=auto (--cep-devices-per-worker) or leave parts in host memory with "
                 "offload=, or use a larger device"
-            )
-            raise DeviceMemoryError(msg) from error
-        msg = (
+            ) from error
+        raise CheckpointError(
             f"{checkpoint.path}: {checkpoint.what} could not be loaded: {line}. Was it "
             "written completely, and by a version that the installed libraries can read?"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
 
 
 def from_pretrained(
@@ -149,11 +148,10 @@ def from_pretrained(
             f"{name} is {tuple(stored)}, expected {tuple(built)}"
             for name, stored, built in info["mismatched_keys"]
         ]
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. "
             "Save both again"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
     if place is None:
         _read_generation_config(checkpoint, model)
     else:
@@ -175,11 +173,10 @@ def _give_state(model_class: Any, checkpoint: Checkpoint, options: dict[str, Any
     from transformers import AutoConfig
 
     if checkpoint.config.get("auto_map"):
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.place}: weights apart from their model are not read for a model with "
             "code of its own: write it with save_pretrained in the training"
         )
-        raise CheckpointError(msg)
     weights = checkpoint.weights_part
     assert weights is not None
     config = AutoConfig.from_pretrained(checkpoint.path)
@@ -333,12 +330,11 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
         elif low == high == 0 and matrix:
             empty.append(name)
     if broken:
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in "
             f"{few_of(broken)}. Take a step from before the training diverged; where the file's "
             "own values are finite, give a dtype that holds them"
         )
-        raise CheckpointError(msg)
     if empty:
         msg = (
             f"{checkpoint.path}: zero throughout: {few_of(empty)}. A layer may start so, and a "

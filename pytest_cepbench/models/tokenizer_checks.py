@@ -26,11 +26,10 @@ def check_vocabulary(folder: Path, tokenizer: str) -> None:
     if tokenizer.startswith(_WITHOUT_VOCABULARY):
         return
     if not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
-        msg = (
+        raise CheckpointError(
             f"{folder}: no vocabulary for {tokenizer} (expected one of "
             f"{', '.join(_VOCABULARIES)}). Save the tokenizer again beside the model"
         )
-        raise CheckpointError(msg)
 
 
 def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int] = ()) -> None:
@@ -52,13 +51,12 @@ def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int
     if beyond:
         first = min(beyond)
         more = f" and {len(beyond) - 1} more" if len(beyond) > 1 else ""
-        msg = (
+        raise CheckpointError(
             f"{folder}: the tokenizer has the token {beyond[first]!r} at {first}{more}, and the "
             f"weights know {rows} tokens, from 0: the tokenizer is not the one of these weights. "
             "Save the one that the model was trained with, or give new tokens a row "
             "(resize_token_embeddings)"
         )
-        raise CheckpointError(msg)
 
 
 def check_image_token(folder: Path, processor: Any, config: Any) -> None:
@@ -70,12 +68,11 @@ def check_image_token(folder: Path, processor: Any, config: Any) -> None:
     written = getattr(processor, "image_token_id", None)
     read = image_token(config)
     if written is not None and read is not None and written != read:
-        msg = (
+        raise CheckpointError(
             f"{folder}: the tokenizer marks an image's place with token {written}, and the model's "
             f"config.json says {read}: the tokenizer is not the one of these weights. Save the one "
             "that the model was trained with"
         )
-        raise CheckpointError(msg)
 
 
 def embedded_tokens(model: Any) -> int | None:

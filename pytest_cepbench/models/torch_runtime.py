@@ -55,11 +55,10 @@ def require(*packages: str) -> None:
     """
     missing = [package for package in packages if util.find_spec(package) is None]
     if missing:
-        msg = (
+        raise MissingDependencyError(
             f"this model needs {', '.join(missing)}, which is not installed: "
             f'pip install "pytest-cepbench[models]"'
         )
-        raise MissingDependencyError(msg)
 
 
 def accelerator_visible() -> bool:
@@ -81,8 +80,7 @@ def resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if accelerator_visible() else "cpu"
     if not _DEVICE.fullmatch(name):
-        msg = f"device must be auto, cpu, cuda, cuda:N or mps, got {name!r}"
-        raise ValueError(msg)
+        raise ValueError(f"device must be auto, cpu, cuda, cuda:N or mps, got {name!r}")
     return name
 
 
@@ -98,8 +96,7 @@ def resolve_dtype(name: str, device: str, config: Mapping[str, Any]) -> str:
         stored = stored.removeprefix("torch.")
         return stored if device != "cpu" and stored in DTYPES else "float32"
     if name not in DTYPES:
-        msg = f"dtype must be auto, {', '.join(DTYPES)}, got {name!r}"
-        raise ValueError(msg)
+        raise ValueError(f"dtype must be auto, {', '.join(DTYPES)}, got {name!r}")
     return name
 
 
@@ -117,19 +114,18 @@ def check_device(device: str) -> None:
     kind, _, index = device.partition(":")
     if kind == "cuda":
         if not torch.cuda.is_available():
-            msg = (
+            raise ModelError(
                 f"device {device!r}: torch {torch.__version__} sees no accelerator. "
                 "Give device=cpu, or install a torch build that fits the driver"
             )
-            raise ModelError(msg)
         if index and int(index) >= torch.cuda.device_count():
-            msg = (
+            raise ModelError(
                 f"device {device!r}: torch sees {torch.cuda.device_count()} device(s), from cuda:0"
             )
-            raise ModelError(msg)
     if kind == "mps" and not torch.backends.mps.is_available():
-        msg = f"device 'mps': torch {torch.__version__} cannot use it here. Give device=cpu"
-        raise ModelError(msg)
+        raise ModelError(
+            f"device 'mps': torch {torch.__version__} cannot use it here. Give device=cpu"
+        )
 
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS")

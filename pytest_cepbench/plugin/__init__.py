@@ -105,8 +105,9 @@ def pytest_load_initial_conftests(
     except SystemExit as leaving:
         if leaving.code or not are_named(early_config, args):
             raise
-        msg = "a conftest.py called sys.exit() while pytest started: no case was judged"
-        raise pytest.UsageError(msg) from leaving
+        raise pytest.UsageError(
+            "a conftest.py called sys.exit() while pytest started: no case was judged"
+        ) from leaving
     early_config.stash[_TAKEN] = add_short_options(parser)
     suggest_options(parser, args)
     early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")

@@ -49,12 +49,12 @@ class CepMark:
         known = [field.name for field in fields(cls)]
         for marker in markers:
             if marker.args:
-                msg = f"@pytest.mark.cep takes its arguments by name ({', '.join(known)})"
-                raise SuiteError(msg)
+                raise SuiteError(
+                    f"@pytest.mark.cep takes its arguments by name ({', '.join(known)})"
+                )
             for name, value in marker.kwargs.items():
                 if name not in known:
-                    msg = f"@pytest.mark.cep: {unknown_name('argument', name, known)}"
-                    raise SuiteError(msg)
+                    raise SuiteError(f"@pytest.mark.cep: {unknown_name('argument', name, known)}")
                 _check(name, value)
                 values.setdefault(name, tuple(value) if isinstance(value, list) else value)
         return cls(**values)
@@ -93,8 +93,7 @@ def _check(name: str, value: Any) -> None:
     names = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
     expected, fits = kinds.get(name, ("a list of names", names))
     if value is not None and not fits:
-        msg = f"@pytest.mark.cep: {name} is {expected}, got {value!r}"
-        raise SuiteError(msg)
+        raise SuiteError(f"@pytest.mark.cep: {name} is {expected}, got {value!r}")
 
 
 def mark_of(node: pytest.Item) -> CepMark:
@@ -180,7 +179,6 @@ def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | Pool
         known = {getattr(case.key, attribute) for case in cases}
         for name in names:
             if name not in known:
-                msg = f"@pytest.mark.cep: {unknown_name(attribute, name, known)}"
-                raise SuiteError(msg)
+                raise SuiteError(f"@pytest.mark.cep: {unknown_name(attribute, name, known)}")
         chosen = [case for case in chosen if getattr(case.key, attribute) in names]
     return chosen

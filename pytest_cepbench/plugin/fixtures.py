@@ -166,8 +166,9 @@ def _count(
         executions = assertion.executions.values()
         errors = [execution.exception for execution in executions if execution.exception]
         why = f" ({errors[-1]})" if errors else ""
-        msg = f"the new baseline {path.name} could not be written to {staged.parent}{why}"
-        raise BaselineError(msg)
+        raise BaselineError(
+            f"the new baseline {path.name} could not be written to {staged.parent}{why}"
+        )
 
 
 def _model_fixture(role: RoleName, name: str) -> Any:

@@ -414,8 +414,7 @@ def check_names(names: Iterable[str], environment: Mapping[str, str] = os.enviro
         _refuse_removed(f"ini {name}", _flag_of(name))
         hint = did_you_mean(name, known) if name.startswith("cepbench_") else ""
         if hint:
-            msg = f"ini {name}: there is no such setting.{hint}"
-            raise pytest.UsageError(msg)
+            raise pytest.UsageError(f"ini {name}: there is no such setting.{hint}")
 
 
 def _flag_of(twin: str) -> str:

@@ -195,8 +195,7 @@ def to_wire(value: Any) -> Any:
         return str.encode(str(value), "utf-8", "backslashreplace").decode()
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
-    msg = f"{kind.__name__} cannot be sent between processes"
-    raise TypeError(msg)
+    raise TypeError(f"{kind.__name__} cannot be sent between processes")
 
 
 _EXACT = frozenset({int, float, bool, type(None)})

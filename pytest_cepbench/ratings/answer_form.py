@@ -63,17 +63,13 @@ def parse_answer(data: bytes) -> Answer:
     try:
         answer = msgspec.json.decode(data, type=Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        msg = f"an answer that cannot be read: {one_line(str(error))}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"an answer that cannot be read: {one_line(str(error))}") from error
     if not _Key.fullmatch(answer.key):
-        msg = "an answer has a key of 8 to 64 letters, digits and '-'"
-        raise DatasetError(msg)
+        raise DatasetError("an answer has a key of 8 to 64 letters, digits and '-'")
     if len(answer.browser) not in (0, 2):
-        msg = "the size of a window is its width and its height"
-        raise DatasetError(msg)
+        raise DatasetError("the size of a window is its width and its height")
     if max(len(answer.text), len(answer.note), len(answer.skip)) > MOST_CHARACTERS:
-        msg = f"a text has more than {MOST_CHARACTERS:,} characters"
-        raise DatasetError(msg)
+        raise DatasetError(f"a text has more than {MOST_CHARACTERS:,} characters")
     return answer
 
 
@@ -125,11 +121,11 @@ def make_vote(
         )
         fault = fault_of(vote, study, item)
     except (IndexError, KeyError, TypeError) as error:
-        msg = f"an answer to another item than this: {type(error).__name__}"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"an answer to another item than this: {type(error).__name__}"
+        ) from error
     if fault:
-        msg = f"an answer that cannot be saved: {fault}"
-        raise DatasetError(msg)
+        raise DatasetError(f"an answer that cannot be saved: {fault}")
     return vote
 
 
@@ -139,16 +135,18 @@ def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> 
         case "pair" | "caption":
             meaning = un_swapped(task, answer.verdict, shown)
             if meaning is None:
-                msg = f"{one_line(answer.verdict, 40)!r} is no verdict of the task {task}"
-                raise DatasetError(msg)
+                raise DatasetError(
+                    f"{one_line(answer.verdict, 40)!r} is no verdict of the task {task}"
+                )
             return {"verdict": answer.verdict, "winner": meaning[0], "tie": meaning[1]}
         case "grades":
             return _grades(answer, [int(number) for number in shown])
         case "describe":
             words = len(answer.text.split())
             if words > MOST_WORDS:
-                msg = f"a description has at most {MOST_WORDS} words, and this one {words}"
-                raise DatasetError(msg)
+                raise DatasetError(
+                    f"a description has at most {MOST_WORDS} words, and this one {words}"
+                )
             return {"text": answer.text, "words": words, "pasted": answer.pasted}
         case "verify":
             names = [option_name(option) for option in item.options]
@@ -162,8 +160,7 @@ def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> 
 
 def _grades(answer: Answer, shown: Sequence[int]) -> dict[str, Any]:
     if not len(answer.grades) == len(answer.ranks) == len(shown):
-        msg = f"each of the {len(shown)} outputs needs a grade and a rank"
-        raise DatasetError(msg)
+        raise DatasetError(f"each of the {len(shown)} outputs needs a grade and a rank")
     grades = dict(sorted((str(n), grade) for n, grade in zip(shown, answer.grades, strict=True)))
     places: dict[int, list[int]] = {}
     for number, rank in zip(shown, answer.ranks, strict=True):

@@ -112,16 +112,16 @@ def study_items(ratings: Ratings) -> Iterable[tuple[str, Item]]:
 def require_kind(ratings: Ratings, *kinds: Task) -> None:
     """Raise DatasetError for a study of another kind."""
     if ratings.study.kind not in kinds:
-        msg = (
+        raise DatasetError(
             f"{str(ratings.path)!r} holds ratings of the kind {ratings.study.kind!r}, and "
             f"{' or '.join(map(repr, kinds))} is expected here"
         )
-        raise DatasetError(msg)
 
 
 def check_annotators(ratings: Ratings, annotators: Collection[str]) -> None:
     """Raise DatasetError for an annotator whom the study does not have."""
     for name in annotators:
         if name not in ratings.study.annotators:
-            msg = f"{ratings.path}: {unknown_name('annotator', name, ratings.study.annotators)}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{ratings.path}: {unknown_name('annotator', name, ratings.study.annotators)}"
+            )

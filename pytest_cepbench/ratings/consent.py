@@ -120,8 +120,9 @@ def write_texts(folder: Path, task: Task) -> None:
             if not (folder / name).exists():
                 write_small(folder / name, text)
         except OSError as error:
-            msg = f"{folder / name} could not be written: {error.strerror or error}"
-            raise WriteError(msg) from error
+            raise WriteError(
+                f"{folder / name} could not be written: {error.strerror or error}"
+            ) from error
 
 
 @dataclass
@@ -160,12 +161,10 @@ class Consents:
         try:
             with path.open("ab", buffering=0) as stream:
                 if stream.write(line) < len(line):  # a line that is cut off is passed over
-                    msg = f"{path} could not be written: the disk is full"
-                    raise WriteError(msg)
+                    raise WriteError(f"{path} could not be written: the disk is full")
                 os.fsync(stream.fileno())
         except OSError as error:
-            msg = f"{path} could not be written: {error.strerror or error}"
-            raise WriteError(msg) from error
+            raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
         self._agreed.add(annotator)
 
 
@@ -175,8 +174,7 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{path} cannot be read: {error}") from error
 
 
 # -- a small part of Markdown --------------------------------------------------------------------

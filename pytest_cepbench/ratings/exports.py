@@ -44,8 +44,7 @@ def write_replay(ratings: Ratings, votes: Votes, out: Path, annotator: str | Non
         if source.item in texts and source.sample
     ]
     if not rows:
-        msg = f"{ratings.path}: there is no description of a sample to write"
-        raise DatasetError(msg)
+        raise DatasetError(f"{ratings.path}: there is no description of a sample to write")
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(("filename", "caption"))
@@ -95,8 +94,9 @@ def named_battles(
     judged = battle_votes(ratings, votes, list(annotators))
     if not judged:
         why = "; ".join(votes.remarks.lines)
-        msg = f"{ratings.path}: nobody has judged a battle yet{f' ({why})' if why else ''}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{ratings.path}: nobody has judged a battle yet{f' ({why})' if why else ''}"
+        )
     by_option: dict[tuple[str, str], Source] = {}
     for source in ratings.sources:
         by_option.setdefault((source.item, source.option), source)
@@ -104,8 +104,9 @@ def named_battles(
     for digest, own in judged.items():
         first, second = (by_option.get((digest, option.option)) for option in own.item.options)
         if first is None or second is None or first.model == second.model:
-            msg = f"{ratings.path}: its sources do not say which two models answered {digest[:16]}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{ratings.path}: its sources do not say which two models answered {digest[:16]}"
+            )
         question = first.sample or digest
         battle = JudgedBattle(question, first.model, second.model, own.verdict("majority"))
         battles.append((own.item, battle))

@@ -66,11 +66,9 @@ class Ratings:
         try:
             image = read_image(path)
         except ImageError as error:
-            msg = f"{path}: {error}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{path}: {error}") from error
         if image.digest != digest:
-            msg = f"{path} holds another image than its name says: restore it"
-            raise DatasetError(msg)
+            raise DatasetError(f"{path} holds another image than its name says: restore it")
         return image
 
     @cached_property
@@ -91,21 +89,20 @@ def read_ratings(path: Path, suite: str | None = None) -> Ratings:
     Raises DatasetError for a folder that holds no study, a damaged one, or one of another suite.
     """
     if not (path / STUDY).is_file():
-        msg = f"{str(path)!r} is no ratings folder: it has no {STUDY}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(path)!r} is no ratings folder: it has no {STUDY}")
     study = _decoded(_read(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
     _check_version(study.v, path / STUDY)
     if suite is not None and study.suite != suite:
         other = f"the suite {study.suite!r}" if study.suite else "no suite"
-        msg = f"{str(path)!r} holds ratings of {other}, and those of {suite!r} are expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} holds ratings of {other}, and those of {suite!r} are expected"
+        )
     data = _read(path / ITEMS, _MOST_ITEMS)
     if study.data and digest_bytes(data) != study.data:
-        msg = (
+        raise DatasetError(
             f"{path / ITEMS} is not the file that the study was written with: its votes would be "
             "of other items; restore it"
         )
-        raise DatasetError(msg)
     items = {item.item: item for item in _decoded_lines(data, Item, path / ITEMS)}
     return Ratings(path, study, items)
 
@@ -199,11 +196,10 @@ def read_votes(ratings: Ratings) -> Votes:
         votes = tuple(_valid_votes(path, ratings, remarks))
         for annotator in dict.fromkeys(vote.annotator for vote in votes):
             if owners.setdefault(annotator, path) != path:
-                msg = (
+                raise DatasetError(
                     f"{owners[annotator]} and {path} both have votes of {annotator!r}: keep the "
                     "one that is whole, or rename the annotator in the other"
                 )
-                raise DatasetError(msg)
             own = tuple(vote for vote in votes if vote.annotator == annotator)
             remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
             records[annotator] = own
@@ -247,8 +243,9 @@ class VoteFile:
             self._file = os.open(path, flags, 0o666)
             _sync_folder(path.parent)
         except OSError as error:
-            msg = f"{path} could not be opened for writing: {error.strerror or error}"
-            raise WriteError(msg) from error
+            raise WriteError(
+                f"{path} could not be opened for writing: {error.strerror or error}"
+            ) from error
 
     def append(self, vote: Vote) -> None:
         """Add a vote and sync it. Raises WriteError, after which no part of it is left."""
@@ -272,8 +269,7 @@ class VoteFile:
         with suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_UN)
         if reason:
-            msg = f"{self._path} could not be written: {reason}; it is as it was before"
-            raise WriteError(msg)
+            raise WriteError(f"{self._path} could not be written: {reason}; it is as it was before")
 
     def close(self) -> None:
         """Close the file."""
@@ -294,8 +290,7 @@ def _read(path: Path, most: int) -> bytes:
     try:
         return read_regular(path, most, links=False)
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _lines(path: Path, kind: type[T], most: int) -> Iterator[T]:
@@ -314,15 +309,13 @@ def _decoded(data: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{where}: {one_line(str(error))}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{where}: {one_line(str(error))}") from error
 
 
 def _check_version(version: int, path: Path) -> None:
     fault = _version_fault(version)
     if fault:
-        msg = f"{path}: {fault}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{path}: {fault}")
 
 
 def _version_fault(version: int) -> str:

@@ -63,8 +63,7 @@ def read_items(path: Path, task: Task) -> OwnItems:
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         if line.models and len(line.models) != len(line.options):
-            msg = f"{where}: {len(line.models)} models of {len(line.options)} options"
-            raise DatasetError(msg)
+            raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
         question = _parts(line.question, path.parent, where, own)
         options = [_parts(option, path.parent, where, own) for option in line.options]
         item = make_item(task, question, options)
@@ -77,14 +76,12 @@ def read_items(path: Path, task: Task) -> OwnItems:
             for option, model in zip(item.options, models, strict=True)
         ] or [Source(item=item.item, sample=line.sample)]
     if equal:
-        msg = (
+        raise DatasetError(
             f"{path}: both sides are equal in {_named(equal)}, which is a tie without asking "
             "anybody: leave these items out, and count them yourself"
         )
-        raise DatasetError(msg)
     if not own.items:
-        msg = f"{path} holds no item"
-        raise DatasetError(msg)
+        raise DatasetError(f"{path} holds no item")
     return own
 
 
@@ -100,16 +97,14 @@ def _lines(path: Path) -> Iterator[tuple[int, _Line]]:
     try:
         text = read_text(path, MOST_TEXT)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{path} cannot be read: {error}") from error
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if not line.strip():
             continue
         try:
             yield number, msgspec.json.decode(line.encode(), type=_Line)
         except msgspec.MsgspecError as error:
-            msg = f"{path}, line {number}: {one_line(str(error))}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{path}, line {number}: {one_line(str(error))}") from error
 
 
 def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) -> list[Part]:
@@ -122,12 +117,10 @@ def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) ->
 def _image(name: str, folder: Path, where: str, own: OwnItems) -> Part:
     relative = PurePosixPath(name)
     if relative.is_absolute() or ".." in relative.parts or "\0" in name:
-        msg = f"{where}: image {name!r} has to lie below the folder of the file"
-        raise DatasetError(msg)
+        raise DatasetError(f"{where}: image {name!r} has to lie below the folder of the file")
     try:
         image = read_image(folder / name)
     except ImageError as error:
-        msg = f"{where}: image {name!r}: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{where}: image {name!r}: {error}") from error
     own.images[image.digest] = image
     return Part(image=image.digest)

@@ -107,15 +107,15 @@ def write_study(
     study already, or cannot be written.
     """
     if (folder / STUDY).exists():
-        msg = f"{str(folder)!r} holds a study already: go on with it, or name another folder"
-        raise WriteError(msg)
+        raise WriteError(
+            f"{str(folder)!r} holds a study already: go on with it, or name another folder"
+        )
     check_study(study)
     unique = {item.item: item for item in items}
     for item in unique.values():
         _check_item(item, study, images)
     if not any(item.kind == "item" for item in unique.values()):
-        msg = "a study has at least one item, and there is none to ask"
-        raise DatasetError(msg)
+        raise DatasetError("a study has at least one item, and there is none to ask")
     lines = _json_lines(unique.values())
     written = msgspec.structs.replace(
         study,
@@ -152,8 +152,9 @@ def _write_images(folder: Path, images: Mapping[str, ImageArtifact]) -> None:
             temporary.write_bytes(encode_image(image))
             temporary.replace(path)
     except OSError as error:
-        msg = f"images could not be written to {str(folder)!r}: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"images could not be written to {str(folder)!r}: {error.strerror or error}"
+        ) from error
 
 
 def check_study(study: Study) -> None:
@@ -162,25 +163,23 @@ def check_study(study: Study) -> None:
     shares = {name: getattr(study, name) for name in ("attention", "repeats", "share")}
     for name, value in shares.items():
         if not 0 <= value <= (1 if name == "share" else 0.5):
-            msg = f"{name} is a share, from 0 to {1 if name == 'share' else 0.5}, got {value:g}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{name} is a share, from 0 to {1 if name == 'share' else 0.5}, got {value:g}"
+            )
     if not 1 <= study.overlap <= len(study.annotators):
-        msg = (
+        raise DatasetError(
             f"an overlap of {study.overlap} needs as many annotators, at least 1, and there are "
             f"{len(study.annotators)}"
         )
-        raise DatasetError(msg)
     if not 0 < study.probability <= 1:
-        msg = f"a probability of drawing lies in (0, 1], got {study.probability:g}"
-        raise DatasetError(msg)
+        raise DatasetError(f"a probability of drawing lies in (0, 1], got {study.probability:g}")
 
 
 def _check_item(item: Item, study: Study, images: Mapping[str, ImageArtifact]) -> None:
     """Raises DatasetError, which names the item by the beginning of its digest."""
     fault = next(filter(None, _item_faults(item, study, images)), "")
     if fault:
-        msg = f"item {item.item[:12]} ({item.kind}): {fault}"
-        raise DatasetError(msg)
+        raise DatasetError(f"item {item.item[:12]} ({item.kind}): {fault}")
 
 
 def _item_faults(item: Item, study: Study, images: Mapping[str, ImageArtifact]) -> Iterator[str]:

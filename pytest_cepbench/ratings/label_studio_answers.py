@@ -92,16 +92,16 @@ def import_label_studio(
         else:
             _take(imported, ratings, item, name, data, annotation, done)
     if imported.unknown and not (imported.votes or imported.known or imported.invalid or strangers):
-        msg = f"{path}: none of its {imported.unknown} answers is for an item of {ratings.path}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{path}: none of its {imported.unknown} answers is for an item of {ratings.path}"
+        )
     if strangers:
         users = [one_line(user, 60) for user in strangers]
-        msg = (
+        raise DatasetError(
             f"{path}: Label Studio's users {', '.join(users)} are none of the annotators"
             f" {', '.join(ratings.study.annotators)}: say who is who with "
             f"--annotator {users[0]}=NAME"
         )
-        raise DatasetError(msg)
     imported.votes.sort(key=lambda vote: vote.at)
     _append(imported.votes, ratings)
     return imported
@@ -110,11 +110,11 @@ def import_label_studio(
 def _read_tasks(path: Path) -> list[object]:
     document: object = read_json(path)
     if not isinstance(document, list):
-        msg = f"{path}: the JSON export of Label Studio is a list of tasks"
-        raise DatasetError(msg)
+        raise DatasetError(f"{path}: the JSON export of Label Studio is a list of tasks")
     if document and not any(isinstance(t, dict) and "annotations" in t for t in document):
-        msg = f"{path}: no task has annotations; export as JSON, and not as JSON-MIN or CSV"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{path}: no task has annotations; export as JSON, and not as JSON-MIN or CSV"
+        )
     return document
 
 
@@ -223,8 +223,7 @@ def _answer(
     ticked = [_text(name) for name in values.get(TICKED, {}).get("choices", [])]
     added = [_text(name) for name in values.get(ADDED, {}).get("choices", [])]
     if set(ticked) - set(offered):
-        msg = "a ticked name was not offered"
-        raise ValueError(msg)
+        raise ValueError("a ticked name was not offered")
     return {
         "ticked": tuple(name for name in offered if name in ticked),
         "unticked": tuple(name for name in offered if name not in ticked),
@@ -234,15 +233,13 @@ def _answer(
 
 def _shown(value: object) -> tuple[str | int, ...]:
     if not isinstance(value, list) or not all(type(entry) in (str, int) for entry in value):
-        msg = "data.shown is no list of options"
-        raise ValueError(msg)
+        raise ValueError("data.shown is no list of options")
     return tuple(value)
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        msg = f"a text is expected, got {type(value).__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"a text is expected, got {type(value).__name__}")
     return value
 
 

@@ -117,8 +117,7 @@ def _data_url(ratings: Ratings, digest: str) -> str:
     try:
         data = read_regular(ratings.image_path(digest), _MOST_IMAGE)
     except OSError as error:
-        msg = f"{ratings.image_path(digest)}: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{ratings.image_path(digest)}: {error.strerror or error}") from error
     return f"data:image/webp;base64,{b64encode(data).decode('ascii')}"
 
 

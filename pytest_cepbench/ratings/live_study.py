@@ -133,8 +133,7 @@ class LiveStudy:
         try:
             return path.read_bytes()
         except OSError as error:
-            msg = f"{path} cannot be read: {error.strerror or error}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
 
     def upcoming(self, annotator: str) -> list[Shown]:
         """What a person is shown now, and next."""
@@ -164,8 +163,7 @@ class LiveStudy:
                 for kind in kinds:
                     self._slot_name(annotator, Slot(item.item, kind))
         if name not in known:
-            msg = "an answer to something that this study does not ask"
-            raise DatasetError(msg)
+            raise DatasetError("an answer to something that this study does not ask")
         return known[name]
 
     def save(self, annotator: str, answer: Answer) -> Feedback | None:
@@ -244,10 +242,9 @@ def _check_files(ratings: Ratings, votes: Votes) -> None:
     for annotator, path in votes.files.items():
         expected = ratings.vote_path(annotator)
         if path != expected:
-            msg = (
+            raise DatasetError(
                 f"{path} has votes of {annotator!r}: move them to {expected.name}, and start again"
             )
-            raise DatasetError(msg)
 
 
 def _now() -> str:
@@ -260,17 +257,18 @@ def _lock(ratings: Ratings) -> int:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        msg = f"{path} cannot be opened: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{path} cannot be opened: {error.strerror or error}") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
-        msg = f"another server has {str(ratings.path)!r}: end it, or use its addresses"
-        raise WriteError(msg) from None
+        raise WriteError(
+            f"another server has {str(ratings.path)!r}: end it, or use its addresses"
+        ) from None
     except OSError as error:
         with suppress(OSError):
             os.close(file)
-        msg = f"{path} cannot be locked ({error.strerror or error}): use a disk of this machine"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"{path} cannot be locked ({error.strerror or error}): use a disk of this machine"
+        ) from error
     return file

@@ -45,17 +45,17 @@ def people_scores(ratings: Ratings, votes: Votes) -> list[PeopleScore]:
     Raises DatasetError for a study without models to compare, and where its sources are not there.
     """
     if ratings.study.kind not in ("pair", "caption", "grades"):
-        msg = (
+        raise DatasetError(
             f"{str(ratings.path)!r} holds ratings of the kind {ratings.study.kind!r}, in which no "
             "models are compared"
         )
-        raise DatasetError(msg)
     sources: dict[tuple[str, str], list[Source]] = {}
     for source in ratings.sources:
         sources.setdefault((source.item, source.option), []).append(source)
     if not sources:
-        msg = f"{str(ratings.path)!r} has no sources.jsonl, which says what each model made"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(ratings.path)!r} has no sources.jsonl, which says what each model made"
+        )
     return [
         score
         for vote in votes.answers()

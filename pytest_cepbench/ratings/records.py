@@ -51,8 +51,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.image is None):
-            msg = "a part is a text or an image"
-            raise ValueError(msg)
+            raise ValueError("a part is a text or an image")
 
 
 class Option(msgspec.Struct, frozen=True):

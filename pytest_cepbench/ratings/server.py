@@ -22,8 +22,9 @@ def require_server() -> None:
 
         import pytest_cepbench.ratings.app  # noqa: F401 - which imports the other packages
     except ImportError as error:
-        msg = 'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
-        raise MissingDependencyError(msg) from error
+        raise MissingDependencyError(
+            'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
+        ) from error
 
 
 def serve(

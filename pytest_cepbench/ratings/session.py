@@ -59,19 +59,18 @@ class Session:
 def check_annotators(names: Sequence[str]) -> None:
     """Raises DatasetError for names that cannot be those of files, and for equal ones."""
     if not names:
-        msg = "a study has at least one annotator"
-        raise DatasetError(msg)
+        raise DatasetError("a study has at least one annotator")
     for name in names:
         if not _NAME.fullmatch(name):
-            msg = (
+            raise DatasetError(
                 f"annotator {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, "
                 "and a letter or a digit first"
             )
-            raise DatasetError(msg)
     folded = [name.casefold() for name in names]
     if len(set(folded)) < len(names):
-        msg = f"annotators have to differ, also in lower case, got {', '.join(sorted(names))}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"annotators have to differ, also in lower case, got {', '.join(sorted(names))}"
+        )
 
 
 def open_session(folder: Path, annotators: Sequence[str]) -> Session:
@@ -85,11 +84,13 @@ def open_session(folder: Path, annotators: Sequence[str]) -> Session:
     except FileNotFoundError:
         content = _make(path, annotators)
     except (OSError, msgspec.MsgspecError) as error:
-        msg = f"{path} cannot be read ({error}): delete it, and people get new addresses"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"{path} cannot be read ({error}): delete it, and people get new addresses"
+        ) from error
     if set(content.tokens) != set(annotators):
-        msg = f"{path} is of other annotators: delete it, and people get new addresses"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{path} is of other annotators: delete it, and people get new addresses"
+        )
     tokens = {token: name for name, token in content.tokens.items()}
     return Session(bytes.fromhex(content.key), tokens, content.operator)
 
@@ -107,6 +108,5 @@ def _make(path: Path, annotators: Sequence[str]) -> _File:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        msg = f"{path} could not be written: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
     return content

@@ -43,11 +43,10 @@ def write_page_folder(
     """
     page = folder / PAGE
     if not _is_ours(page):
-        msg = (
+        raise WriteError(
             f"{page} is not a report of cepbench, and is not replaced: give --cep-report-dir "
             "another folder"
         )
-        raise WriteError(msg)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page.unlink(missing_ok=True)  # it would be taken for the report of this run
@@ -60,8 +59,7 @@ def write_page_folder(
         fresh.replace(page)
     except OSError as error:
         at = error.filename or folder
-        msg = f"{at} could not be written: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{at} could not be written: {error.strerror or error}") from error
     for path in before:
         if f"{IMAGES}/{path.name}" not in text:
             with suppress(OSError):

@@ -49,8 +49,9 @@ def bundle_bytes(answers: Iterable[Answer], store: Store) -> bytes:
         for digest in sorted({d for answer in by_digest.values() for d in answer.images}):
             image = store.get_image(digest)
             if image is None:
-                msg = f"image {digest[:12]} of an answer is damaged or gone: nothing was written"
-                raise StoreError(msg)
+                raise StoreError(
+                    f"image {digest[:12]} of an answer is damaged or gone: nothing was written"
+                )
             _add(bundle, _image_name(digest), encode_image(image), zipfile.ZIP_STORED)
     return stream.getvalue()
 
@@ -82,8 +83,7 @@ def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = Non
     except OSError as error:
         if tells_of_file(error) or error.errno in (None, errno.EINVAL):  # a seek to before the file
             raise _damaged(path, error) from error
-        msg = f"{str(path)!r} could not be read: {error.strerror}"
-        raise UnreadError(msg) from error
+        raise UnreadError(f"{str(path)!r} could not be read: {error.strerror}") from error
     except Exception as error:
         # Of damaged data zipfile raises errors of zlib and struct, RuntimeError where an entry
         # seems to be encrypted, NotImplementedError of methods and versions, and others.
@@ -110,8 +110,7 @@ def _read(bundle: zipfile.ZipFile, name: str, most: int) -> bytes:
     with bundle.open(name) as entry:
         data = entry.read(most + 1)
     if len(data) > most:
-        msg = f"{name} is larger than {most} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is larger than {most} bytes")
     return data
 
 

@@ -98,11 +98,10 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version not in (0, FORMAT):
-        msg = (
+        raise StoreVersionError(
             f"the store {path.parent} has format {version}, this version reads format {FORMAT}: "
             f"give another folder (--cep-store) or delete this one, its results can be recomputed"
         )
-        raise StoreVersionError(msg)
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
     (tables,) = connection.execute(
@@ -215,12 +214,11 @@ def replacement_lock(path: Path) -> Iterator[None]:
             if (now := _file_state(path)) != state:
                 state, since = now, time.monotonic()
             elif time.monotonic() - since > PATIENCE:
-                msg = (
+                raise StoreError(
                     f"another process has been opening or repairing the index of the store "
                     f"{path.parent} for {PATIENCE / 60:.0f} minutes without writing to it: end "
                     "that process, or give another folder (--cep-store)"
-                )
-                raise StoreError(msg) from None
+                ) from None
     try:
         yield
     finally:

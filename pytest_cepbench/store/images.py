@@ -95,8 +95,7 @@ def verify_image(data: bytes, digest: str) -> ImageArtifact:
     """
     image = decode_image(data)
     if image.digest != digest:
-        msg = "its pixels do not match its name"
-        raise ImageError(msg)
+        raise ImageError("its pixels do not match its name")
     return image
 
 

@@ -217,12 +217,11 @@ class WorkLocks:
             waited = time.monotonic() - started
             self.say_who(waited)
             if min(waited, self.since_heartbeat()) > PATIENCE:
-                msg = (
+                raise StoreError(
                     f"another process has kept this one from working on the store "
                     f"{self._folder.parent} for {waited / 60:.0f} minutes, and has stored nothing: "
                     "end that process, or give another store (--cep-store)"
                 )
-                raise StoreError(msg)
             time.sleep(_POLL_SECONDS)
 
 

@@ -81,8 +81,9 @@ class ReadonlyStore:
             with self._lock:
                 return self._connection.execute(query, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
-            msg = f"{self.named} cannot be read: {str(error) or 'no memory is left'}"
-            raise (DamagedIndexError if is_damage(error) else StoreError)(msg) from error
+            raise (DamagedIndexError if is_damage(error) else StoreError)(
+                f"{self.named} cannot be read: {str(error) or 'no memory is left'}"
+            ) from error
 
     def has(self, table: str) -> bool:
         """True where the store has this table, exactly as this version makes it."""
@@ -137,8 +138,7 @@ class Overlay:
             for folder in folders:
                 named = f"--cep-shared {str(folder)!r}"
                 if folder.resolve() == root.resolve():
-                    msg = f"{named} is the store itself (--cep-store): remove it"
-                    raise StoreError(msg)
+                    raise StoreError(f"{named} is the store itself (--cep-store): remove it")
                 self._stores.append(opened.enter_context(ReadonlyStore(folder, named)))
             self._opened = opened.pop_all()
 
@@ -215,24 +215,21 @@ def _check_header(path: Path, named: str) -> None:
     """Raise StoreError where this is no index of this format."""
     if not path.parent.is_dir():
         what = "is a file" if path.parent.exists() else "does not exist"
-        msg = f"{named} {what}: the folder of a store is expected"
-        raise StoreError(msg)
+        raise StoreError(f"{named} {what}: the folder of a store is expected")
     try:
         with open_regular(path) as stream:
             header = stream.read(_HEADER)
     except OSError as error:
         what = _foreign(named) if tells_of_file(error) else f"{named} cannot be read"
-        msg = f"{what} ({INDEX}: {error.strerror})"
-        raise StoreError(msg) from error
+        raise StoreError(f"{what} ({INDEX}: {error.strerror})") from error
     if len(header) < _HEADER or not header.startswith(_MAGIC):
         raise StoreError(_foreign(named))
     version = int.from_bytes(header[60:64], "big", signed=True)
     if version not in (0, FORMAT):
-        msg = (
+        raise StoreVersionError(
             f"{named} has format {version}, this version reads format {FORMAT}: give one that was "
             "written by the same version of pytest-cepbench"
         )
-        raise StoreVersionError(msg)
 
 
 def _foreign(named: str) -> str:

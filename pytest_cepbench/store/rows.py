@@ -99,8 +99,7 @@ def unpack(kind: str, payload: bytes) -> Result:
     if kind == "image":
         digest = payload.decode()
         if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file
-            msg = f"no digest of an image: {digest[:80]!r}"
-            raise ValueError(msg)
+            raise ValueError(f"no digest of an image: {digest[:80]!r}")
         return ImageRef(digest)
     if kind == "vector":
         return np.frombuffer(payload, _FLOATS).astype(np.float32)
@@ -108,8 +107,7 @@ def unpack(kind: str, payload: bytes) -> Result:
         return _unpack_boxes(payload)
     name, _, detail = payload.decode().partition("\0")
     if kind != "failure" or name not in FAILURE_KINDS:
-        msg = f"no such kind of result: {kind} {name}"
-        raise ValueError(msg)
+        raise ValueError(f"no such kind of result: {kind} {name}")
     return Failure(cast("FailureKind", name), detail)
 
 
@@ -124,8 +122,7 @@ def _unpack_boxes(payload: bytes) -> Detections:
         document = json.loads(payload.decode("utf-8", "surrogatepass"))
         rows = msgspec.convert(document, list[_DetectionRow])
     except (msgspec.ValidationError, RecursionError) as error:
-        msg = f"no detections: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"no detections: {error}") from error
     return Detections(
         tuple(
             Detection(query, score, box, None if mask is None else Mask(*mask), color)

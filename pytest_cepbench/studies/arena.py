@@ -136,8 +136,7 @@ def make_leaderboard(
         table = BattleTable(battles)
         ratings = fit_ratings(table, pair_model)
     except ValueError as error:
-        msg = f"{name}: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{name}: {error}") from error
     forfeits, unjudged = _forfeits(name, battles, arranged, without_answer)
     records = battle_records(table, forfeits, forfeit_policy)
     groups = _groups(battles, grouping)
@@ -186,14 +185,14 @@ def compare_judges(
     """The agreement of two judges. Raises DatasetError where they share no battle."""
     shared = shared_battles(first, second)
     if not shared:
-        msg = f"{names[0]} and {names[1]} judged no battle both: same questions, models and order"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{names[0]} and {names[1]} judged no battle both: same questions, models and order"
+        )
     known = {name for battle, _ in shared for name in (battle.first, battle.second)}
     if absent := sorted(set(unseen) - known):
-        msg = (
+        raise DatasetError(
             f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
         )
-        raise DatasetError(msg)
     counts = confusion(shared)
     return JudgeComparison(
         first=names[0],
@@ -220,8 +219,7 @@ def _forfeits(
     known = {model for pairing in arranged for model in (pairing.first, pairing.second)}
     if absent := sorted(set(without_answer) - known):
         among = f"among the arranged battles: {', '.join(sorted(known))} are" if known else "known"
-        msg = f"{name}: the model without answer {absent[0]!r} is not {among}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{name}: the model without answer {absent[0]!r} is not {among}")
     judged = {(battle.question, battle.first, battle.second) for battle in battles}
     missing = [p for p in arranged if (p.question, p.first, p.second) not in judged]
     forfeits = [

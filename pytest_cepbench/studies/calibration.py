@@ -59,14 +59,12 @@ class Trial:
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
-            msg = f"--seeds {self.seeds}: noise shows between at least 2 seeds"
-            raise SpecError(msg)
+            raise SpecError(f"--seeds {self.seeds}: noise shows between at least 2 seeds")
         if self.choices.replay is not None:
-            msg = (
+            raise SpecError(
                 f"{self.choices.replay!r} brings chains that were made elsewhere, with one seed: "
                 "what they would have been under others is not known"
             )
-            raise SpecError(msg)
 
 
 @dataclass(frozen=True)
@@ -206,8 +204,7 @@ def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
     Raises ValueError for fewer than 2 measurements.
     """
     if len(measurements) < 2:
-        msg = f"noise shows between at least 2 seeds, got {len(measurements)}"
-        raise ValueError(msg)
+        raise ValueError(f"noise shows between at least 2 seeds, got {len(measurements)}")
     differences = []
     for first, second in combinations(measurements, 2):
         difference = _difference(first, second)

@@ -137,11 +137,10 @@ def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) 
     """
     common = [case for case in first.cases if case in second.cases]
     if not common:
-        msg = (
+        raise SpecError(
             f"{first.name} and {second.name} have no case in common: {first.name} measured "
             f"{_suites(first)}, {second.name} {_suites(second)}"
         )
-        raise SpecError(msg)
     pairs = [(first.cases[case], second.cases[case]) for case in common]
     for before, now in pairs:
         if before.record is not None and now.record is not None:

@@ -119,8 +119,7 @@ def measure_judge(
     unseen = known - set(seen) if seen else set()
     card = judge_card(judge, people, unseen=unseen, repeats=repeats)
     if repeats and card.stability is None:
-        msg = f"the repetitions have no battle of {names[0]} in the same order"
-        raise DatasetError(msg)
+        raise DatasetError(f"the repetitions have no battle of {names[0]} in the same order")
     sided = card.first_right.total and card.second_right.total
     shown, error = card.shown_win_rate() if sided else (None, None)
     shared = _pairs(battle for battle, _ in matched)
@@ -180,10 +179,9 @@ def require_models(named: Collection[str], battles: Iterable[JudgedBattle]) -> N
 
 def _require_models(named: Collection[str], known: Collection[str]) -> None:
     if absent := sorted(set(named) - set(known)):
-        msg = (
+        raise DatasetError(
             f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
         )
-        raise DatasetError(msg)
 
 
 def _refuse_same(
@@ -194,11 +192,10 @@ def _refuse_same(
     A judge that was asked may agree with people in everything.
     """
     if set(judge) == set(people):
-        msg = (
+        raise DatasetError(
             f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
             "with --people those of people"
         )
-        raise DatasetError(msg)
 
 
 def _check(
@@ -215,13 +212,13 @@ def _check(
         return
     own, theirs = _models(judge), _models(people)
     if not own & theirs:
-        msg = (
+        raise DatasetError(
             f"{names[0]} and {names[1]} have no model in common: {', '.join(sorted(own))} against "
             f"{', '.join(sorted(theirs))}"
         )
-        raise DatasetError(msg)
-    msg = f"{names[0]} and {names[1]} judged no battle both: the same question and the same models"
-    raise DatasetError(msg)
+    raise DatasetError(
+        f"{names[0]} and {names[1]} judged no battle both: the same question and the same models"
+    )
 
 
 def _models(battles: Iterable[JudgedBattle]) -> set[str]:

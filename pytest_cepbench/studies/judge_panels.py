@@ -105,11 +105,10 @@ def opening_panel(
         remedy = "give --answers MODEL=FOLDER for each model, and all of OpenING with --data"
         if shown:
             remedy += ", or leave those battles out with --partial"
-        msg = (
+        raise DatasetError(
             f"{name}: {reasons.total():,} of {len(battles):,} battles cannot be shown to a judge, "
             f"{counts}: {remedy}"
         )
-        raise DatasetError(msg)
 
     def refer(sample: Sample, model: str) -> PieceRefs | None:
         recorded = _answer(sample, model, answers)

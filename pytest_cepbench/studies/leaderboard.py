@@ -147,19 +147,17 @@ def refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
     for name, record in records.items():
         wrong = contradiction(record, key)
         if wrong is not None:
-            msg = f"{key}: the measurement of {name} {wrong}: run it again"
-            raise SpecError(msg)
+            raise SpecError(f"{key}: the measurement of {name} {wrong}: run it again")
 
 
 def refuse_difference(first_name: str, first: Baseline, name: str, record: Baseline) -> None:
     """Raise SpecError unless the gate would compare both, by the same units."""
     different = _differing_fields(first, record)
     if different:
-        msg = (
+        raise SpecError(
             f"{record.case}: {first_name} and {name} were not measured alike "
             f"({', '.join(different)} differ): run both with the same suite"
         )
-        raise SpecError(msg)
 
 
 def _differing_fields(first: Baseline, record: Baseline) -> tuple[str, ...]:
@@ -207,8 +205,7 @@ def rank_runs(
     Raises SpecError for fewer than two runs, and for a suite or a case that a run has not measured.
     """
     if len(runs) < 2:
-        msg = "expected the reports of two or more runs"
-        raise SpecError(msg)
+        raise SpecError("expected the reports of two or more runs")
     measured = {name: {record.case: record for record in records} for name, records in runs.items()}
     for name, records in measured.items():
         suites = sorted({CaseKey.parse(case).suite for case in records})

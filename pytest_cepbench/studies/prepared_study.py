@@ -122,8 +122,9 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     }
     if len(set(roles.values())) > 1:
         listed = ", ".join(f"{model} the {role}" for model, role in roles.items())
-        msg = f"the models under test have different roles ({listed}): name one with --role"
-        raise SpecError(msg)
+        raise SpecError(
+            f"the models under test have different roles ({listed}): name one with --role"
+        )
     runs = tuple(
         StudyRun(model, variant, own, tuple(_shown_cases(spec, variant, own, metrics)))
         for (model, variant), own in zip(pairs, suites, strict=True)
@@ -149,24 +150,21 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
         encoders={**spec.encoders, **variant.encoders},
     )
     if choices.replay is not None and spec.study in ("seeds", "lengths"):
-        msg = (
+        raise SpecError(
             f"{model.spec!r} brings chains that were made elsewhere, with one seed and one prompt: "
             f"it cannot take part in a study of {spec.study}"
         )
-        raise SpecError(msg)
     seeds = variant.suite.table.chain.seeds
     if choices.replay is not None and seeds > 1:
-        msg = (
+        raise SpecError(
             f"{model.spec!r} brings one chain of each sample, and suite {variant.suite.name!r} "
             f"needs {seeds} ([chain] seeds): set it to 1 in a copy of the suite"
         )
-        raise SpecError(msg)
     exchanged = choices.assigned.get(variant.exchanged or "")
     if exchanged is not None and exchanged.source == "--model":
-        msg = (
+        raise SpecError(
             f"{model.spec!r} is the {variant.exchanged}, which the study of {spec.study} exchanges"
         )
-        raise SpecError(msg)
     return prepare_suite(variant.suite, dataset, choices)
 
 
@@ -178,8 +176,7 @@ def _shown_cases(
     parts = {case.key.part for case in prepared.cases}
     for part in spec.shown_parts[1:]:
         if part not in parts:
-            msg = f"suite {suite.name!r}: {unknown_name('part', part, parts)}"
-            raise SpecError(msg)
+            raise SpecError(f"suite {suite.name!r}: {unknown_name('part', part, parts)}")
     names = [
         name
         for name in metrics
@@ -187,11 +184,10 @@ def _shown_cases(
         or variant.exchanged in readers_of(measures[name].required_features(None))
     ]
     if not names:
-        msg = (
+        raise SuiteError(
             f"suite {suite.name!r}: none of the metrics {', '.join(metrics)} reads the "
             f"encoder {variant.exchanged!r}; choose another with --seat"
         )
-        raise SuiteError(msg)
     for case in prepared.cases:
         if case.key.metric in names and case.key.part in spec.shown_parts:
             yield case
@@ -227,8 +223,7 @@ def _chosen_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ..
     names = tuple(suite.metrics) if spec.metrics is None else spec.metrics
     for name in names:
         if name not in suite.metrics:
-            msg = f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}"
-            raise SpecError(msg)
+            raise SpecError(f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}")
     if spec.study == "weighting":
         metrics = _both_weightings(suite, names, required=spec.metrics is not None)
         return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
@@ -258,11 +253,9 @@ def _both_weightings(
                 metrics[name] = msgspec.structs.replace(table, kind="gc")
                 metrics[LAST.format(name)] = msgspec.structs.replace(table, kind="s")
         elif required:
-            msg = f"suite {suite.name!r}: metric {name!r} {_NO_WEIGHTS}"
-            raise SuiteError(msg)
+            raise SuiteError(f"suite {suite.name!r}: metric {name!r} {_NO_WEIGHTS}")
     if not metrics:
-        msg = f"suite {suite.name!r}: every metric {_NO_WEIGHTS}"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite {suite.name!r}: every metric {_NO_WEIGHTS}")
     return metrics
 
 
@@ -293,8 +286,7 @@ def _variants(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
         case "encoders":
             known = (ENCODER, *suite.table.encoders)
             if seat not in known:
-                msg = f"suite {suite.name!r}: {unknown_name('encoder', seat, known)}"
-                raise SpecError(msg)
+                raise SpecError(f"suite {suite.name!r}: {unknown_name('encoder', seat, known)}")
             for name, encoder in entries:
                 roles = {"encoder": encoder} if seat == ENCODER else {}
                 further = {} if seat == ENCODER else {seat: encoder}
@@ -309,11 +301,10 @@ def _lengths(suite: Suite) -> Iterator[Variant]:
     prompts = suite.table.prompts
     plans = suite.plans.values()
     if not any(plan.describes(g) for plan in plans for g in range(1, plan.generations + 1)):
-        msg = (
+        raise SuiteError(
             f"suite {suite.name!r}: nothing is described in its chains, "
             "so no length can be asked for"
         )
-        raise SuiteError(msg)
     for band in LENGTH_BANDS:
         describe = msgspec.structs.replace(prompts, describe=prompt_for(prompts.describe, band))
         setting = f"descriptions of {band.name} words"

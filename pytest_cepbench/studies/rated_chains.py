@@ -38,11 +38,10 @@ def chain_grades(
     made = RatedItems("grades", run.suite.name)
     starts = [start for start in run.suite.plans if _made_by_all(runs, start)]
     if not starts:
-        msg = (
+        raise DatasetError(
             f"the runs test {' and '.join(sorted({rated.tested for rated in runs}))}: outputs of "
             "describers, or of generators, are graded beside one another"
         )
-        raise DatasetError(msg)
     by_start = {start: _first_hops(run, cases, runs, start) for start in starts}
     able = {
         name
@@ -71,11 +70,13 @@ def caption_pairs(
     """
     require_runs(runs, 2)
     if "image" not in run.suite.plans:
-        msg = f"suite {run.suite.name!r} has no chains that begin with an image: none has captions"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"suite {run.suite.name!r} has no chains that begin with an image: none has captions"
+        )
     if not _made_by_all(runs, "image"):
-        msg = "captions are compared of runs that test a describer, and one of these tests none"
-        raise DatasetError(msg)
+        raise DatasetError(
+            "captions are compared of runs that test a describer, and one of these tests none"
+        )
     outputs = _first_hops(run, cases, runs, "image")
     pairs = {name: _two_of(own, name, draw.seed) for name, own in outputs.items() if len(own) > 1}
     able = [name for name, own in pairs.items() if len(_different(own)) > 1]
@@ -110,11 +111,10 @@ def _first_hops(
         chains = stored_chains(run, rated.record.model.get("step", "")).chains(start, ids)
         whole = {name: chain for name, chain in chains.items() if chain.has(1)}
         if not whole:
-            msg = (
+            raise NotInStoreError(
                 f"no {start}-first chain of {rated.name!r} is in the store: use the store of that "
                 "run (--store)"
             )
-            raise NotInStoreError(msg)
         for name, chain in whole.items():
             outputs.setdefault(name, []).append((rated, chain))
     return outputs
@@ -124,17 +124,17 @@ def _refuse_changes(run: ChainRun, cases: Sequence[Case], rated: RatedRun) -> No
     """Raise DatasetError where the suite asks for something else than the run measured."""
     record = rated.record
     if not record.model.get("step"):
-        msg = (
+        raise DatasetError(
             f"the run of {rated.name!r} read chains that were made elsewhere: no store has them, "
             "and a run that makes its chains is needed"
         )
-        raise DatasetError(msg)
     case = next((case for case in cases if str(case.key) == record.case), None)
     ids = set(rated.sample_ids)
     samples = [sample for sample in run.dataset.samples if sample.id in ids]
     if case is None or len(samples) < len(ids):
-        msg = f"suite {run.suite.name!r} has other cases or samples than the run of {rated.name!r}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"suite {run.suite.name!r} has other cases or samples than the run of {rated.name!r}"
+        )
     identity = run.identity(case, samples)
     changed = [
         name
@@ -142,11 +142,10 @@ def _refuse_changes(run: ChainRun, cases: Sequence[Case], rated: RatedRun) -> No
         if name in _DECISIVE and record.identity.get(name) != value
     ]
     if changed:
-        msg = (
+        raise DatasetError(
             f"suite {run.suite.name!r} is not as the run of {rated.name!r} measured it: "
             f"{', '.join(changed)} changed since"
         )
-        raise DatasetError(msg)
 
 
 def _two_of(

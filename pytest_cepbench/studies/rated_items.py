@@ -112,8 +112,7 @@ class RatedItems:
         ]
         if not names:
             why = "; ".join(self.remarks) or "the runs have no sample in common"
-            msg = f"there is nothing to rate: {why}"
-            raise DatasetError(msg)
+            raise DatasetError(f"there is nothing to rate: {why}")
         self.population = len(names)
         chosen, self.probability = draw.choose(names)
         return chosen
@@ -158,11 +157,10 @@ class RatedItems:
         if digest not in self.images:
             image = store.get_image(digest) if source is None else source.load()
             if image is None or image.digest != digest:
-                msg = (
+                raise StoreError(
                     f"the image {digest[:16]} is not in the store {store.root} any more: measure "
                     "its model again with this store"
                 )
-                raise StoreError(msg)
             self.images[digest] = image
         return Part(image=digest)
 
@@ -234,13 +232,13 @@ def require_runs(runs: Sequence[RatedRun], least: int, most: int | None = None) 
     """Raise DatasetError for another number of runs, and for two of the same name."""
     if len(runs) < least or (most is not None and len(runs) > most):
         wanted = f"{least} runs" if most == least else f"at least {least} runs"
-        msg = f"{wanted} are compared here, got {len(runs)}: give --from REPORT for each"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{wanted} are compared here, got {len(runs)}: give --from REPORT for each"
+        )
     names = [run.name for run in runs]
     for name in names:
         if names.count(name) > 1:
-            msg = f"two runs are of {name!r}: name them, --from NAME=REPORT"
-            raise DatasetError(msg)
+            raise DatasetError(f"two runs are of {name!r}: name them, --from NAME=REPORT")
 
 
 def _check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedRun) -> None:
@@ -255,11 +253,10 @@ def _check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: Rated
     now = sample_digest([sample for sample, _ in known], [digests])
     if absent or now != run.record.identity.get("samples"):
         which = f" ({', '.join(absent[:_NAMED])} are gone)" if absent else ""
-        msg = (
+        raise DatasetError(
             f"the samples of the suite are not those that the run of {run.name!r} measured{which}: "
             "give --data as in that run, or run it again"
         )
-        raise DatasetError(msg)
 
 
 def _add_answers(
@@ -277,12 +274,11 @@ def _add_answers(
     wanted = {answers[name] for name in chosen for _, answers in named} - {""}
     stored = get_answers(store, wanted)
     if missing := wanted - stored.keys():
-        msg = (
+        raise StoreError(
             f"{len(missing)} of {len(wanted)} answers of the runs are not in the store "
             f"{store.root}: use the store of the runs (--store), or bring them with "
             "`cepbench answers import`"
         )
-        raise StoreError(msg)
     for name in chosen:
         outputs = [
             Output(run, made.take(refer_to_answer(stored[answers[name]], name), store))
@@ -294,9 +290,8 @@ def _add_answers(
 
 def _answers_of(run: RatedRun) -> Mapping[str, str]:
     if not run.record.answers:
-        msg = (
+        raise DatasetError(
             f"the run of {run.name!r} names no answers: a run of a suite with a win rate against "
             "accepted answers is needed"
         )
-        raise DatasetError(msg)
     return run.record.answers

@@ -93,8 +93,9 @@ def measure_agreement(ratings: Ratings, votes: Votes, draws: int = DRAWS) -> Rat
     answers = votes.answers()
     if not answers:
         why = "; ".join(votes.remarks.lines)
-        msg = f"{ratings.path}: nobody has judged an item yet{f' ({why})' if why else ''}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{ratings.path}: nobody has judged an item yet{f' ({why})' if why else ''}"
+        )
     names = [name for name in ratings.study.annotators if _answers_of(name, answers)]
     tables = [vote_table(scale, answers, names) for scale in SCALES[ratings.study.kind]]
     coefficients = [each for table in tables for each in _coefficients(table, draws)]

@@ -115,13 +115,11 @@ def measure_alignment(
     """
     scores = people_scores(ratings, votes)
     if not scores:
-        msg = f"{ratings.path}: nobody has judged an item yet"
-        raise DatasetError(msg)
+        raise DatasetError(f"{ratings.path}: nobody has judged an item yet")
     matched, unmatched = _matched(scores, runs)
     if runs and not matched:
         rated = ", ".join(sorted({score.model for score in scores}))
-        msg = f"{ratings.path} has ratings of {rated}, and none of {', '.join(runs)}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{ratings.path} has ratings of {rated}, and none of {', '.join(runs)}")
     metrics = list(_metrics(ratings, scores, matched, draws))
     return RatingAlignment(
         ratings=str(ratings.path),
@@ -152,8 +150,7 @@ def _matched(
         if model is None:
             unmatched.append(name)
         elif model in matched:
-            msg = f"two runs are of the rated model {model!r}: give one of them"
-            raise DatasetError(msg)
+            raise DatasetError(f"two runs are of the rated model {model!r}: give one of them")
         else:
             matched[model] = records
     return matched, unmatched

@@ -72,11 +72,10 @@ class AcceptedCheckpoint:
 
     def __post_init__(self) -> None:
         if self.choices.replay is not None:
-            msg = (
+            raise SpecError(
                 f"{self.choices.replay!r} brings chains that were made elsewhere: nothing can be "
                 "measured again"
             )
-            raise SpecError(msg)
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,9 @@ def measure_again(
     if all(
         _scores(record) == _scores(ready.choice.records[key]) for key, record in records.items()
     ):
-        msg = f"every score is the same as before: {ready.conditions} changes nothing. {_REMEDY}"
-        raise SpecError(msg)
+        raise SpecError(
+            f"every score is the same as before: {ready.conditions} changes nothing. {_REMEDY}"
+        )
     anchors: dict[CaseKey, Baseline] = {}
     for prepared, keys in ready.anchors:
         before = {key: ready.choice.anchors[key] for key in keys}
@@ -224,11 +224,10 @@ def _fresh(
         if name in assignments.roles and model_pool.runner(assignments.roles[name]).bound.seeded
     ]
     if not seeded:
-        msg = (
+        raise SpecError(
             "nothing that plays uses its seed, and no samples are left that the choice did not "
             f"see: measured again, the score would be the same. {_REMEDY}"
         )
-        raise SpecError(msg)
     seed = _seed(choice.digest, suite.table.chain.seed)
     return SuiteNumber("chain", "seed", seed), f"under seed {seed}, on the same samples"
 
@@ -270,11 +269,10 @@ def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequenc
     other = sorted(str(key) for key in choice.records.keys() - known)
     if missing or other:
         what = f"lack {missing[0]}" if missing else f"hold {other[0]}, which it does not have"
-        msg = (
+        raise SpecError(
             f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, "
             f"and the results {what}: run the whole suite"
         )
-        raise SpecError(msg)
 
 
 def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
@@ -283,12 +281,11 @@ def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
     own = f", seed {suite.table.chain.seed}"
     chains = record.identity.get("chain", "").split("; ")
     if not all(chain.endswith(own) for chain in chains):
-        msg = (
+        raise SpecError(
             f"{key}: the results are of chains {'; '.join(chains)}, and the suite has seed "
             f"{suite.table.chain.seed} now: was it measured again before? Accept results of the "
             "suite as it is"
         )
-        raise SpecError(msg)
 
 
 def _require_same_samples(
@@ -303,11 +300,10 @@ def _require_same_samples(
             ids = {sample.id for sample in dataset.in_category(category)}
             scored = set(record.scores.get(category, record.scores.get(case.key.part, {})))
             if ids != scored:
-                msg = (
+                raise SpecError(
                     f"{case.key}: the results score {len(scored)} samples of {category!r}, here "
                     f"are {len(ids)}, not the same: give --samples and --data as in the run"
                 )
-                raise SpecError(msg)
 
 
 def _require_same_model(
@@ -318,11 +314,10 @@ def _require_same_model(
         for role in assignments.gated
     )
     if identity != model.get("identity"):
-        msg = (
+        raise SpecError(
             f"{whose} of {model.get('identity')}, and {assignments.subject!r} is {identity} now: "
             "the checkpoint that was measured is needed (--model, or the roles as in the run)"
         )
-        raise SpecError(msg)
 
 
 def _require_same_conditions(
@@ -332,11 +327,10 @@ def _require_same_conditions(
     for name in sorted(before.identity.keys() | after.identity.keys()):
         then, now = before.identity.get(name, "(none)"), after.identity.get(name, "(none)")
         if then != now and name not in free:
-            msg = (
+            raise SpecError(
                 f"{key}: the results were measured with {name} {then}, and here it is {now}: give "
                 "the roles, --data and --samples as in the run"
             )
-            raise SpecError(msg)
 
 
 def _anchors(
@@ -353,12 +347,11 @@ def _anchors(
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
         elif _scores(anchor) != _scores(choice.records[key]):
-            msg = (
+            raise SpecError(
                 f"one identity answered in two ways: the anchor of {key} is of {chosen}, as the "
                 "results are, and has other scores. Look whether its weights moved or a library "
                 "was upgraded, or forget the steps until here with --move-anchor"
             )
-            raise SpecError(msg)
     for spec, keys in specs.items():
         choices = replace(choice.choices, model=spec)
         model, whose = choice.anchors[keys[0]].model, f"the anchor of {keys[0]} is"
@@ -366,9 +359,8 @@ def _anchors(
             suite = prepare_suite(prepared.suite, prepared.dataset, choices)
             _require_same_model(suite.assignments, model_pool, model, whose)
         except CepError as error:
-            msg = (
+            raise SpecError(
                 f"what later steps are held to cannot be measured again ({error}). Bring {spec!r} "
                 "back, or forget the steps until here with --move-anchor"
-            )
-            raise SpecError(msg) from error
+            ) from error
         yield suite, frozenset(keys)

@@ -75,17 +75,15 @@ class StudySpec:
 
     def __post_init__(self) -> None:
         if not self.models:
-            msg = "no model is given: name at least one with --model"
-            raise SpecError(msg)
+            raise SpecError("no model is given: name at least one with --model")
         _require_distinct("model", self.models)
         _require_distinct(self.study.removesuffix("s"), self.variants)
         if self.study in _VARIANT_OPTIONS and len(self.variants) < 2:
             names = ", ".join(variant.name for variant in self.variants) or "none"
-            msg = (
+            raise SpecError(
                 f"a study of {self.study} compares at least two: got {names}; "
                 f"{_VARIANT_OPTIONS[self.study]}"
             )
-            raise SpecError(msg)
 
     @property
     def shown_parts(self) -> tuple[str, ...]:
@@ -97,11 +95,11 @@ def _require_distinct(what: str, entries: Sequence[Named]) -> None:
     names, specs = [entry.name for entry in entries], [entry.spec for entry in entries]
     for entry in entries:
         if specs.count(entry.spec) > 1:  # it would agree with itself, and raise every correlation
-            msg = f"the {what} {entry.spec!r} is given twice: give it once"
-            raise SpecError(msg)
+            raise SpecError(f"the {what} {entry.spec!r} is given twice: give it once")
         if names.count(entry.name) > 1:
-            msg = f"two are called {entry.name!r}, each {what} needs a name of its own: NAME=SPEC"
-            raise SpecError(msg)
+            raise SpecError(
+                f"two are called {entry.name!r}, each {what} needs a name of its own: NAME=SPEC"
+            )
 
 
 @dataclass(frozen=True)

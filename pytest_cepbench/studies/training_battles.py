@@ -87,8 +87,7 @@ def people_battles(path: Path) -> Iterator[TrainingBattle]:
     ratings = read_ratings(path)
     votes = battle_votes(ratings, read_votes(ratings))
     if not votes:
-        msg = f"{path}: nobody has judged a battle of this study yet"
-        raise DatasetError(msg)
+        raise DatasetError(f"{path}: nobody has judged a battle of this study yet")
     models = {source.option: source.model for source in ratings.sources}
     for digest, judged in votes.items():
         options = judged.item.options
@@ -121,8 +120,9 @@ def _loaded(refs: PieceRefs | None, store: Store) -> Sequence[Piece]:
     assert refs is not None  # a panel has no battle of which an answer is missing
     loaded = refs.load(store)
     if loaded is None:
-        msg = f"{refs.name}: an image in the store {store.root} is damaged: run the command again"
-        raise StoreError(msg)
+        raise StoreError(
+            f"{refs.name}: an image in the store {store.root} is damaged: run the command again"
+        )
     return loaded
 
 

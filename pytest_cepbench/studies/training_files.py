@@ -73,8 +73,9 @@ def write_training(
     when the process is killed.
     """
     if folder.exists() and (not folder.is_dir() or set(folder.iterdir()) - {_partial(folder)}):
-        msg = f"{str(folder)!r} is there already: name a new folder with --out, or empty it"
-        raise WriteError(msg)
+        raise WriteError(
+            f"{str(folder)!r} is there already: name a new folder with --out, or empty it"
+        )
     export = TrainingExport(folder)
     try:
         with _whole(folder) as partial:
@@ -86,8 +87,9 @@ def write_training(
                 info = json.dumps(_dataset_info(sorted(export.battles)), indent=2)
                 (partial / "dataset_info.json").write_text(f"{info}\n", encoding="utf-8")
     except OSError as error:
-        msg = f"{error.filename or folder} could not be written: {error.strerror}"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"{error.filename or folder} could not be written: {error.strerror}"
+        ) from error
     export.images = len(album.written)
     return export
 
@@ -154,8 +156,9 @@ def _whole(folder: Path) -> Iterator[Path]:
 def _check_unseen(unseen: Collection[str], known: Collection[str]) -> None:
     if absent := sorted(set(unseen) - set(known)):
         names = ", ".join(sorted(known)) or "none is named"
-        msg = f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
-        raise WriteError(msg)
+        raise WriteError(
+            f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
+        )
 
 
 @dataclass

@@ -82,8 +82,7 @@ def collect_verdicts(
     if not given[0]:
         kind, detail = next(iter(details.items()), ("", "every two answers are equal"))
         why = f"{kind}: {detail}" if kind else detail
-        msg = f"the judge gave no verdict on {len(panel.people)} battles: {why}"
-        raise MeasurementError(msg)
+        raise MeasurementError(f"the judge gave no verdict on {len(panel.people)} battles: {why}")
     first, *others = map(tuple, given)
     return AskedVerdicts(first, tuple(others), dict(failures), equal)
 

@@ -221,8 +221,9 @@ class AnswerData(SampleData):
             except DamagedInputsError:
                 for sample in samples:  # `make_answers` makes those anew that lost an image
                     self._answers.pop(sample.id, None)
-        msg = f"images in the store {self.store.root} keep getting lost: is the disk failing?"
-        raise StoreError(msg)
+        raise StoreError(
+            f"images in the store {self.store.root} keep getting lost: is the disk failing?"
+        )
 
     def _battles(
         self, samples: Sequence[Sample], sides: Mapping[str, str]
@@ -265,8 +266,7 @@ class AnswerData(SampleData):
             for sample in shard:
                 own, gold = answers[sample.id].answer, refer_to_gold(sample, self.store)
                 if gold is None:
-                    msg = f"{sample.id}: has no reference answer to battle"
-                    raise DatasetError(msg)
+                    raise DatasetError(f"{sample.id}: has no reference answer to battle")
                 pairs.append(self._pair(sample, own, gold))
             judged = self._judge(pairs)
             known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))

@@ -100,12 +100,11 @@ class AnswerRun(SuiteRun):
         scored = [measure.name for measure in self.measures.values() if measure.scored]
         if scored and not self.runner(JUDGE).bound.scores_answers:
             spec = self.runner(JUDGE).bound.spec
-            msg = (
+            raise RoleError(
                 f"suite {self.suite.name!r}: [metrics.{scored[0]}] needs scores of single answers, "
                 f"and the judge {spec!r} gives verdicts alone: add the method "
                 "score_answers(answers, seeds) to it, or name another with --judge=SPEC"
             )
-            raise RoleError(msg)
 
     def battles(self, case: Case) -> bool:
         """True if the case is a win rate against the accepted answers."""
@@ -223,11 +222,10 @@ class AnswerRun(SuiteRun):
         for own in answers:
             for lost in own.lost_images:
                 if lost.kind == "unanswered":
-                    msg = (
+                    raise MeasurementError(
                         f"an image of the answer to {own.sample.id} is missing: {lost.detail}. Run "
                         "again when the server answers"
                     )
-                    raise MeasurementError(msg)
         notes, warnings = list(measured.notes), list(measured.warnings)
         writer = next((r for r in ("interleaver", "writer") if r in self.assignments.roles), None)
         if writer is not None:

@@ -103,8 +103,9 @@ def _choose_samples(run: ChainRun, case: Case, sample_ids: Sequence[str]) -> lis
     own = {s.id: s for category in case.categories for s in dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
     if foreign:
-        msg = f"{case.key} has no sample {foreign[0]!r}: ids of its own samples are expected"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{case.key} has no sample {foreign[0]!r}: ids of its own samples are expected"
+        )
     return [own[name] for name in sorted(set(sample_ids) or own)]
 
 
@@ -284,11 +285,10 @@ class HybridChains:
         """
         measured = [self._measure(swapped, samples) for swapped in range(len(self.hops) + 1)]
         if any(hybrid.identity != measured[0].identity for hybrid in measured):
-            msg = (
+            raise MeasurementError(
                 "chains that only in part are the baseline's stop at other hops, and sets of "
                 "other sizes are not compared"
             )
-            raise MeasurementError(msg)
         if whole or not self.measure.per_sample:
             return [mean_of_scores(hybrid.scores) for hybrid in measured]
         # A sample in several categories has the same score in each: it counts once.

@@ -73,14 +73,12 @@ def list_parts(
         absent = [member for member in members if member not in categories]
         if absent or group in categories:
             problem = f"has no category {absent[0]!r}" if absent else f"has a category {group!r}"
-            msg = (
+            raise SuiteError(
                 f"suite {suite!r}, group {group!r}: the data set {problem} "
                 f"(categories: {', '.join(categories)})"
                 f"{did_you_mean(absent[0], categories) if absent else ''}"
             )
-            raise SuiteError(msg)
         parts[group] = tuple(members)
     if OVERALL in categories:
-        msg = f"suite {suite!r}: a category cannot be named {OVERALL!r}"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite {suite!r}: a category cannot be named {OVERALL!r}")
     return parts | {OVERALL: categories}

@@ -279,11 +279,10 @@ class ChainData(SampleData):
             # The start is the data set's own.
             if generation > 0 and not self.replay.records(start, generation):
                 modality = self.plans[start].modality(generation)
-                msg = (
+                raise MeasurementError(
                     f"the chains of {self.replay.path} ({self.replay.name}) are {start}-first "
                     f"without the {modality} of generation {generation}, which this metric needs"
                 )
-                raise MeasurementError(msg)
 
     def _groups_of(self, start: Modality, samples: Iterable[Sample]) -> list[ChainGroup]:
         """The groups that the samples' chains grow in, made when they are first needed."""

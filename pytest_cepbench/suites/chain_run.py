@@ -185,5 +185,6 @@ def require_chains(run: SuiteRun, what: str) -> ChainRun:
 def refuse_answers(suite: Suite, what: str) -> None:
     """Raise SuiteError for a suite that asks for interleaved answers. what: needs chains."""
     if suite.answer_plan is not None:
-        msg = f"suite {suite.name!r} asks for interleaved answers: {what} can measure chains alone"
-        raise SuiteError(msg)
+        raise SuiteError(
+            f"suite {suite.name!r} asks for interleaved answers: {what} can measure chains alone"
+        )

@@ -175,18 +175,19 @@ def _call(suite: Suite, loader: Loader, **arguments: Any) -> Dataset:
             known = [option for option in accepted if option not in given]
             reads = " of tables" if "reader" in arguments else ""
             what = f"option of {data.loader}{reads}"
-            msg = f"suite {suite.name!r}: {unknown_name(what, name, known)}"
-            raise SuiteError(msg)
+            raise SuiteError(f"suite {suite.name!r}: {unknown_name(what, name, known)}")
     try:
         with _no_exit(f"suite {suite.name!r}: loader {data.loader}"):
             dataset = loader(**arguments, **data.options)
     except TypeError as error:
-        msg = f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
-        raise SuiteError(msg) from error
+        raise SuiteError(
+            f"suite {suite.name!r}: loader {data.loader} refuses its options: {error}"
+        ) from error
     if not isinstance(dataset, Dataset):
         kind = type(dataset).__name__
-        msg = f"suite {suite.name!r}: loader {data.loader} returned {kind}, a Dataset is expected"
-        raise SuiteError(msg)
+        raise SuiteError(
+            f"suite {suite.name!r}: loader {data.loader} returned {kind}, a Dataset is expected"
+        )
     return dataset
 
 
@@ -201,11 +202,10 @@ def _no_exit(what: str) -> Iterator[None]:
     except BaseException as error:
         if not (isinstance(error, SkipTest) or is_exit(error)):
             raise
-        msg = (
+        raise DatasetError(
             f"{what} raised {type(error).__name__}: {error}. A loader whose data is not here has a "
             "path that --cep-data gives: without it the suite is skipped"
-        )
-        raise DatasetError(msg) from error
+        ) from error
 
 
 def _chosen(suite: Suite, dataset: Dataset, most: int | None) -> Dataset:
@@ -220,11 +220,10 @@ def _without_first(suite: Suite, dataset: Dataset) -> Dataset:
     left = dataset.without(skip)
     gone = [name for name in dataset.categories if left is None or name not in left.categories]
     if left is None or gone:
-        msg = (
+        raise SuiteError(
             f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of "
             f"{', '.join(gone[:3])}: skip fewer, or add samples"
         )
-        raise SuiteError(msg)
     return left
 
 
@@ -235,15 +234,15 @@ def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> 
         place = places[name]
         if isinstance(place, Path) and not _exists(place):
             near = did_you_mean(place.name, names_beside(place))
-            msg = f"data set {name!r}: {str(place)!r} does not exist.{near}"
-            raise SpecError(msg)
+            raise SpecError(f"data set {name!r}: {str(place)!r} does not exist.{near}")
         return place
     if data.path is not None:
         if is_url(data.path):
             return data.path
         if "\0" in data.path:
-            msg = f"suite {suite.name!r}: data.path = {data.path!r} is no path: it holds a NUL byte"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"suite {suite.name!r}: data.path = {data.path!r} is no path: it holds a NUL byte"
+            )
         # Not `resolve`, which ends at circular links; the loader says what is there.
         return Path(os.path.realpath(suite.folder / data.path))
     if not required:
@@ -271,8 +270,7 @@ def _loader(suite: Suite) -> Loader:
     module, _, function = target.partition(":")
     if scheme != "python" or not function:
         known = [*LOADERS, "python:package.module:function"]
-        msg = f"suite {suite.name!r}: {unknown_name('loader', name, known)}"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite {suite.name!r}: {unknown_name('loader', name, known)}")
     try:
         with _no_exit(f"suite {suite.name!r}: the module of loader {name!r}"):
             loader = getattr(importlib.import_module(module), function)
@@ -283,6 +281,5 @@ def _loader(suite: Suite) -> Loader:
             msg += f".{near}" if near else ""
         raise SuiteError(msg) from error
     if not callable(loader):
-        msg = f"suite {suite.name!r}: loader {name!r} is not a function"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite {suite.name!r}: loader {name!r} is not a function")
     return loader  # type: ignore[no-any-return] # what it returns is checked by Dataset's users

@@ -67,11 +67,10 @@ def refuse_table_settings(suite: Suite, what: str = "reads no tables") -> None:
     data = suite.table.data
     for key in _SETTINGS:
         if getattr(data, key) is not None:
-            msg = (
+            raise SuiteError(
                 f"suite {suite.name!r}: [data] {key} = {getattr(data, key)!r} is about tables "
                 f"({', '.join(SHARDS)}), and loader {data.loader} {what}"
             )
-            raise SuiteError(msg)
 
 
 def table_columns(suite: Suite) -> TableColumns:
@@ -124,8 +123,7 @@ def _hub_source(
         return DataSource(table=table, side_file=partial(_hub_side_file, repository))
     refuse_table_settings(suite, f"finds none in {text}")
     if location.config is not None or location.split is not None:
-        msg = f"data at {text!r}: config and split are about tables, and there are none"
-        raise SuiteError(msg)
+        raise SuiteError(f"data at {text!r}: config and split are about tables, and there are none")
     patterns: Sequence[str] | None = list(named.values())
     if not named:
         patterns = [location.path, f"{location.path}/*"] if location.path else None
@@ -143,6 +141,7 @@ def _has_shards(files: Iterable[str]) -> bool:
 
 def _hub_side_file(repository: Repository, name: str) -> Path:
     if name not in repository.files:
-        msg = f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
+        )
     return repository.file(name).fetch()

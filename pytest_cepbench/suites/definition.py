@@ -319,17 +319,16 @@ def load_suite(path: Path) -> Suite:
         document = parse_toml(data)
         table = msgspec.convert(document, SuiteTable)
     except OSError as error:
-        msg = f"suite file {str(path)!r} cannot be read: {error.strerror}"
-        raise SuiteError(msg) from error
+        raise SuiteError(f"suite file {str(path)!r} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, ValueError) as error:  # the latter for what is not TOML at all
-        msg = f"suite file {str(path)!r}: {explain_mismatch(error, SuiteTable)}"
-        raise SuiteError(msg) from error
+        raise SuiteError(
+            f"suite file {str(path)!r}: {explain_mismatch(error, SuiteTable)}"
+        ) from error
     metrics, problems = _read_metrics(table)
     if table.answer is not None and "chain" in document:
         problems.append("[chain] and [answer] are two kinds of suites: give one")
     for problem in (*_problems(table), *problems):
-        msg = f"suite file {str(path)!r}: {problem}"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite file {str(path)!r}: {problem}")
     return Suite(table, metrics, path, sha256(data).hexdigest())
 
 
@@ -439,19 +438,17 @@ def amended_text(suite: Suite, setting: SuiteNumber) -> str:
     try:
         text = read_text(suite.file)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"suite file {str(suite.file)!r} cannot be read: {error}"
-        raise SuiteError(msg) from error
+        raise SuiteError(f"suite file {str(suite.file)!r} cannot be read: {error}") from error
     made = _with_number(text, setting)
     try:
         changed = msgspec.convert(parse_toml(made), SuiteTable)
     except (msgspec.MsgspecError, ValueError):
         changed = None
     if changed != amended(suite, setting).table:
-        msg = (
+        raise SuiteError(
             f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} "
             "in it by hand, run it, and accept the results of that run"
         )
-        raise SuiteError(msg)
     return made
 
 

@@ -110,13 +110,13 @@ def check_names(suite: Suite, cases: Sequence[Case]) -> None:
     names = [case.key.within for case in cases]
     for name in suite.table.cases:
         if name not in names:
-            msg = f"suite {suite.name!r}, [cases]: {unknown_name('case', name, names)}"
-            raise SuiteError(msg)
+            raise SuiteError(f"suite {suite.name!r}, [cases]: {unknown_name('case', name, names)}")
     for pattern in suite.table.gate.primary or ():
         if not any(_matches(pattern, case.key) for case in cases):
             known = sorted({case.key.metric for case in cases} | set(names))
-            msg = f"suite {suite.name!r}, gate.primary: {unknown_name('case', pattern, known)}"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"suite {suite.name!r}, gate.primary: {unknown_name('case', pattern, known)}"
+            )
 
 
 def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:

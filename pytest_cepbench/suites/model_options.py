@@ -77,8 +77,7 @@ class RoleChoices:
         if self.role is not None:
             wrong.append("--cep-role")
         if wrong:
-            msg = f"--model={self.model} brings its results with it: drop {wrong[0]}"
-            raise SpecError(msg)
+            raise SpecError(f"--model={self.model} brings its results with it: drop {wrong[0]}")
         return self.model
 
     @cached_property
@@ -134,11 +133,10 @@ class RoleChoices:
             return ("generator",)
         detected = self._detected
         if not detected.roles:
-            msg = (
+            raise RoleError(
                 f"--model={self.model} is a {detected.what}: no role could be told from its "
                 f"configuration. Say which it plays with --cep-role={'|'.join(ROLE_NAMES)}"
             )
-            raise RoleError(msg)
         prefers = any(role in detected.roles for role in self.preferred)
         free = any(role not in self.roles for role in UNIFIED_ROLES)
         if detected.unified and free and not prefers:
@@ -173,8 +171,9 @@ class RoleChoices:
         free = tuple(role for role in able if role not in self.roles)
         if not free:
             taken = ", ".join(f"--{role}" for role in able)
-            msg = f"--model={self.model} is {what}, and {taken} is given as well: drop one"
-            raise SpecError(msg)
+            raise SpecError(
+                f"--model={self.model} is {what}, and {taken} is given as well: drop one"
+            )
         return free
 
     @cached_property
@@ -216,8 +215,9 @@ def possible_roles(choices: RoleChoices, name: str) -> list[RoleAssignment]:
 def assigned_role(choices: RoleChoices, role: RoleName) -> RoleAssignment:
     """The model that the user named for a role. Raises SpecError where none was named."""
     if role not in choices.assigned:
-        msg = f"no model is given for the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
-        raise SpecError(msg)
+        raise SpecError(
+            f"no model is given for the {role}: give one with --{role}=FOLDER_OR_HUB_ID"
+        )
     return choices.assigned[role]
 
 
@@ -225,7 +225,6 @@ def _assign(role: RoleName, text: str, source: str) -> RoleAssignment:
     """A role that an option names; forced where the checkpoint's configuration tells no role."""
     spec = parse_spec(text)
     if spec.scheme == REPLAY:
-        msg = f"{text!r}: chains made elsewhere are given with --model"
-        raise SpecError(msg)
+        raise SpecError(f"{text!r}: chains made elsewhere are given with --model")
     force = spec.scheme != PRESET and not detect(spec).roles
     return RoleAssignment(role, spec, source, force=force)

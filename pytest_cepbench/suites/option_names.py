@@ -26,12 +26,11 @@ def check_data_names(names: Iterable[str], suites: Sequence[Suite], option: str)
             continue
         read = f"They read {', '.join(sorted(known))}." if known else "Their data is built in."
         elsewhere = " What other runs need can stand in the ini file, as cepbench_data."
-        msg = (
+        raise SpecError(
             f"{option} {name}=...: no suite of this run ({_names(suites)}) reads a data set "
             f"{name!r}.{did_you_mean(name, known)} {read}"
             f"{elsewhere if option.startswith('--cep-') else ''}"
         )
-        raise SpecError(msg)
 
 
 def check_presets(named: Mapping[str, RoleAssignment], suites: Sequence[Suite]) -> None:
@@ -43,11 +42,10 @@ def check_presets(named: Mapping[str, RoleAssignment], suites: Sequence[Suite]) 
     for assignment in named.values():
         spec = assignment.spec
         if spec.scheme == PRESET and spec.target not in known:
-            msg = (
+            raise SpecError(
                 f"{assignment.source} {spec}: {unknown_name('preset', spec.target, known)} Suites "
                 f"of this run: {_names(suites)}"
             )
-            raise SpecError(msg)
 
 
 def _names(suites: Sequence[Suite]) -> str:

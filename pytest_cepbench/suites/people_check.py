@@ -23,8 +23,7 @@ def check_people(suite: Suite, assignment: RoleAssignment) -> None:
     """
     if assignment.spec.scheme == HUMAN:
         for problem in _problems(suite, assignment):
-            msg = f"suite {suite.name!r}: {assignment.spec} {problem}"
-            raise SpecError(msg)
+            raise SpecError(f"suite {suite.name!r}: {assignment.spec} {problem}")
 
 
 def _problems(suite: Suite, assignment: RoleAssignment) -> Iterator[str]:

@@ -69,8 +69,9 @@ class PreparedSuite:
     def chain_measures(self) -> Mapping[str, Measure]:
         """The metrics of a suite of chains. Raises SuiteError for a suite of answers."""
         if self.suite.answer_plan is not None:
-            msg = f"suite {self.suite.name!r} asks for interleaved answers, not for chains"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"suite {self.suite.name!r} asks for interleaved answers, not for chains"
+            )
         return cast("Mapping[str, Measure]", self.measures)
 
 
@@ -114,10 +115,9 @@ def load_prepared_suite(
     times = suite.seeds if seeds is None else seeds
     prepared = prepare_suite(suite, dataset.repeated(times), choices)
     if times > 1 and choices.replay is not None:
-        msg = (
+        raise SpecError(
             f"{choices.replay} brings its chains with it, one of each sample: suite {suite.name!r} "
             f"cannot be measured with {times} seeds; take --cep-seeds=1"
         )
-        raise SpecError(msg)
     check_names(suite, prepared.cases)
     return prepared

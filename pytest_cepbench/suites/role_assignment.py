@@ -72,8 +72,9 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     the suite does not have.
     """
     if isinstance(choices.recorded, RecordedAnswers):
-        msg = f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
-        raise SuiteNotApplicableError(msg)
+        raise SuiteNotApplicableError(
+            f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
+        )
     named = named_models(suite, choices)
     specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, _context(suite, specs))
@@ -117,13 +118,13 @@ def assign_answer_models(
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
     judging = tests_judges(suite.metrics)
     if judging and choices.replay is not None:
-        msg = f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
-        raise SuiteNotApplicableError(msg)
+        raise SuiteNotApplicableError(
+            f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
+        )
     if isinstance(choices.recorded, Replay):
-        msg = (
+        raise SuiteNotApplicableError(
             f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
         )
-        raise SuiteNotApplicableError(msg)
     choices = replace(choices, preferred=("judge",) if judging else _TESTED_ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
     named = named_models(suite, choices)
@@ -198,8 +199,9 @@ def check_installed(suite: Suite, assignments: Assignments) -> None:
         try:
             check_libraries(assignment.spec)
         except MissingDependencyError as error:
-            msg = f"suite {suite.name!r}: {assignment.role} {assignment.spec}: {error}"
-            raise SpecError(msg) from error
+            raise SpecError(
+                f"suite {suite.name!r}: {assignment.role} {assignment.spec}: {error}"
+            ) from error
 
 
 def _role(name: str) -> RoleName:
@@ -246,21 +248,19 @@ def _answering(
         return ["interleaver"]
     if "writer" in known and ("writer" in choices.assigned or "interleaver" not in known):
         if "interleaver" in known and "generator" not in known:
-            msg = (
+            raise SuiteNotApplicableError(
                 f"suite {suite.name!r} is answered by an interleaver and has no generator to draw "
                 "what a writer says: name one with --generator=SPEC"
             )
-            raise SuiteNotApplicableError(msg)
         composed: list[RoleName] = ["writer", "generator", "editor"]
         return composed if "editor" in known else composed[:2]
     if "interleaver" in known:
         return ["interleaver"]
-    msg = (
+    raise SpecError(
         f"suite {suite.name!r} needs a model that answers in texts and images: give an "
         "--interleaver=SPEC, or a --writer=SPEC with a --generator=SPEC (one of them as --model, "
         "to gate it)"
     )
-    raise SpecError(msg)
 
 
 def _missing_model(suite: Suite, name: str) -> str:
@@ -285,8 +285,9 @@ def expand_preset(suite: Suite, assignment: RoleAssignment) -> RoleAssignment:
     if spec.scheme != PRESET:
         return assignment
     if spec.target not in presets:
-        msg = f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
-        raise SuiteNotApplicableError(msg)
+        raise SuiteNotApplicableError(
+            f"suite {suite.name!r}: {unknown_name('preset', spec.target, presets)}"
+        )
     preset = presets[spec.target]
     params = dict(spec.params)
     named = params.pop("model", None)
@@ -322,12 +323,11 @@ def _check_located(suite: Suite, role: str, key: str, text: str) -> None:
     folder, _ = _split_located(suite, text)
     if not folder.exists():
         option = f"--{role}=" if role in ROLE_NAMES else f"--encoder {role}="
-        msg = (
+        raise SuiteError(
             f"suite {suite.name!r}: {key} = {text!r} in {str(suite.file)!r} counts from the folder "
             f"of that file, and {str(folder)!r} is not there: put the checkpoint there, or name "
             f"another with {option}FOLDER_OR_HUB_ID"
         )
-        raise SuiteError(msg)
 
 
 def _split_located(suite: Suite, spec: str) -> tuple[Path, str]:

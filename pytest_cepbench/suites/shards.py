@@ -203,12 +203,11 @@ class ShardQueue:
     def _check_crashes(self, lock: WorkLock, task: ShardTask) -> None:
         if lock.crashes >= MOST_CRASHES:
             lock.keep = True
-            msg = (
+            raise MeasurementError(
                 f"infrastructure: {lock.crashes} processes of this run died while they worked on "
                 f"{len(task.samples)} samples from {task.samples[0].id!r} on, the last one alone: "
                 "give them more memory, or smaller batches (batch_size=)"
             )
-            raise MeasurementError(msg)
 
     def _do(self, task: ShardTask, *, alone: bool) -> None:
         """Grow and read; where not even one input fits, once more with the machine for itself."""
@@ -227,8 +226,7 @@ class ShardQueue:
             with locks.exclusive():
                 task.run.read(task.case, task.samples)
         except DeviceMemoryError as error:
-            msg = f"infrastructure, tried once more alone: {error}"
-            raise DeviceMemoryError(msg) from error
+            raise DeviceMemoryError(f"infrastructure, tried once more alone: {error}") from error
         self.remarks.append(
             f"infrastructure: {problem}; it went well alone, with the models off their devices"
         )

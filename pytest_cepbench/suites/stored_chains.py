@@ -156,8 +156,9 @@ def _reaches(chain: Chain, plan: ChainPlan) -> bool:
 
 def _refuse(bound: BoundRole) -> Callable[[], Model]:
     def load() -> Model:
-        msg = f"a step of {bound.spec} is not in the store, and chains are only read here"
-        raise NotInStoreError(msg)
+        raise NotInStoreError(
+            f"a step of {bound.spec} is not in the store, and chains are only read here"
+        )
 
     return load
 

@@ -247,12 +247,11 @@ class SuiteRun(ABC):
         ]
         if 0 < len(unanswered) < len(outcomes):
             role, failure = unanswered[0]
-            msg = (
+            raise MeasurementError(
                 f"{len(unanswered)} of {len(outcomes)} {self.unit}s have no answer of the {role}: "
                 f"{failure.detail}. Nothing is stored of them: run again when the server answers, "
                 "and it is asked for these alone"
             )
-            raise MeasurementError(msg)
         if len(failed) < len(outcomes) or not failed:
             return
         recorded = self.assignments.replay is not None
@@ -263,11 +262,10 @@ class SuiteRun(ABC):
             who = f"{blamed} ({assignment.spec})" if assignment else blamed
             if assignment is not None and assignment.role != blamed:
                 who = f"{assignment.role} {who}"
-            msg = (
+            raise MeasurementError(
                 f"all {len(failed)} {self.unit}s failed at the {who}: {failure.kind}: "
                 f"{failure.detail}"
             )
-            raise MeasurementError(msg)
 
     def _is_scored(self, role: str | None) -> bool:
         """Whether a failure of a role counts in scores: it grows chains, or is under test."""

@@ -36,8 +36,7 @@ VICTIM = "s01"
 
 def explode(*_: object) -> Any:
     """What a model does on an input that it cannot take."""
-    msg = "cannot take this"
-    raise RuntimeError(msg)
+    raise RuntimeError("cannot take this")
 
 
 DESCRIBER_FAULTS: dict[str, Callable[..., Any]] = {

@@ -110,8 +110,7 @@ def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -
 
     def answer(image: Image.Image, queries: Sequence[str]) -> Any:
         if image == _picture(1):
-            msg = "cannot take this"
-            raise RuntimeError(msg)
+            raise RuntimeError("cannot take this")
         return find_all(image, queries)
 
     runner = _detector(store, SmallDetector(answer))
@@ -152,8 +151,7 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
 
     def stop_at_the_second(texts: Sequence[str]) -> None:
         if TEXTS[3] in texts:
-            msg = "the device is gone"
-            raise ModelError(msg)
+            raise ModelError("the device is gone")
 
     runner = _encoder(store, TruncatingEncoder(3, stop_at_the_second), batch_size=2)
     with pytest.raises(ModelError, match="the device is gone"):

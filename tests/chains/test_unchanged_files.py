@@ -71,8 +71,7 @@ def test_an_exception_of_half_a_file_is_told_as_what_it_is(weights: Path, store:
 
     def fail() -> None:
         weights.write_text("")
-        msg = "unexpected end of file"
-        raise OSError(msg)
+        raise OSError("unexpected end of file")
 
     with pytest.raises(IdentityError, match="while the first answers were made"):
         describe(runner(weights, store, fail))

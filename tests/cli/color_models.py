@@ -76,8 +76,7 @@ class Broken(Describer):
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str]:
         """Nothing."""
-        msg = "no weights"
-        raise RuntimeError(msg)
+        raise RuntimeError("no weights")
 
 
 def broken() -> Describer:

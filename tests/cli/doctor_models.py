@@ -39,8 +39,7 @@ class GreyEncoder(Faulty):
 
     def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Raise: it reads no texts."""
-        msg = "reads images only"
-        raise RoleError(msg)
+        raise RoleError("reads images only")
 
 
 class BlindEncoder(GreyEncoder):

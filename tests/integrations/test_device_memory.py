@@ -141,8 +141,7 @@ class BusyStorage:
         """Fail as torch does, so many times."""
         self.times -= 1
         if self.times >= 0:
-            msg = f"CUDA out of memory. Tried to allocate {size} bytes"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"CUDA out of memory. Tried to allocate {size} bytes")
 
 
 @pytest.mark.parametrize("times", [0, 1, 19, 20])

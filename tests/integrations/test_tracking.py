@@ -66,8 +66,7 @@ def test_tracker_that_fails_does_not_fail_the_training(caplog: pytest.LogCapture
     given: list[int] = []
 
     def broken(values: Values, step: int) -> None:
-        msg = "the server is away"
-        raise ConnectionError(msg)
+        raise ConnectionError("the server is away")
 
     track(VERDICT, [broken, lambda values, step: given.append(step)])
 

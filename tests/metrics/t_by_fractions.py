@@ -17,8 +17,9 @@ def t_quantile(confidence: float, degrees: int) -> float:
     to 0.9999. Raises ValueError for other numbers.
     """
     if not 0 < confidence < 1 or degrees < 1:
-        msg = f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
+        )
     return t_upper_quantile((1 - confidence) / 2, degrees)
 
 
@@ -32,8 +33,7 @@ def t_upper_quantile(alpha: float, degrees: int) -> float:
     Raises ValueError for other numbers.
     """
     if not 0 < alpha <= 0.5 or degrees < 1:
-        msg = f"expected alpha in (0, 0.5] and degrees >= 1, got {alpha} and {degrees}"
-        raise ValueError(msg)
+        raise ValueError(f"expected alpha in (0, 0.5] and degrees >= 1, got {alpha} and {degrees}")
     if alpha == 0.5:
         return 0.0
     # log P(T > t) falls and is concave in log t: after one step Newton comes down from above.

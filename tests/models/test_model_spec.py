@@ -27,8 +27,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            msg = f"steps must be 1 or more, got {self.steps}"
-            raise ValueError(msg)
+            raise ValueError(f"steps must be 1 or more, got {self.steps}")
 
 
 def test_a_long_prompt_in_a_spec_is_no_name_of_a_file() -> None:

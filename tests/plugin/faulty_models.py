@@ -48,8 +48,7 @@ def fault_of(role: str) -> str:
 def leave(fault: str) -> None:
     """Break off as code of research does."""
     if fault == "raise":
-        msg = "out of order"
-        raise ArithmeticError(msg)
+        raise ArithmeticError("out of order")
     if fault == "exit":
         sys.exit()
     if fault == "exit-0":

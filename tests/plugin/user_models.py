@@ -44,8 +44,7 @@ class Describer(Colors):
         if self.behaviour == "leak":
             raise RuntimeError("denied: " + os.environ["MODEL_HUB_TOKEN"])
         if self.behaviour == "raise" or (self.behaviour == "raise-on-poison" and color == POISON):
-            msg = "cannot bear this picture"
-            raise ArithmeticError(msg)
+            raise ArithmeticError("cannot bear this picture")
         text = " ".join(str(part) for part in color)
         odd = {
             "empty": "",

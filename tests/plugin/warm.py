@@ -70,8 +70,7 @@ class _Server:
         ready, _, _ = select.select([self._process.stdout], [], [], _SECONDS)
         if not ready:
             self._process.kill()
-            msg = f"a run took more than {_SECONDS:g} s"
-            raise TimeoutError(msg)
+            raise TimeoutError(f"a run took more than {_SECONDS:g} s")
         return int(self._process.stdout.readline())
 
 

@@ -158,8 +158,7 @@ def test_a_refusal_leaves_nothing(tmp_path: Path, existing: bool) -> None:
 
     def broken() -> Iterator[TrainingBattle]:
         yield battle()
-        msg = "lost"
-        raise DatasetError(msg)
+        raise DatasetError("lost")
 
     with pytest.raises(DatasetError, match="lost"):
         write_training(folder, broken(), "chat", CRITERIA)

@@ -50,8 +50,7 @@ class MuteDescriber:
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str]:
         """Raise."""
-        msg = "no voice"
-        raise ArithmeticError(msg)
+        raise ArithmeticError("no voice")
 
 
 class BandedDescriber:
@@ -79,8 +78,7 @@ class TerseDescriber(BandedDescriber):
     ) -> list[str]:
         """As `BandedDescriber`; raise where more than 60 words are asked for."""
         if "more than 60" in prompt:
-            msg = "too much"
-            raise ArithmeticError(msg)
+            raise ArithmeticError("too much")
         return super().describe(images, prompt, seeds)
 
 

@@ -47,8 +47,7 @@ class Failing:
         if EVERYTHING not in named and digest not in named:
             return False
         if self.kind == "raise":
-            msg = "out of order"
-            raise ArithmeticError(msg)
+            raise ArithmeticError("out of order")
         return True
 
 

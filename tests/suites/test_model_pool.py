@@ -52,8 +52,7 @@ def test_a_model_that_may_not_be_used_has_no_runner(store: Store) -> None:
     """Where the processes of a run do not agree on it, its error comes each time."""
 
     def refuse(bound: BoundRole) -> None:
-        msg = f"other weights of {bound.role}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"other weights of {bound.role}")
 
     pool = ModelPool(store, agree=refuse)
     for _ in range(2):

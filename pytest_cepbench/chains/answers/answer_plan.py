@@ -52,11 +52,10 @@ class AnswerPlan:
         if self.steps == "free":
             return StepLimit(None, self.most)
         if self.steps == "gold" and not sample.gold:
-            msg = (
+            raise DatasetError(
                 f"{sample.id}: has no reference answer, whose number of steps is to be told: use "
                 'a data set that has them, or steps = "free" under [answer]'
             )
-            raise DatasetError(msg)
         told = len(sample.gold) if self.steps == "gold" else self.steps
         return StepLimit(min(told, self.most), self.most)
 

@@ -111,8 +111,7 @@ def make_answers(
                 store.forget(lost, why="an image of the answer is damaged or gone")
         if len(made) == len(samples):
             return [made[sample.id] for sample in samples]
-    msg = f"images in the store {store.root} keep getting lost: is the disk failing?"
-    raise StoreError(msg)
+    raise StoreError(f"images in the store {store.root} keep getting lost: is the disk failing?")
 
 
 def _make(
@@ -185,15 +184,15 @@ def _read(own: SampleAnswer, recorded: RecordedAnswers, store: Store) -> None:
 def _take(own: SampleAnswer, store: Store) -> None:
     """The answer that the data set has. Raises DatasetError where it has none."""
     if not own.sample.answer:
-        msg = f"{own.sample.id}: has no answer of its own, which judges are measured on"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{own.sample.id}: has no answer of its own, which judges are measured on"
+        )
     steps: list[StoredStep] = []
     for step in own.sample.answer:
         try:
             image = None if step.image is None else step.image.load()
         except ImageError as error:
-            msg = f"{own.sample.id}, its answer: {error}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{own.sample.id}, its answer: {error}") from error
         steps.append(StoredStep(step.text, None if image is None else store.put_image(image)))
     own.answer = Answer(tuple(steps))
     put_answers(store, [own.answer])

@@ -165,12 +165,11 @@ def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName, score: ScoreNam
 def check_soft_scores(rules: BattleRules, judge: BoundRole) -> None:
     """Raise SpecError where scores are soft and it is known that the judge has no probabilities."""
     if rules.score == "soft" and judge.probabilities is False:
-        msg = (
+        raise SpecError(
             f"the judge {judge.spec!r} gives verdicts without probabilities, and this suite scores "
             'by them ([arena] score = "soft"): give a local checkpoint or an API judge with '
             'logprobs=true, or set score = "verdict"'
         )
-        raise SpecError(msg)
 
 
 def battle_key(

@@ -49,11 +49,11 @@ class PieceRefs:
                 try:
                     image = piece.load()
                 except ImageError as error:
-                    msg = f"{self.name}: {error}"
-                    raise ImageError(msg) from error
+                    raise ImageError(f"{self.name}: {error}") from error
                 if image.digest != digest:
-                    msg = f"{self.name}: the image changed after the run had read it: run again"
-                    raise ImageError(msg)
+                    raise ImageError(
+                        f"{self.name}: the image changed after the run had read it: run again"
+                    )
             if image is None:
                 return None
             store.image_cache.add(image)
@@ -64,8 +64,7 @@ class PieceRefs:
 def refer_to_question(sample: Sample, store: Store) -> PieceRefs:
     """The question of a sample. Raises DatasetError where it has none, or an image that is none."""
     if not sample.question:
-        msg = f"{sample.id}: has no question: the suite asks for interleaved answers"
-        raise DatasetError(msg)
+        raise DatasetError(f"{sample.id}: has no question: the suite asks for interleaved answers")
     return _refer(f"{sample.id}, its question", sample.question, store)
 
 
@@ -113,6 +112,5 @@ def _refer(name: str, pieces: tuple[str | SeedImage, ...], store: Store) -> Piec
             for piece in pieces
         )
     except ImageError as error:
-        msg = f"{name}: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{name}: {error}") from error
     return PieceRefs(name, pieces, inputs)

@@ -290,11 +290,10 @@ def _plain_answer(answer: Any) -> object:
         return answer
     steps = list(answer)
     if not all(isinstance(step, AnswerStep) and isinstance(step.text, str) for step in steps):
-        msg = (
+        raise ModelError(
             "an interleaver returns a sequence of AnswerStep for each question, this one returned "
             f"a {type(answer).__name__} that holds something else"
         )
-        raise ModelError(msg)
     try:
         return [AnswerStep(str.__str__(step.text), _plain_image(step.image)) for step in steps]
     except ImageError as error:

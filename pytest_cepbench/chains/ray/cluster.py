@@ -147,11 +147,10 @@ def _import_ray() -> Any:
         with silenced_ray():
             import ray
     except ImportError as error:
-        msg = (
+        raise MissingDependencyError(
             f"--cep-engine=ray needs ray, which cannot be imported ({error}): "
             'pip install "pytest-cepbench[ray]"'
-        )
-        raise MissingDependencyError(msg) from error
+        ) from error
     return ray
 
 
@@ -182,31 +181,29 @@ def probe_address(address: str) -> None:
     if address == "auto":
         return
     if address.startswith("ray://"):
-        msg = (
+        raise SpecError(
             f"{_ADDRESS_OPTION} {address!r}: Ray Client is not supported; run pytest on a node of "
             "the cluster and give the head's HOST:PORT, 6379 as a rule, or auto"
         )
-        raise SpecError(msg)
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and 0 < int(port) < 1 << 16):
-        msg = f"{_ADDRESS_OPTION} {address!r}: HOST:PORT of the cluster's head is expected, or auto"
-        raise SpecError(msg)
+        raise SpecError(
+            f"{_ADDRESS_OPTION} {address!r}: HOST:PORT of the cluster's head is expected, or auto"
+        )
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS) as connection:
             speaks = "RAY_USE_TLS" in os.environ or _speaks_grpc(connection)
     except OSError as error:
         reason = error.strerror or str(error)
-        msg = (
+        raise SpecError(
             f"{_ADDRESS_OPTION} {address!r} does not answer ({reason}): start the cluster there "
             f"(ray start --head --port={port}), or leave the option out to start one for this run"
-        )
-        raise SpecError(msg) from error
+        ) from error
     if not speaks:
-        msg = (
+        raise SpecError(
             f"{_ADDRESS_OPTION} {address!r}: what answers there is no Ray cluster; its port is "
             "6379 as a rule"
         )
-        raise SpecError(msg)
 
 
 def _speaks_grpc(connection: socket.socket) -> bool:
@@ -253,11 +250,10 @@ def check_versions(node: str, version: str, python: str) -> None:
     """
     here = ".".join(map(str, sys.version_info[:2]))
     if version != __version__ or python.rpartition(".")[0] != here:
-        msg = (
+        raise SpecError(
             f"node {node} has pytest-cepbench {version} on Python {python}, this process "
             f"{__version__} on Python {sys.version.split()[0]}: install the same everywhere"
         )
-        raise SpecError(msg)
 
 
 def _check_nodes(nodes: Sequence[Node]) -> None:
@@ -277,8 +273,9 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
             try:
                 version, python = ray.get(reply, timeout=_VERSION_SECONDS)
             except ray.exceptions.RayError as error:
-                msg = f"node {node.name} starts no process: {error_line(error)}"
-                raise SpecError(msg) from error
+                raise SpecError(
+                    f"node {node.name} starts no process: {error_line(error)}"
+                ) from error
             check_versions(node.name, version, python)
 
 

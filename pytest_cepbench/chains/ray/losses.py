@@ -98,12 +98,11 @@ class PoisonBatches:
             return False
         deaths = self._deaths[_digest_of(request)]
         if deaths >= MOST_CRASHES:
-            msg = (
+            raise MeasurementError(
                 f"infrastructure: {deaths} actors of the {self.name} died while they worked on the "
                 f"same batch of {len(request.inputs)}: give them more memory, or smaller batches "
                 "(batch_size=)"
             )
-            raise MeasurementError(msg)
         return deaths > 0
 
 

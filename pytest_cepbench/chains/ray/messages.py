@@ -126,5 +126,4 @@ def exception_of(fault: ActorFault) -> Exception:
 
 def refuse_to_load() -> Any:
     """Stand for a bound role's `load` where its model lives in an actor. Raises AssertionError."""
-    msg = "this model is loaded by an actor"
-    raise AssertionError(msg)
+    raise AssertionError("this model is loaded by an actor")

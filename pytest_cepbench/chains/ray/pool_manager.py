@@ -104,8 +104,9 @@ class ActorPool:
                 self._lose(actor, error.__cause__, request)
                 if losses >= _MOST_LOSSES:
                     name = self.supervisor.name
-                    msg = f"infrastructure: {losses} actors of the {name} died over one batch"
-                    raise MeasurementError(msg) from error
+                    raise MeasurementError(
+                        f"infrastructure: {losses} actors of the {name} died over one batch"
+                    ) from error
                 continue
             finally:
                 self._give_back(actor, slots)
@@ -153,8 +154,7 @@ class ActorPool:
 
     def _check_stop(self, stopped: Callable[[], bool]) -> None:
         if self.supervisor.closed or stopped():
-            msg = "the run stops"
-            raise StoppedError(msg)
+            raise StoppedError("the run stops")
 
     def _give_back(self, actor: SupervisedActor, slots: int = 1) -> None:
         with self._changed:
@@ -171,8 +171,7 @@ class ActorPool:
             except ray.exceptions.GetTimeoutError:
                 self._check_stop(stopped)
             except ray.exceptions.RayTaskError as error:
-                msg = f"{self.supervisor.name}: {format_actor_error(error)}"
-                raise ModelError(msg) from error
+                raise ModelError(f"{self.supervisor.name}: {format_actor_error(error)}") from error
             except ray.exceptions.RayError as error:
                 raise ActorLostError from error
 
@@ -300,8 +299,9 @@ class PoolManager:
             reply = bind_on_node(setup, node.id)
         except ray.exceptions.RayError as error:
             text = error_line(error)
-            msg = f"{setup.role} {setup.spec} could not be bound on node {node.name}: {text}"
-            raise ModelError(msg) from error
+            raise ModelError(
+                f"{setup.role} {setup.spec} could not be bound on node {node.name}: {text}"
+            ) from error
         if isinstance(reply, ActorFault):
             fault = exception_of(reply)
             if isinstance(fault, CepError):

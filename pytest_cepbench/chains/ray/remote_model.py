@@ -138,8 +138,7 @@ class SerializedModel:
         """
         while not self._lock.acquire(timeout=_LOCK_SECONDS):
             if stopped():
-                msg = "the run stops"
-                raise StoppedError(msg)
+                raise StoppedError("the run stops")
         started = time.perf_counter()
         try:
             if self._model is None:

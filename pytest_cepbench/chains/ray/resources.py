@@ -69,8 +69,7 @@ def check_requests(requests: Mapping[str, ResourceRequest], nodes: Sequence[Node
         whole = f"{_OPTION} {role}: {actors} actors of {gpus:g} GPUs and {cpus:g} CPUs"
         _check(whole, actors * gpus, actors * cpus, nodes)
         if not any(node.gpus >= gpus and node.cpus >= cpus for node in nodes):
-            msg = f"{whole}: no node has so much for one actor; {_available(nodes)}"
-            raise SpecError(msg)
+            raise SpecError(f"{whole}: no node has so much for one actor; {_available(nodes)}")
 
 
 def allocate(
@@ -100,8 +99,9 @@ def allocate(
         gpus = _part(thinner, open_gpus) if no_gpus_named and devices else request.gpus or 0.0
         cpus = _part(cores * thinner, open_cpus) if request.cpus is None else request.cpus
         if no_gpus_named and not devices and any(node.gpus for node in nodes):
-            msg = f"{_OPTION} leaves no GPU for the {role}: ask for less, or give {role}:gpus=0"
-            raise SpecError(msg)
+            raise SpecError(
+                f"{_OPTION} leaves no GPU for the {role}: ask for less, or give {role}:gpus=0"
+            )
         threads = None if gpus else _threads(request, cores * thinner)
         shared = request == ResourceRequest()
         allocations[role] = Allocation(actors, gpus, cpus, threads, shared)
@@ -161,10 +161,9 @@ def _check(what: str, gpus: float, cpus: float, nodes: Sequence[Node]) -> None:
         (cpus, sum(node.cpus for node in nodes), "CPUs"),
     ):
         if asked > there and not isclose(asked, there):
-            msg = (
+            raise SpecError(
                 f"{what}: that is {asked:g} {unit}, the cluster has {there:g}; {_available(nodes)}"
             )
-            raise SpecError(msg)
 
 
 def _available(nodes: Sequence[Node]) -> str:

@@ -142,16 +142,16 @@ class Supervisor:
             if not any(actor.place == _NO_PLACE for actor in self._pending):
                 self._pending.append(self._start_actor(_NO_PLACE, initial=False))
         elif not self._pending:
-            msg = f"infrastructure: no actor of the {self.name} is left, and none can be started"
-            raise ModelError(msg)
+            raise ModelError(
+                f"infrastructure: no actor of the {self.name} is left, and none can be started"
+            )
         if empty > PATIENCE:
-            msg = (
+            raise ModelError(
                 f"infrastructure: no actor of the {self.name} could be placed within "
                 f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
                 f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have nodes "
                 f"left? {self.cluster}"
             )
-            raise ModelError(msg)
 
     def replace_lost(
         self, actor: SupervisedActor, error: BaseException | None, *, by_node: bool

@@ -66,23 +66,22 @@ def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
-        msg = f"{str(folder)!r} {what}: the folder MODEL{FOLDER_SUFFIX} is expected"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(folder)!r} {what}: the folder MODEL{FOLDER_SUFFIX} is expected")
     files = ImageFiles(folder)
     paths: dict[str, Path] = {}
     for question, path in answer_paths(folder):
         if question in paths:
-            msg = (
+            raise DatasetError(
                 f"{str(folder)!r} holds two answers to {question!r}: {paths[question].name!r} and "
                 f"{path.name!r}; keep one of them"
             )
-            raise DatasetError(msg)
         if path.is_symlink():
             files.refuse_outside(LAYOUT, path)
         paths[question] = path
     if not paths:
-        msg = f"{str(folder)!r} holds no answer (a file like 0101001.json or 0101001.jsonl)"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(folder)!r} holds no answer (a file like 0101001.json or 0101001.jsonl)"
+        )
     return RecordedAnswers(
         name=LAYOUT,
         model=model_of(folder),
@@ -113,8 +112,9 @@ def model_of(folder: Path) -> str:
 def _answer(question: str, path: Path, files: ImageFiles) -> RecordedAnswer | Failure:
     record = parse_record(str(path), read_json(path, MOST_BYTES))
     if record.uid != question:
-        msg = f"{path}: the record is of question {record.uid!r}, and the file's name says another"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{path}: the record is of question {record.uid!r}, and the file's name says another"
+        )
     named = (_step(record.place, part, files) for part in record.answer)
     steps, cut = limit_steps([step for step in named if step.text or step.image is not None])
     if not steps:
@@ -154,28 +154,23 @@ def write_answers(
     """
     target = folder / f"{model}{FOLDER_SUFFIX}"
     if unsafe(model) or re.search(r"[/\\]", model):
-        msg = f"model {model!r} cannot name a folder: give a name without / and \\"
-        raise DatasetError(msg)
+        raise DatasetError(f"model {model!r} cannot name a folder: give a name without / and \\")
     if os.path.lexists(target):
-        msg = f"{target} is there already: remove it, or write the answers elsewhere"
-        raise WriteError(msg)
+        raise WriteError(f"{target} is there already: remove it, or write the answers elsewhere")
     unfinished = folder / f".{target.name}-{uuid4().hex}"
     written: set[str] = set()
     try:
         unfinished.mkdir(parents=True)
         for sample, answer in answers:
             if sample.id in written:
-                msg = f"two answers to {sample.id!r}: one is expected"
-                raise DatasetError(msg)
+                raise DatasetError(f"two answers to {sample.id!r}: one is expected")
             written.add(sample.id)
             _write_answer(unfinished, sample, answer, ending)
         if not written:
-            msg = f"there is no answer of {model!r} to write"
-            raise DatasetError(msg)
+            raise DatasetError(f"there is no answer of {model!r} to write")
         unfinished.rename(target)
     except OSError as error:
-        msg = f"{target} could not be written: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{target} could not be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)  # not there any more where all went well
     return target
@@ -191,8 +186,9 @@ def _write_answer(
     except KeyError:
         question = None
     if question is None or _FILE.fullmatch(f"{sample.id}{ending}") is None:
-        msg = f"sample {sample.id!r} is no question of OpenING: its layout has no place for it"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"sample {sample.id!r} is no question of OpenING: its layout has no place for it"
+        )
     output = []
     for number, (text, image) in enumerate(() if isinstance(answer, Failure) else answer):
         name = None if image is None else f"{sample.id}-o-{number}.jpg"

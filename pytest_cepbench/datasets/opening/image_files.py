@@ -29,8 +29,7 @@ class ImageFiles:
         relative = PurePosixPath(name)
         reason = unsafe(name) or (None if relative.name else f"{name!r} is no file name")
         if reason is not None:
-            msg = f"{place}: image {reason}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: image {reason}")
         path = self._root / relative
         if path.parent not in self._listed:
             self._listed[path.parent] = self._list(place, path.parent)
@@ -58,11 +57,10 @@ class ImageFiles:
         place: who names it, for the message.
         """
         if not Path(os.path.realpath(path)).is_relative_to(self._real):
-            msg = (
+            raise DatasetError(
                 f"{place}: {str(path)!r} is a link out of {str(self._root)!r}: put the file itself "
                 "there"
             )
-            raise DatasetError(msg)
 
     def _list(self, place: str, folder: Path) -> dict[str, bool]:
         """The names in a folder that may be files, and whether they are links."""
@@ -77,8 +75,9 @@ class ImageFiles:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
-            msg = f"{place}: folder {str(folder)!r} cannot be read: {error.strerror}"
-            raise DatasetError(msg) from error
+            raise DatasetError(
+                f"{place}: folder {str(folder)!r} cannot be read: {error.strerror}"
+            ) from error
 
     def _leads_to_file(self, place: str, link: Path) -> bool:
         self.refuse_outside(place, link)

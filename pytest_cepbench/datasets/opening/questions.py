@@ -48,11 +48,9 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
     that are missing.
     """
     if split not in SPLITS:
-        msg = f"OpenING: {unknown_name('split', str(split), SPLITS)}"
-        raise DatasetError(msg)
+        raise DatasetError(f"OpenING: {unknown_name('split', str(split), SPLITS)}")
     if partial not in (False, True):
-        msg = f"OpenING: the option partial is true or false, got {partial!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(f"OpenING: the option partial is true or false, got {partial!r:.60}")
     table = _table(path, f"{split}_data.jsonl")
     files = ImageFiles(table.parent)
     files.refuse_outside("OpenING", table)
@@ -92,8 +90,9 @@ def _table(path: Path, name: str) -> Path:
     """The file of a split, in the folder that was given or in a released one in it."""
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
-        msg = f"OpenING's folder {str(path)!r} {what}: the folder that holds {name} is expected"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"OpenING's folder {str(path)!r} {what}: the folder that holds {name} is expected"
+        )
     inner = [
         entry / name
         for entry in list_folder(path)
@@ -102,8 +101,7 @@ def _table(path: Path, name: str) -> Path:
     tables = [path / name] if (path / name).is_file() else inner
     if len(tables) != 1:
         what = "several folders with" if tables else "no"
-        msg = f"{str(path)!r} holds {what} {name}: give the folder in which it lies"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(path)!r} holds {what} {name}: give the folder in which it lies")
     return tables[0]
 
 
@@ -113,16 +111,17 @@ def _records(table: Path) -> Iterator[Record]:
     for place, value in read_json_lines(table):
         record = parse_record(place, value)
         if record.uid in places:
-            msg = f"{place}: {record.uid!r} is there twice, first at {places[record.uid]}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: {record.uid!r} is there twice, first at {places[record.uid]}"
+            )
         places[record.uid] = place
         if record.uid[:4] not in TASKS:
-            msg = f"{place}: {record.uid!r} is of a task {record.uid[:4]!r} that OpenING has not"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: {record.uid!r} is of a task {record.uid[:4]!r} that OpenING has not"
+            )
         for side, parts in (("input", record.question), ("output", record.answer)):
             if not parts:
-                msg = f"{place}: {side} has no step"
-                raise DatasetError(msg)
+                raise DatasetError(f"{place}: {side} has no step")
             for number, part in enumerate(parts, 1):
                 _check_marker(f"{place}, {side} {number}", part)
         yield record
@@ -131,11 +130,11 @@ def _records(table: Path) -> Iterator[Record]:
 def _check_marker(place: str, part: RecordedPart) -> None:
     markers = part.text.count(IMAGE_MARKER)
     if markers != (part.image is not None):
-        msg = f"{place}: {markers} {IMAGE_MARKER} in the text, and image is {part.image!r:.200}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place}: {markers} {IMAGE_MARKER} in the text, and image is {part.image!r:.200}"
+        )
     if part.image is None and not _without_markers(part.text):
-        msg = f"{place}: neither a text nor an image"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: neither a text nor an image")
 
 
 def _images(record: Record, files: ImageFiles) -> dict[str, Path | None]:

@@ -70,8 +70,7 @@ def parse_record(place: str, value: Any) -> Record:
     another.
     """
     if not isinstance(value, dict):
-        msg = f"{place}: an object is expected, got {type(value).__name__}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
     _check_fields(place, value, {*ID_FIELDS, _CONVERSATIONS}, {_UID})
     fields = {name: _text(place, name, value[name]) for name in ID_FIELDS}
     uid = "".join(
@@ -80,12 +79,14 @@ def parse_record(place: str, value: Any) -> Record:
     )
     given = value.get(_UID, uid)
     if given != uid:
-        msg = f"{place}: {_UID} is {given!r:.60}, and its ids give {uid!r}: they name one instance"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place}: {_UID} is {given!r:.60}, and its ids give {uid!r}: they name one instance"
+        )
     conversations = value[_CONVERSATIONS]
     if not isinstance(conversations, list) or len(conversations) != 2:
-        msg = f'{place}: {_CONVERSATIONS} is expected to be [{{"input": ...}}, {{"output": ...}}]'
-        raise DatasetError(msg)
+        raise DatasetError(
+            f'{place}: {_CONVERSATIONS} is expected to be [{{"input": ...}}, {{"output": ...}}]'
+        )
     question, answer = (
         _parts(place, side, conversation)
         for side, conversation in zip(("input", "output"), conversations, strict=True)
@@ -95,20 +96,17 @@ def parse_record(place: str, value: Any) -> Record:
 
 def _parts(place: str, side: str, conversation: Any) -> tuple[RecordedPart, ...]:
     if not isinstance(conversation, dict):
-        msg = f'{place}: {{"{side}": [...]}} is expected, got {conversation!r:.60}'
-        raise DatasetError(msg)
+        raise DatasetError(f'{place}: {{"{side}": [...]}} is expected, got {conversation!r:.60}')
     _check_fields(place, conversation, {side})
     steps = conversation[side]
     if not isinstance(steps, list):
-        msg = f"{place}: {side} is expected to be a list of steps, got {steps!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: {side} is expected to be a list of steps, got {steps!r:.60}")
     return tuple(_part(f"{place}, {side} {number}", step) for number, step in enumerate(steps, 1))
 
 
 def _part(place: str, step: Any) -> RecordedPart:
     if not isinstance(step, dict):
-        msg = f'{place}: a step is {{"image": ..., "text": ...}}, got {step!r:.60}'
-        raise DatasetError(msg)
+        raise DatasetError(f'{place}: a step is {{"image": ..., "text": ...}}, got {step!r:.60}')
     _check_fields(place, step, _STEP_FIELDS)
     image = step["image"]
     return RecordedPart(
@@ -125,19 +123,18 @@ def _check_fields(
     if missing or unknown:
         what = "has no field" if missing else "has an unknown field"
         names = ", ".join(f"{name!r:.60}" for name in sorted(missing or unknown)[:5])
-        msg = f"{place}: {what} {names}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: {what} {names}")
 
 
 def _text(place: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
-        msg = f"{place}: {name} is expected to be a text, got {value!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{place}: {name} is expected to be a text, got {value!r:.60}")
     return value
 
 
 def _number(place: str, name: str, text: str, digits: int) -> int:
     if not re.fullmatch(rf"[0-9]{{1,{digits}}}", text):
-        msg = f"{place}: {name}: a number of at most {digits} digits is expected, got {text!r:.60}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{place}: {name}: a number of at most {digits} digits is expected, got {text!r:.60}"
+        )
     return int(text)

@@ -58,15 +58,15 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     places: dict[tuple[str, str, str], str] = {}
     for record in _records(path, names or ModelNames(), {*_FIELDS, "winner"}):
         if record.winner not in WINNERS:
-            msg = f"{record.place}: winner is {record.winner!r:.60}: {', '.join(WINNERS)} are known"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{record.place}: winner is {record.winner!r:.60}: {', '.join(WINNERS)} are known"
+            )
         key = (record.question, record.first, record.second)
         if key in battles:
-            msg = (
+            raise DatasetError(
                 f"{record.place}: {record.first!r} against {record.second!r} in question "
                 f"{record.question!r} was judged before, at {places[key]}: keep one of them"
             )
-            raise DatasetError(msg)
         battles[key] = JudgedBattle(*key, record.winner)
         places[key] = record.place
     return list(battles.values())
@@ -95,11 +95,10 @@ def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
     for battle in battles:
         key = (battle.question, battle.first, battle.second)
         if key in records or battle.first == battle.second or not all(map(str.strip, key)):
-            msg = (
+            raise DatasetError(
                 f"{battle.first!r} against {battle.second!r} in question {battle.question!r}: two "
                 "models are expected, and one verdict on them in this order"
             )
-            raise DatasetError(msg)
         records[key] = {
             "data_id": battle.question,
             "model_A": {"id": model_id(battle.first), "name": battle.first},
@@ -107,8 +106,7 @@ def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
             "winner": battle.winner,
         }
     if not records:
-        msg = f"there is no verdict to write to {str(path)!r}"
-        raise DatasetError(msg)
+        raise DatasetError(f"there is no verdict to write to {str(path)!r}")
     if path.suffix == ".jsonl":
         text = "".join(f"{json.dumps(record)}\n" for record in records.values())
     else:
@@ -120,8 +118,7 @@ def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
     except OSError as error:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
-        msg = f"{path} could not be written: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
 
 
 def model_id(name: str) -> str:
@@ -136,22 +133,22 @@ def _records(path: Path, names: ModelNames, fields: set[str]) -> Iterator[_Recor
         missing, unknown = fields - record.keys(), record.keys() - {*_FIELDS, "winner"}
         if missing or unknown:
             what = "has no field" if missing else "has an unknown field"
-            msg = f"{place}: {what} {', '.join(map(repr, sorted(missing or unknown)))}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: {what} {', '.join(map(repr, sorted(missing or unknown)))}"
+            )
         question = record["data_id"]
         if not isinstance(question, str) or not question:
-            msg = f"{place}: data_id is expected to be the id of a question, got {question!r:.60}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{place}: data_id is expected to be the id of a question, got {question!r:.60}"
+            )
         first, second = (
             names(_name(place, field, record[field])) for field in ("model_A", "model_B")
         )
         if first == second:
-            msg = f"{place}: {first!r} cannot battle against itself"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: {first!r} cannot battle against itself")
         yield _Record(place, question, first, second, record.get("winner"))
     if empty:
-        msg = f"file {str(path)!r} holds no battle"
-        raise DatasetError(msg)
+        raise DatasetError(f"file {str(path)!r} holds no battle")
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -160,19 +157,20 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     records = read_json(path)
     if not isinstance(records, list):
-        msg = f"file {str(path)!r}: a list of battles is expected, got {type(records).__name__}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"file {str(path)!r}: a list of battles is expected, got {type(records).__name__}"
+        )
     for number, record in enumerate(records, 1):
         place = f"{path}, record {number}"
         if not isinstance(record, dict):
-            msg = f"{place}: an object is expected, got {type(record).__name__}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: an object is expected, got {type(record).__name__}")
         yield place, record
 
 
 def _name(place: str, field: str, model: Any) -> str:
     name = model.get("name") if isinstance(model, dict) else None
     if not isinstance(name, str) or not name.strip():
-        msg = f'{place}: {field} is expected to be {{"id": ..., "name": ...}}, got {model!r:.60}'
-        raise DatasetError(msg)
+        raise DatasetError(
+            f'{place}: {field} is expected to be {{"id": ..., "name": ...}}, got {model!r:.60}'
+        )
     return name

@@ -55,11 +55,10 @@ def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> R
     """
     name = choose_layout(target, layout)
     if name in ANSWER_LAYOUTS:
-        msg = (
+        raise SpecError(
             f"replay:{target}: layout {name} is of answers, and this suite has [chain]: answers "
             "are for suites that have [answer]"
         )
-        raise SpecError(msg)
     return _read(target, LAYOUTS[name], params)
 
 
@@ -73,11 +72,10 @@ def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> 
     """
     name = choose_layout(target, layout)
     if name in LAYOUTS:
-        msg = (
+        raise SpecError(
             f"replay:{target}: layout {name} is of chains, and this suite has [answer]: chains are "
             "for suites that have [chain]"
         )
-        raise SpecError(msg)
     return _read(target, ANSWER_LAYOUTS[name], params)
 
 
@@ -88,14 +86,12 @@ def choose_layout(target: str, layout: str | None) -> str:
     """
     path = Path(target)
     if not path.exists():
-        msg = f"replay:{target}: there is no such file or folder"
-        raise DatasetError(msg)
+        raise DatasetError(f"replay:{target}: there is no such file or folder")
     layouts: dict[str, Layout[Any]] = {**LAYOUTS, **ANSWER_LAYOUTS}
     if layout is None:
         return _detect(path, layouts)
     if layout not in layouts:
-        msg = f"replay:{target}: {unknown_name('layout', layout, layouts)}"
-        raise SpecError(msg)
+        raise SpecError(f"replay:{target}: {unknown_name('layout', layout, layouts)}")
     return layout
 
 
@@ -106,12 +102,14 @@ def _detect(path: Path, layouts: Mapping[str, Layout[Any]]) -> str:
         fitting.remove(GENCEPTION.name)
     if len(fitting) > 1:
         names = " and ".join(fitting)
-        msg = f"replay:{path}: this looks like {names}: say which with the parameter layout"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"replay:{path}: this looks like {names}: say which with the parameter layout"
+        )
     if not fitting:
         known = "\n".join(f"  {layout.name}: {layout.says}" for layout in layouts.values())
-        msg = f"replay:{path}: {_content(path)}, which is no known layout. Known:\n{known}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"replay:{path}: {_content(path)}, which is no known layout. Known:\n{known}"
+        )
     return fitting[0]
 
 
@@ -119,8 +117,7 @@ def _read(target: str, layout: Layout[R], params: Mapping[str, str]) -> R:
     for name in params:
         if name not in layout.params:
             known = unknown_name(f"parameter of layout {layout.name!r}", name, layout.params)
-            msg = f"replay:{target}: {known}"
-            raise SpecError(msg)
+            raise SpecError(f"replay:{target}: {known}")
     return layout.read(Path(target), params)
 
 

@@ -44,8 +44,7 @@ def _read_sdp(path: Path, params: Mapping[str, str]) -> Replay:
                 held[start, generation] = _generation(path, start, generation, place, encoding)
     if not held:
         folders = " or ".join(f"{folder}/" for folder in _FOLDERS.values())
-        msg = f"{str(path)!r} holds no generation after gen-0 in {folders}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(path)!r} holds no generation after gen-0 in {folders}")
     return Replay(SDP.name, path, held, stems)
 
 
@@ -55,8 +54,9 @@ def _generation(
     drawn = (generation % 2 == 1) == (start == "text")
     if drawn != place.is_dir():
         expected = f"images in gen-{generation}/" if drawn else f"captions in gen-{generation}.csv"
-        msg = f"{str(place)!r}: generation {generation} of a {start}-first chain is {expected}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(place)!r}: generation {generation} of a {start}-first chain is {expected}"
+        )
     if drawn:
         return images_in(root, place)
     refuse_outside(root, place)
@@ -83,15 +83,13 @@ def _read_mgg(path: Path, _: Mapping[str, str]) -> Replay:
         if generation == 0 or not folder.is_dir():
             continue
         if generation % 2 == 0:
-            msg = (
+            raise DatasetError(
                 f"{str(folder)!r}: generations of images are odd in a chain that starts from texts"
             )
-            raise DatasetError(msg)
         images = numbered_images(path, folder)
         held["text", generation] = {str(number): image for number, image in images.items()}
     if not held:
-        msg = f"{str(path)!r} holds no generation of images (gen-1/, gen-3/, ...)"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(path)!r} holds no generation of images (gen-1/, gen-3/, ...)")
     return Replay(MGG.name, path, held, _mgg_names)
 
 
@@ -141,15 +139,15 @@ def _read_geneval(path: Path, _: Mapping[str, str]) -> Replay:
     for folder in _prompts(path):
         prompt = int(folder.name)
         if prompt in folders:
-            msg = f"{str(path)!r} holds both {folders[prompt].name!r} and {folder.name!r}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{str(path)!r} holds both {folders[prompt].name!r} and {folder.name!r}"
+            )
         folders[prompt] = folder
         refuse_outside(path, folder)
         for number, image in numbered_images(path, folder / "samples").items():
             images[f"{prompt}-{number}"] = image
     if not images:
-        msg = f"{str(path)!r} holds no image in folders like 00000/samples/"
-        raise DatasetError(msg)
+        raise DatasetError(f"{str(path)!r} holds no image in folders like 00000/samples/")
     return Replay(GENEVAL.name, path, {("text", 1): images}, _geneval_names)
 
 
@@ -198,14 +196,14 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
     models = {name for name in folders.values() if name}
     wanted = params.get("results")
     if wanted is not None and wanted not in models:
-        msg = f"{str(path)!r} has no folder {wanted!r}; it has {some_of(models) or 'no results_'}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} has no folder {wanted!r}; it has {some_of(models) or 'no results_'}"
+        )
     if wanted is None and len(models) > 1:
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} holds results of several models: {some_of(models)}; name one with the "
             "parameter results"
         )
-        raise DatasetError(msg)
     wanted = wanted or next(iter(models), "")
     held: dict[tuple[Start, int], dict[str, Artifact]] = {}
     for folder, model in folders.items():
@@ -225,8 +223,9 @@ def _add(held: dict[tuple[Start, int], dict[str, Artifact]], root: Path, folder:
         images = held.setdefault(("image", 2 * (int(match[2]) + 1)), {})
         key = (home / match[1]).as_posix()
         if key in images:
-            msg = f"{str(root)!r} holds {name!r} of {str(home)!r} in more than one folder: keep one"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{str(root)!r} holds {name!r} of {str(home)!r} in more than one folder: keep one"
+            )
         images[key] = image
 
 

@@ -56,11 +56,10 @@ def _read(path: Path, params: Mapping[str, str]) -> Replay:
         held["image", 2] = {str(index): image for index, image in embedded_images(drawn).items()}
     if not held:
         names = some_of(table.name for table in tables) or "no .tsv or .xlsx"
-        msg = (
+        raise DatasetError(
             f"{str(path)!r} holds {names}: a table with columns index and prediction, or index and "
             "image, is expected"
         )
-        raise DatasetError(msg)
     return Replay(MMGENBENCH.name, path, held, _names)
 
 
@@ -82,11 +81,10 @@ def _one(root: Path, what: str, tables: list[Path], params: Mapping[str, str]) -
         return root / params[what]
     if len(tables) > 1:
         names = some_of(table.name for table in tables)
-        msg = (
+        raise DatasetError(
             f"{str(root)!r} holds several tables of {what}: {names}; name one with the parameter "
             f"{what}"
         )
-        raise DatasetError(msg)
     return tables[0] if tables else None
 
 
@@ -104,12 +102,10 @@ def _sheet_predictions(table: Path) -> dict[str, str]:
     for number, (index, text) in read_sheet(table, ("index", "prediction")):
         place = f"{table}, row {number}, column 'index'"
         if not re.fullmatch(r"[0-9]{1,18}(\.0)?", index.strip()):  # 7.0 is how Excel may keep a 7
-            msg = f"{place}: a whole number is expected, got {index[:80]!r}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: a whole number is expected, got {index[:80]!r}")
         name = str(int(index.strip().removesuffix(".0")))
         if name in predictions:
-            msg = f"{place}: {name} is there twice: keep one of the rows"
-            raise DatasetError(msg)
+            raise DatasetError(f"{place}: {name} is there twice: keep one of the rows")
         predictions[name] = text
     return predictions
 
@@ -147,8 +143,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[
         names = list(map(_text, next(rows, ())))
         missing = [name for name in columns if names.count(name) != 1]
         if missing:
-            msg = f"{path}: one column {missing[0]!r} is expected; it has {names}"
-            raise DatasetError(msg)
+            raise DatasetError(f"{path}: one column {missing[0]!r} is expected; it has {names}")
         places = [names.index(name) for name in columns]
         for number, row in enumerate(rows, 2):
             if any(value is not None for value in row):
@@ -160,8 +155,9 @@ def _first_sheet(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError as error:
-        msg = f"{path}: reading .xlsx needs openpyxl: pip install openpyxl, or save it as .tsv"
-        raise MissingDependencyError(msg) from error
+        raise MissingDependencyError(
+            f"{path}: reading .xlsx needs openpyxl: pip install openpyxl, or save it as .tsv"
+        ) from error
     try:
         # The file is opened here because openpyxl leaves it open when it is damaged.
         stream = open_regular(path, MAX_BYTES)
@@ -199,8 +195,9 @@ def _refuse_bomb(path: Path, stream: BinaryIO) -> None:
         # Of a damaged archive zipfile raises errors of struct, of codecs and others beside its own.
         raise _damaged(path, error) from error
     if size > MAX_BYTES:
-        msg = f"workbook {str(path)!r} unpacks to {size:,} bytes; the limit is {MAX_BYTES:,}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"workbook {str(path)!r} unpacks to {size:,} bytes; the limit is {MAX_BYTES:,}"
+        )
 
 
 def _text(value: object) -> str:

@@ -18,8 +18,7 @@ def _fits(path: Path) -> bool:
 def _read(path: Path, params: Mapping[str, str]) -> RecordedAnswers:
     partial = params.get("partial", "false")
     if partial not in ("true", "false"):
-        msg = f"replay:{path}: the parameter partial is true or false, got {partial!r}"
-        raise SpecError(msg)
+        raise SpecError(f"replay:{path}: the parameter partial is true or false, got {partial!r}")
     return read_answers(path, partial=partial == "true")
 
 

@@ -77,18 +77,16 @@ class Replay:
                     continue
                 owner = owners.setdefault((start, generation, name), sample.id)
                 if owner != sample.id:
-                    msg = (
+                    raise DatasetError(
                         f"{self.path}: {name!r} would be the artifact of both {owner!r} and "
                         f"{sample.id!r}: keep the files of each category in a folder of its name"
                     )
-                    raise DatasetError(msg)
         if not owners:
             recorded = {name for artifacts in self.held.values() for name in artifacts}
-            msg = (
+            raise DatasetError(
                 f"{self.path} ({self.name}) holds nothing of these samples; it has "
                 f"{some_of(recorded) or 'no artifact'}, the samples are {some_of(ids)}"
             )
-            raise DatasetError(msg)
 
     def _name(self, sample: Sample, artifacts: Mapping[str, Artifact]) -> str | None:
         return next((name for name in self.names(sample) if name in artifacts), None)
@@ -124,8 +122,9 @@ def stems(sample: Sample) -> tuple[str, ...]:
 def refuse_outside(root: Path, path: Path) -> None:
     """Raises DatasetError for a link that leads out of the root: it is not followed."""
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        msg = f"{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
+        )
 
 
 def images_in(root: Path, folder: Path) -> dict[str, FileImage]:
@@ -151,8 +150,9 @@ def numbered_images(root: Path, folder: Path) -> dict[int, FileImage]:
             continue
         number = int(name)
         if number in images:
-            msg = f"{str(folder)!r} holds both {images[number].path.name!r} and {image.path.name!r}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{str(folder)!r} holds both {images[number].path.name!r} and {image.path.name!r}"
+            )
         images[number] = image
     return images
 
@@ -170,10 +170,9 @@ def generations(folder: Path) -> Iterator[tuple[int, Path]]:
             continue
         number = int(match[1])
         if number in paths:
-            msg = (
+            raise DatasetError(
                 f"{str(folder)!r} holds generation {number} twice: {paths[number].name!r} and "
                 f"{path.name!r}"
             )
-            raise DatasetError(msg)
         paths[number] = path
     yield from sorted(paths.items())

@@ -76,8 +76,7 @@ def check_probabilities(knobs: _Knobs) -> None:
     """Raise ValueError naming the field that is no probability."""
     for name, value in asdict(knobs).items():
         if not 0.0 <= value <= 1.0:
-            msg = f"{name} is a probability in [0, 1], got {value!r}"
-            raise ValueError(msg)
+            raise ValueError(f"{name} is a probability in [0, 1], got {value!r}")
 
 
 def turned_knobs(knobs: _Knobs) -> dict[str, float]:

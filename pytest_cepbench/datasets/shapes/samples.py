@@ -115,11 +115,11 @@ def build_dataset(
 def check_options(samples_per_category: int, seed: int) -> None:
     """Raise DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0."""
     if not 1 <= samples_per_category <= _MOST:
-        msg = f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
+        )
     if seed < 0:
-        msg = f"the seed of the shapes data set must not be negative, got {seed}"
-        raise DatasetError(msg)
+        raise DatasetError(f"the seed of the shapes data set must not be negative, got {seed}")
 
 
 def draw_different(family: Family[T], number: int, seed: int) -> list[T]:

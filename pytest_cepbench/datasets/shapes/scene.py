@@ -76,11 +76,9 @@ class SceneObject:
     def __post_init__(self) -> None:
         for word, known in ((self.size, SIZES), (self.color, COLORS), (self.shape, SHAPES)):
             if word not in known:
-                msg = f"{word!r} is not one of {', '.join(known)}"
-                raise ValueError(msg)
+                raise ValueError(f"{word!r} is not one of {', '.join(known)}")
         if not 0 <= self.cell < CELLS:
-            msg = f"cell {self.cell} is not in 0..{CELLS - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"cell {self.cell} is not in 0..{CELLS - 1}")
 
     @property
     def look(self) -> tuple[Size, Color, Shape]:
@@ -111,8 +109,7 @@ class Scene:
         ordered = tuple(sorted(self.objects, key=lambda scene_object: scene_object.cell))
         cells = [scene_object.cell for scene_object in ordered]
         if len(set(cells)) < len(cells):
-            msg = f"a cell holds one object, got cells {cells}"
-            raise ValueError(msg)
+            raise ValueError(f"a cell holds one object, got cells {cells}")
         object.__setattr__(self, "objects", ordered)
 
 

@@ -36,8 +36,9 @@ class ArrowShard:
             self._reader = self._open()
             self._schema = self._reader.schema
         if any(pa.types.is_dictionary(field.type) for field in self._schema):
-            msg = f"{name} has dictionary-encoded columns, which are not read: save it as Parquet"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{name} has dictionary-encoded columns, which are not read: save it as Parquet"
+            )
         self._offsets = [] if self._is_file else self._batch_offsets()
 
     @property
@@ -91,8 +92,7 @@ class ArrowShard:
             size = self._map.size()
             self._map.seek(max(0, size - len(_END_OF_STREAM)))
             if self._map.read() != _END_OF_STREAM:
-                msg = "it ends without the mark of its end, so it was cut short"
-                raise ValueError(msg)
+                raise ValueError("it ends without the mark of its end, so it was cut short")
         return offsets
 
     def _batch(self, group: int) -> pa.RecordBatch:

@@ -63,23 +63,22 @@ class CellImage:
         try:
             return decode_image(_bytes_of(_CELLS.value(self)))
         except (DatasetError, ImageError, ValueError) as error:  # the last of base64
-            msg = str(error) if isinstance(error, DatasetError) else f"{self.where}: {error}"
-            raise ImageError(msg) from error
+            raise ImageError(
+                str(error) if isinstance(error, DatasetError) else f"{self.where}: {error}"
+            ) from error
 
 
 def _bytes_of(value: Any) -> bytes:
     """The encoded image in a cell. Raises ImageError where there is none."""
     if isinstance(value, dict):
         if value.get("bytes") is None and value.get("path"):
-            msg = (
+            raise ImageError(
                 f"holds the path {value['path']!r:.200} and no bytes: save the data set with its "
                 "images embedded, as save_to_disk and push_to_hub do"
             )
-            raise ImageError(msg)
         value = value.get("bytes")
     if value is None:
-        msg = "null: an image is expected"
-        raise ImageError(msg)
+        raise ImageError("null: an image is expected")
     if isinstance(value, str):
         text = value.partition(",")[2] if value.startswith("data:") else value
         return b64decode("".join(text.split()), validate=True)

@@ -67,11 +67,9 @@ class LocalFile:
         """Its path. Raises DatasetError where it is gone, changed, or no regular file."""
         try:
             if FileStamp.of(self.path) != self.stamp:
-                msg = f"{self.path} changed after its rows were listed: run again"
-                raise DatasetError(msg)
+                raise DatasetError(f"{self.path} changed after its rows were listed: run again")
         except OSError as error:
-            msg = f"{self.path} cannot be read: {error.strerror}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{self.path} cannot be read: {error.strerror}") from error
         return self.path
 
 
@@ -81,6 +79,5 @@ def local_file(path: Path, root: Path, indexes: Path | None = None) -> LocalFile
         stamp = FileStamp.of(path)
         open_regular(path).close()  # not a pipe or a device, which would block
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
     return LocalFile(path, stamp, root, indexes)

@@ -127,14 +127,12 @@ def _shards(source: str, files: Sequence[str], path: str) -> list[str]:
             return shards
     compressed = [file for file in files if file.endswith(COMPRESSED)]
     if compressed:
-        msg = (
+        raise DatasetError(
             f"{source}: {compressed[0]!r} is compressed, so no image in it can be read without all "
             "before it: unpack it to a plain .tar"
         )
-        raise DatasetError(msg)
     where = f" under {path!r}" if path else ""
-    msg = f"{source} has no file{where} that ends in {', '.join(SHARDS)}"
-    raise DatasetError(msg)
+    raise DatasetError(f"{source} has no file{where} that ends in {', '.join(SHARDS)}")
 
 
 def _splits(
@@ -153,18 +151,16 @@ def _splits(
                 by_pattern[split] = tuple(dict.fromkeys(matched))
         if by_pattern:
             return config, by_pattern
-        msg = (
+        raise DatasetError(
             f"{source}: the files of its configuration {config!r} are not there, or none of them "
             f"ends in {', '.join(SHARDS)}"
         )
-        raise DatasetError(msg)
     folders = _config_folders(shards)
     if folders:
         config = _choose(source, "config", config, folders)
         return config, _by_name(folders[config])
     if config is not None:
-        msg = f"{source} has one configuration: leave out config={config}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{source} has one configuration: leave out config={config}")
     return None, _by_name(shards)
 
 
@@ -214,15 +210,13 @@ def _choose(source: str, what: str, wanted: str | None, known: Mapping[str, obje
     if wanted is None:
         if len(known) == 1:
             return next(iter(known))
-        msg = (
+        raise DatasetError(
             f"{source} has several {what}s ({names}): choose one with ?{what}=NAME behind the "
             f'location, or {what} = "NAME" in [data]'
         )
-        raise DatasetError(msg)
     if wanted not in known:
         near = did_you_mean(wanted, known)
-        msg = f"{source} has no {what} {wanted!r}; its {what}s: {names}.{near}"
-        raise DatasetError(msg)
+        raise DatasetError(f"{source} has no {what} {wanted!r}; its {what}s: {names}.{near}")
     return wanted
 
 
@@ -241,8 +235,9 @@ def _check_numbers(source: str, paths: Sequence[str]) -> bool:
         missing = sorted(set(range(count)) - numbers)
         if missing:
             name = f"{stem}-{missing[0]:05}-of-{count:05}{suffix}"
-            msg = f"{source}: {len(missing)} of {count} shards are missing, the first {name!r}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{source}: {len(missing)} of {count} shards are missing, the first {name!r}"
+            )
     return True
 
 

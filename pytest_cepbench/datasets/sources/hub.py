@@ -195,8 +195,9 @@ def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
             (run / name).hardlink_to(fresh)  # whole at once, and never over another
         return (run / name).read_text(encoding="ascii")
     except OSError as error:
-        msg = f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
+        ) from error
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
@@ -241,20 +242,19 @@ def _explained(repo: str, revision: str | None, path: str | None) -> Iterator[No
     try:
         yield
     except errors.GatedRepoError as error:
-        msg = (
+        raise DatasetError(
             f"{HUB}datasets/{repo} is gated: accept its terms at "
             f"https://huggingface.co/datasets/{repo}, and log in with: hf auth login"
-        )
-        raise DatasetError(msg) from error
+        ) from error
     except errors.RepositoryNotFoundError as error:
-        msg = (
+        raise DatasetError(
             f"{HUB}datasets/{repo} is not on the hub, or is private: check the name, or log in "
             "with: hf auth login"
-        )
-        raise DatasetError(msg) from error
+        ) from error
     except errors.RevisionNotFoundError as error:
-        msg = f"{HUB}datasets/{repo} has no revision {revision!r}: check the branch, tag or commit"
-        raise DatasetError(msg) from error
+        raise DatasetError(
+            f"{HUB}datasets/{repo} has no revision {revision!r}: check the branch, tag or commit"
+        ) from error
     except (
         errors.RevisionResolutionError,
         errors.EntryNotFoundError,

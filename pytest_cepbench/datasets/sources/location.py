@@ -66,8 +66,7 @@ def parse_hub_location(text: str) -> HubLocation:
     Raises SpecError for any other URL, MissingDependencyError without huggingface_hub.
     """
     if not text.startswith(HUB):
-        msg = f"data at {text!r} cannot be read in place: a path or {_FORM} is expected"
-        raise SpecError(msg)
+        raise SpecError(f"data at {text!r} cannot be read in place: a path or {_FORM} is expected")
     require_library("huggingface_hub", f"data at {text!r}")
     from huggingface_hub import parse_hf_uri
     from huggingface_hub.errors import HfUriError
@@ -77,11 +76,9 @@ def parse_hub_location(text: str) -> HubLocation:
     try:
         uri = parse_hf_uri(address)
     except HfUriError as error:
-        msg = f"data at {text!r}: {error.msg}: {_FORM} is expected"
-        raise SpecError(msg) from error
+        raise SpecError(f"data at {text!r}: {error.msg}: {_FORM} is expected") from error
     if uri.type != "dataset":
-        msg = f"data at {text!r} is a {uri.type} of the hub: {_FORM} is expected"
-        raise SpecError(msg)
+        raise SpecError(f"data at {text!r} is a {uri.type} of the hub: {_FORM} is expected")
     parameters = _parameters(text, query)
     return HubLocation(uri.id, uri.revision, uri.path_in_repo.strip("/"), **parameters)
 
@@ -91,8 +88,7 @@ def require_library(package: str, what: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        msg = f"{what} needs {package}: pip install 'pytest-cepbench[data]'"
-        raise MissingDependencyError(msg)
+        raise MissingDependencyError(f"{what} needs {package}: pip install 'pytest-cepbench[data]'")
 
 
 def _refuse_late_revision(text: str, address: str) -> None:
@@ -100,8 +96,7 @@ def _refuse_late_revision(text: str, address: str) -> None:
     if at and before.count("/") > 1:
         owner, name, *path = before.split("/")
         right = f"{HUB}datasets/{owner}/{name}@{revision}/{'/'.join(path)}"
-        msg = f"data at {text!r}: the revision stands behind the name: {right}"
-        raise SpecError(msg)
+        raise SpecError(f"data at {text!r}: the revision stands behind the name: {right}")
 
 
 def _parameters(text: str, query: str) -> dict[str, str]:
@@ -109,12 +104,9 @@ def _parameters(text: str, query: str) -> dict[str, str]:
     parameters = dict(pairs)
     for name, value in pairs:
         if name not in PARAMETERS:
-            msg = f"data at {text!r}: {unknown_name('parameter', name, PARAMETERS)}"
-            raise SpecError(msg)
+            raise SpecError(f"data at {text!r}: {unknown_name('parameter', name, PARAMETERS)}")
         if not value:
-            msg = f"data at {text!r}: {name} is empty"
-            raise SpecError(msg)
+            raise SpecError(f"data at {text!r}: {name} is empty")
     if len(parameters) < len(pairs):
-        msg = f"data at {text!r}: a parameter is there twice"
-        raise SpecError(msg)
+        raise SpecError(f"data at {text!r}: a parameter is there twice")
     return parameters

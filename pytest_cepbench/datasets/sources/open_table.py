@@ -37,8 +37,9 @@ def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None)
     if not (repository.listed or files.whole or files.rows is not None):
         pattern = f"*{Path(files.paths[0]).suffix}"
         command = fetch_command(repository.repo, repository.commit, pattern)
-        msg = f"{location}: nothing in the cache says whether all of its files are there: {command}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{location}: nothing in the cache says whether all of its files are there: {command}"
+        )
     return Table(
         name=_name(location, files),
         files=tuple(repository.file(path, indexes) for path in files.paths),
@@ -84,8 +85,7 @@ def _read_card(path: Path) -> str:
     try:
         return read_text(path, MOST_TEXT)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read: {error}"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{path} cannot be read: {error}") from error
 
 
 def _saved(path: Path, listing: Sequence[str]) -> list[str]:
@@ -105,17 +105,18 @@ def _saved(path: Path, listing: Sequence[str]) -> list[str]:
         record = read_json(state, MOST_TEXT)
         entries = record.get("_data_files") if isinstance(record, dict) else None
         if not isinstance(entries, list) or any(not isinstance(e, dict) for e in entries):
-            msg = f"{state}: a list '_data_files' is expected, as save_to_disk writes it"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{state}: a list '_data_files' is expected, as save_to_disk writes it"
+            )
         if record.get("_indices_data_files"):
-            msg = f"{state}: the rows are a selection: save the data set after flatten_indices()"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{state}: the rows are a selection: save the data set after flatten_indices()"
+            )
         prefix = f"{folder}/" if folder else ""
         named = [f"{prefix}{entry.get('filename')}" for entry in entries]
         missing = sorted(set(named) - set(own))
         if missing:
-            msg = f"{state} names {missing[0]!r}, which is not there"
-            raise DatasetError(msg)
+            raise DatasetError(f"{state} names {missing[0]!r}, which is not there")
         kept += named
     return kept
 
@@ -128,8 +129,7 @@ def _local_card(folder: Path) -> Mapping[str, Any]:
     record = read_json(splits_file, MOST_TEXT)
     splits = record.get("splits") if isinstance(record, dict) else None
     if not isinstance(splits, list) or any(not isinstance(split, str) for split in splits):
-        msg = f"{splits_file}: a list 'splits' is expected, as save_to_disk writes it"
-        raise DatasetError(msg)
+        raise DatasetError(f"{splits_file}: a list 'splits' is expected, as save_to_disk writes it")
     data_files = [{"split": split, "path": f"{split}/**"} for split in splits]
     return {"configs": [{"config_name": "default", "data_files": data_files}]}
 

@@ -96,10 +96,8 @@ def reading(name: str, kind: str) -> Iterator[None]:
         why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         failed = isinstance(error, OSError) and error.errno is not None and not tells_of_file(error)
         if failed or isinstance(error, MemoryError):
-            msg = f"{name} could not be read: {why[:200]}"
-            raise UnreadError(msg) from error
-        msg = f"{name} is no whole {kind} file, or is damaged: {why[:200]}"
-        raise DatasetError(msg) from error
+            raise UnreadError(f"{name} could not be read: {why[:200]}") from error
+        raise DatasetError(f"{name} is no whole {kind} file, or is damaged: {why[:200]}") from error
 
 
 def pick(batches: Iterable[tuple[int, pa.Array]], rows: Sequence[int]) -> Iterator[Any]:

@@ -81,11 +81,11 @@ class Table:
                     yield Row(number, rows.group, row, rows.start + row, index, own)
                     index += 1
         if index == 0:
-            msg = f"{self.name} has no rows"
-            raise DatasetError(msg)
+            raise DatasetError(f"{self.name} has no rows")
         if self.rows is not None and index != self.rows:
-            msg = f"{self.name} has {index:,} of the {self.rows:,} rows that its card tells"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{self.name} has {index:,} of the {self.rows:,} rows that its card tells"
+            )
 
     def where(self, row: Row, column: str) -> str:
         """File, row and column, for errors."""
@@ -101,11 +101,10 @@ class Table:
                 return name
         wanted = " or ".join(map(repr, names))
         near = did_you_mean(names[0], self.schema.names) if len(names) == 1 else ""
-        msg = (
+        raise DatasetError(
             f"{self.name} has no column {wanted} with {what}: name one as {setting} in "
             f"[data]; its columns: {', '.join(self.schema.names)}.{near}"
         )
-        raise DatasetError(msg)
 
 
 def label_names(schema: pa.Schema, column: str) -> Sequence[str] | None:
@@ -131,12 +130,12 @@ def _check_columns(file: DataFile, schema: pa.Schema, types: Mapping[str, pa.Dat
     for column, kind in types.items():
         position = schema.get_field_index(column)
         if position < 0:
-            msg = f"{file} has no column {column!r}, which other shards have"
-            raise DatasetError(msg)
+            raise DatasetError(f"{file} has no column {column!r}, which other shards have")
         other = schema.field(position).type
         if _value_type(other) != _value_type(kind):
-            msg = f"{file}: column {column!r} is {other}, in other shards it is {kind}"
-            raise DatasetError(msg)
+            raise DatasetError(
+                f"{file}: column {column!r} is {other}, in other shards it is {kind}"
+            )
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
@@ -150,6 +149,5 @@ def _values(file: DataFile, batch: pa.RecordBatch, column: str) -> list[Any]:
     try:
         values: list[Any] = batch.column(column).to_pylist()
     except UnicodeDecodeError as error:
-        msg = f"{file}: column {column!r} holds texts that are not UTF-8"
-        raise DatasetError(msg) from error
+        raise DatasetError(f"{file}: column {column!r} holds texts that are not UTF-8") from error
     return values

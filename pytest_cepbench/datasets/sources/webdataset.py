@@ -93,8 +93,7 @@ class TarShard:
         try:
             return open_regular(self._path)
         except OSError as error:
-            msg = f"{self._name} cannot be read: {error.strerror}"
-            raise DatasetError(msg) from error
+            raise DatasetError(f"{self._name} cannot be read: {error.strerror}") from error
 
     def _read(self, stream: BinaryIO, column: str, place: dict[str, int] | None) -> bytes | None:
         if place is None:
@@ -190,5 +189,4 @@ def _check_end(name: str, stream: BinaryIO, offset: int) -> None:
 
 
 def _refuse(name: str, what: str) -> NoReturn:
-    msg = f"{name}: {what}"
-    raise DatasetError(msg)
+    raise DatasetError(f"{name}: {what}")

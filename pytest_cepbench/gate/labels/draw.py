@@ -80,14 +80,14 @@ def _quotas(sizes: Mapping[str, int], count: int) -> dict[str, int]:
     whole = sum(sizes.values())
     least = {name: min(LEAST_IN_CATEGORY, size) for name, size in sizes.items()}
     if count > whole:
-        msg = f"{count} battles are to be drawn, and there are {whole}: give at most as many"
-        raise SpecError(msg)
+        raise SpecError(
+            f"{count} battles are to be drawn, and there are {whole}: give at most as many"
+        )
     if count < sum(least.values()):
-        msg = (
+        raise SpecError(
             f"{count} battles are to be drawn, and each of {len(sizes)} categories needs "
             f"{LEAST_IN_CATEGORY} to show its spread: give at least {sum(least.values())}"
         )
-        raise SpecError(msg)
     quotas = {name: max(least[name], count * size // whole) for name, size in sizes.items()}
     spare = {name: count * size / whole - quotas[name] for name, size in sizes.items()}
     while (rest := count - sum(quotas.values())) != 0:

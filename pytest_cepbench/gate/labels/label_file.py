@@ -54,8 +54,7 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Unix time of the draw. Raises ValueError for a text that is no time with a zone."""
         moment = datetime.fromisoformat(self.drawn)
         if moment.tzinfo is None:
-            msg = "a time without a zone"
-            raise ValueError(msg)
+            raise ValueError("a time without a zone")
         return moment.timestamp()
 
 
@@ -143,8 +142,9 @@ def read_label_files(folder: Path) -> list[LabelFile]:
     for own in files:
         other = by_population.setdefault(own.draw.population, own.path)
         if other != own.path:
-            msg = f"{other} and {own.path} are two draws of the same battles: keep the first"
-            raise LabelError(msg)
+            raise LabelError(
+                f"{other} and {own.path} are two draws of the same battles: keep the first"
+            )
     return files
 
 
@@ -158,14 +158,12 @@ def read_label_file(path: Path) -> LabelFile:
     try:
         text = read_text(path, MOST_TEXT)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"labels {path} cannot be read: {error}; {_REMEDY}"
-        raise LabelError(msg) from error
+        raise LabelError(f"labels {path} cannot be read: {error}; {_REMEDY}") from error
     content = _Content()
     for place, line in _lines(path, text):
         content.add(place, line)
     if content.draw is None:
-        msg = f"labels {path}: the file is empty: a draw is expected first; {_REMEDY}"
-        raise LabelError(msg)
+        raise LabelError(f"labels {path}: the file is empty: a draw is expected first; {_REMEDY}")
     return LabelFile(path, content.draw, content.drawn, content.labels)
 
 
@@ -227,5 +225,4 @@ def _check_draw(place: str, draw: Draw) -> None:
 
 
 def _refuse(place: str, why: str) -> NoReturn:
-    msg = f"{place}: {why}; {_REMEDY}"
-    raise LabelError(msg)
+    raise LabelError(f"{place}: {why}; {_REMEDY}")

@@ -94,18 +94,16 @@ def find_labels(
     if own is None:
         return UsableLabels(others=others)
     if own.draw.suite != suite:
-        msg = (
+        raise LabelError(
             f"labels {own.path}, line 1: drawn for the suite {one_line(own.draw.suite, 60)!r}, and "
             f"this is {suite!r}: restore the file from version control"
         )
-        raise LabelError(msg)
     by_sample = {contestant.sample: contestant for contestant in battles}
     if own.draw.battles != len(battles) or not _is_draw(own, battles):
-        msg = (
+        raise LabelError(
             f"labels {own.path}: its battles are not the {own.draw.count} that are drawn from "
             f"these {len(battles)}: it was made by hand or changed; restore it from version control"
         )
-        raise LabelError(msg)
     scores: dict[str, float] = {}
     wanted, missing = set(), 0
     for sample in own.drawn:
@@ -128,8 +126,9 @@ def _is_draw(file: LabelFile, battles: Sequence[Contestant]) -> bool:
     try:
         drawn = draw_battles(battles, file.draw.count)
     except SpecError as error:
-        msg = f"labels {file.path}, line 1: {error}; restore the file from version control"
-        raise LabelError(msg) from error
+        raise LabelError(
+            f"labels {file.path}, line 1: {error}; restore the file from version control"
+        ) from error
     digests = {own.sample: own.battle for own in battles}
     return {s: (own.battle, own.probability) for s, own in file.drawn.items()} == {
         sample: (digests[sample], probability) for sample, probability in drawn.items()
@@ -168,8 +167,7 @@ def check_drawn_first(file: LabelFile, verdicts: Iterable[float]) -> str:
     first = datetime.fromtimestamp(min(early), UTC).isoformat(timespec="seconds")
     when = f"labels {file.path} were drawn on {file.draw.drawn}, the first verdict is of {first}"
     if why := judged_first(len(early), file.draw.battles):
-        msg = f"{when}: {why}, without the file"
-        raise LabelError(msg)
+        raise LabelError(f"{when}: {why}, without the file")
     return (
         f"{len(early)} of {file.draw.battles} battles had verdicts before labels were drawn, as "
         "where another model gave the same answers: so few had no say in the draw"

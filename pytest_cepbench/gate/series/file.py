@@ -55,11 +55,10 @@ class SeriesFile:
 
     def __init__(self, root: Path, name: str, expected: int | None = None) -> None:
         if not _NAME.fullmatch(name):
-            msg = (
+            raise SeriesError(
                 f"--cep-series {name!r}: letters, digits, '.', '_' and '-' are expected, at most "
                 "64, and a letter or a digit first"
             )
-            raise SeriesError(msg)
         self.name = name
         self.path = root / SERIES / f"{name}{_SUFFIX}"
         self.expected = expected
@@ -125,12 +124,11 @@ class SeriesFile:
     def _check_look(self, look: int, expected: int) -> None:
         share = checkpoint_share(look, expected)
         if share < LEAST_SHARE:
-            msg = (
+            raise SeriesError(
                 f"series {self.name}: checkpoint {look} of a series that was begun for {expected} "
                 f"has {share:.1g} of alpha, at which no drop is told from noise: begin another one "
                 "under a new name, for more checkpoints with --cep-series-length"
             )
-            raise SeriesError(msg)
 
     def _parse(self, data: bytes) -> SeriesRecord | None:
         if not data:
@@ -140,12 +138,11 @@ class SeriesFile:
         except ValueError as error:
             raise self._damaged(str(error)) from error
         if self.expected not in (None, record.expected):
-            msg = (
+            raise SeriesError(
                 f"series {self.name} was begun for {record.expected} checkpoints, and "
                 f"{self.expected} are expected now: leave the series-length as it was, or begin "
                 "another series under a new name"
             )
-            raise SeriesError(msg)
         return record
 
     def _damaged(self, reason: str) -> SeriesError:
@@ -193,8 +190,7 @@ class SeriesFile:
         if reason:
             with suppress(OSError):  # what is left is found when it is read next
                 os.ftruncate(file, size)
-            msg = f"{self.path} could not be written: {reason}; it is as it was before"
-            raise WriteError(msg)
+            raise WriteError(f"{self.path} could not be written: {reason}; it is as it was before")
         record.digest = whole.digest
 
     @contextmanager
@@ -205,8 +201,9 @@ class SeriesFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self.path, flags, 0o666)
         except OSError as error:
-            msg = f"{self.path} could not be opened for writing: {error.strerror or error}"
-            raise WriteError(msg) from error
+            raise WriteError(
+                f"{self.path} could not be opened for writing: {error.strerror or error}"
+            ) from error
         try:
             self._lock(file)
             yield file
@@ -220,18 +217,16 @@ class SeriesFile:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > until:
-                    msg = (
+                    raise WriteError(
                         f"another process has held {self.path} for {_PATIENCE:g} s: wait for it, "
                         "or end it, and try again"
-                    )
-                    raise WriteError(msg) from None
+                    ) from None
                 time.sleep(_POLL_SECONDS)
             except OSError as error:
-                msg = (
+                raise WriteError(
                     f"{self.path} cannot be locked ({error.strerror or error}), so that two runs "
                     "could spend the same error: put the baselines on a file system with locks"
-                )
-                raise WriteError(msg) from error
+                ) from error
             else:
                 return
 

@@ -206,26 +206,22 @@ class SeriesRecord:
     def _check(self, entry: Entry) -> None:
         last = self.last_look
         if not 1 <= entry.look <= last + 1:
-            msg = f"look {entry.look} comes after look {last}"
-            raise ValueError(msg)
+            raise ValueError(f"look {entry.look} comes after look {last}")
         if not 0 < entry.alpha <= 0.5:
-            msg = f"alpha is {entry.alpha}"
-            raise ValueError(msg)
+            raise ValueError(f"alpha is {entry.alpha}")
         if entry.verdict:
             Verdict(entry.verdict)  # raises ValueError for another word
         if self._runs.get(entry.look) == entry.run:
             return
         if entry.look <= last and not (entry.look == last and self.is_free(last)):
-            msg = f"look {entry.look} belongs to another run"
-            raise ValueError(msg)
+            raise ValueError(f"look {entry.look} belongs to another run")
 
 
 def parse_record(data: bytes, name: str) -> SeriesRecord:
     """The record of a series. Raises ValueError that names the line."""
     *lines, rest = data.split(b"\n")
     if rest or not lines:
-        msg = f"line {len(lines) + 1} is cut off"
-        raise ValueError(msg)
+        raise ValueError(f"line {len(lines) + 1} is cut off")
     number = 1
     try:
         opening = msgspec.json.decode(lines[0], type=Opening)
@@ -237,27 +233,22 @@ def parse_record(data: bytes, name: str) -> SeriesRecord:
             record.digest = _unbroken(entry, record.digest)
             record.add(msgspec.structs.replace(entry, digest=""))
     except ValueError as error:
-        msg = f"line {number}: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"line {number}: {error}") from error
     return record
 
 
 def _unbroken(line: Opening | Entry, before: str) -> str:
     """The digest of a line. Raises ValueError where it is not that of the line after those."""
     if line.digest != sealed(line, before).digest:
-        msg = "its digest is another one, so it was edited, or lines before it were"
-        raise ValueError(msg)
+        raise ValueError("its digest is another one, so it was edited, or lines before it were")
     return line.digest
 
 
 def _check_opening(opening: Opening, name: str) -> None:
     """Raise ValueError for the first line of something else."""
     if opening.format != FORMAT:
-        msg = f"its format is {opening.format}, and this version reads {FORMAT}"
-        raise ValueError(msg)
+        raise ValueError(f"its format is {opening.format}, and this version reads {FORMAT}")
     if opening.series != name:
-        msg = f"it is the record of series {opening.series!r}"
-        raise ValueError(msg)
+        raise ValueError(f"it is the record of series {opening.series!r}")
     if not 1 <= opening.expected <= LONGEST_SERIES:
-        msg = f"{opening.expected} checkpoints are expected"
-        raise ValueError(msg)
+        raise ValueError(f"{opening.expected} checkpoints are expected")

@@ -57,14 +57,13 @@ class Rounds:
     def __post_init__(self) -> None:
         n = self.scores.shape[-1]
         if not n or not ((self.scores >= 0) & (self.scores <= 1)).all():
-            msg = "bets are made on one or more scores in [0, 1]"
-            raise ValueError(msg)
+            raise ValueError("bets are made on one or more scores in [0, 1]")
         if self.weights.shape != (n,) or not ((self.weights > 0) & (self.weights <= 1)).all():
-            msg = f"expected {n} weights over 0 and at most 1, got shape {self.weights.shape}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected {n} weights over 0 and at most 1, got shape {self.weights.shape}"
+            )
         if self.starts[0] != 0 or (np.diff(self.starts, append=n) < 1).any():
-            msg = f"expected the starts of rounds of {n} scores, from 0 and rising"
-            raise ValueError(msg)
+            raise ValueError(f"expected the starts of rounds of {n} scores, from 0 and rising")
 
     @classmethod
     def single(cls, scores: npt.ArrayLike) -> Rounds:
@@ -176,8 +175,7 @@ def betting_bounds(rounds: Rounds, alpha: float) -> tuple[float, float]:
     stays so. Raises ValueError for another alpha.
     """
     if not 0 < alpha < 1:
-        msg = f"alpha is the error of a bound, in (0, 1), got {alpha}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha is the error of a bound, in (0, 1), got {alpha}")
     low = _rejected_up_to(rounds, alpha, 0)
     high = 1 - _rejected_up_to(rounds.mirrored, alpha, LEAST_LOST)
     return low, round(high, 3)
@@ -225,11 +223,9 @@ def stops_of(rounds: Rounds, tolerance: float, alpha: float, *, strict: bool = F
     Raises ValueError for other numbers.
     """
     if not 0 <= tolerance < EVEN:
-        msg = f"a tolerance on win rates is in [0, 0.5), got {tolerance}"
-        raise ValueError(msg)
+        raise ValueError(f"a tolerance on win rates is in [0, 0.5), got {tolerance}")
     if not 0 < alpha < 1:
-        msg = f"alpha is the error of each verdict, in (0, 1), got {alpha}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha is the error of each verdict, in (0, 1), got {alpha}")
     enough = log(1 / alpha)
     beyond = EVEN - tolerance
     held = rounds.log_wealth(beyond) >= enough

@@ -100,16 +100,15 @@ def mean_bounds(
     blocks.
     """
     if not 0 < alpha <= 0.5:
-        msg = f"alpha is the error of one bound, in (0, 0.5], got {alpha}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha is the error of one bound, in (0, 0.5], got {alpha}")
     if not (span > 0 and isfinite(span)):
-        msg = f"span is the most that a sample can lose, above 0 and finite, got {span}"
-        raise ValueError(msg)
+        raise ValueError(f"span is the most that a sample can lose, above 0 and finite, got {span}")
     if blocks:
         return _block_bounds(d, alpha)
     if d.center is not None:
-        msg = f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
+        )
     if method == "exact" or (shares and (method == "auto" or not _shows_spread(d))):
         alike = "" if shares else find_lump(d, span).whole_statement
         return _exact_bounds(d, alpha, span, alike)

@@ -50,18 +50,15 @@ class Differences:
     def __post_init__(self) -> None:
         shapes = [np.shape(part) for part in (self.values, self.categories, self.clusters)]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1 or not shapes[0][0]:
-            msg = (
+            raise ValueError(
                 "expected (n,) differences with a category and a cluster for each, n at least 1, "
                 f"got shapes {', '.join(map(str, shapes))}"
             )
-            raise ValueError(msg)
         if not np.isfinite(self.values).all():
             bad = int(np.argmin(np.isfinite(self.values)))
-            msg = f"difference {bad} is {self.values[bad]}: expected finite numbers"
-            raise ValueError(msg)
+            raise ValueError(f"difference {bad} is {self.values[bad]}: expected finite numbers")
         if self.center is not None and not isfinite(self.center):
-            msg = f"expected a finite center, got {self.center}"
-            raise ValueError(msg)
+            raise ValueError(f"expected a finite center, got {self.center}")
 
     @classmethod
     def of(

@@ -53,12 +53,10 @@ def holm(
 
 def _check(weights: Mapping[str, float], alpha: float) -> None:
     if not 0 < alpha < 1:
-        msg = f"alpha is the error of the whole run, in (0, 1), got {alpha}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha is the error of the whole run, in (0, 1), got {alpha}")
     for case, weight in weights.items():
         if not (weight > 0 and isfinite(weight)):
-            msg = f"the weight of {case!r} is {weight}: expected a number above 0"
-            raise ValueError(msg)
+            raise ValueError(f"the weight of {case!r} is {weight}: expected a number above 0")
 
 
 def look_sizes(most: int, first: int = FIRST_LOOK, growth: float = 2.0) -> tuple[int, ...]:
@@ -70,11 +68,11 @@ def look_sizes(most: int, first: int = FIRST_LOOK, growth: float = 2.0) -> tuple
     Raises ValueError for other numbers.
     """
     if growth < _LEAST_GROWTH:
-        msg = f"looks grow by at least a quarter, got a factor of {growth}"
-        raise ValueError(msg)
+        raise ValueError(f"looks grow by at least a quarter, got a factor of {growth}")
     if most < 1 or first < 1:
-        msg = f"expected at least 1 sample at the first look and at most, got {first} and {most}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected at least 1 sample at the first look and at most, got {first} and {most}"
+        )
     sizes = []
     size = first
     while size * _LEAST_GROWTH <= most:
@@ -96,8 +94,7 @@ def look_shares(count: int) -> tuple[float, ...]:
     Raises ValueError for fewer looks.
     """
     if count < 1:
-        msg = f"expected at least 1 look, got {count}"
-        raise ValueError(msg)
+        raise ValueError(f"expected at least 1 look, got {count}")
     if count == 1:
         return (1.0,)
     return (*[0.5 / (count - 1)] * (count - 1), 0.5)

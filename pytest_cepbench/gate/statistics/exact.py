@@ -42,13 +42,13 @@ def lower_exact(values: Array, worst: float, alpha: float) -> float:
         or not len(numbers)
         or not (np.isfinite(numbers).all() and 0 < alpha <= 0.5)
     ):
-        msg = (
+        raise ValueError(
             f"expected (n,) finite values and alpha in (0, 0.5], got {numbers.tolist()} and {alpha}"
         )
-        raise ValueError(msg)
     if numbers.min() < worst:
-        msg = f"a value of {numbers.min()} is below the worst that was said to be possible, {worst}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a value of {numbers.min()} is below the worst that was said to be possible, {worst}"
+        )
     span = float(numbers.max()) - worst
     if span == 0:
         return worst

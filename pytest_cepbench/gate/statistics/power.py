@@ -40,8 +40,7 @@ def samples_needed(sd: float, drop: float, alpha: float, power: float = POWER) -
     """
     _check(sd, alpha, power)
     if not (drop > 0 and isfinite(drop)):
-        msg = f"expected a drop above 0 that is to be seen, got {drop}"
-        raise ValueError(msg)
+        raise ValueError(f"expected a drop above 0 that is to be seen, got {drop}")
     normal = -_NORMAL.inv_cdf(alpha) + _NORMAL.inv_cdf(power)
     few = max(2, ceil((normal * sd / drop) ** 2)) - 1
     enough = few + 1
@@ -77,10 +76,9 @@ def smallest_visible(
     """
     _check(sd, alpha, power)
     if units < 2 or not (tolerance >= 0 and isfinite(tolerance)):
-        msg = (
+        raise ValueError(
             f"expected at least 2 units and a tolerance of at least 0, got {units} and {tolerance}"
         )
-        raise ValueError(msg)
     error = sd / sqrt(units)
     beyond_noise = _steps(units, alpha, power) * error
     if strict:
@@ -137,8 +135,10 @@ def _steps_to_bound(units: int, alpha: float) -> float:
 
 def _check(sd: float, alpha: float, power: float) -> None:
     if not (sd > 0 and isfinite(sd)):
-        msg = f"expected a standard deviation above 0, got {sd}: without spread there is no plan"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected a standard deviation above 0, got {sd}: without spread there is no plan"
+        )
     if not (0 < alpha <= 0.5 and 0.5 < power < 1):
-        msg = f"expected alpha in (0, 0.5] and power in (0.5, 1), got {alpha} and {power}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected alpha in (0, 0.5] and power in (0.5, 1), got {alpha} and {power}"
+        )

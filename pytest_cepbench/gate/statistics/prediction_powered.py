@@ -72,22 +72,19 @@ class LabelledScores:
         units = {self.unit(sample) for sample in labelled}
         for name, part in self.people.items():
             if not part.keys() <= self.judge.get(name, {}).keys():
-                msg = f"category {name!r} has labels of samples that are not in it"
-                raise ValueError(msg)
+                raise ValueError(f"category {name!r} has labels of samples that are not in it")
         for name, part in self.judge.items():
             split = [
                 s for s in part if s not in self.people.get(name, {}) and self.unit(s) in units
             ]
             if split:
-                msg = f"a label for {split[0]!r} is missing, and its cluster has others"
-                raise ValueError(msg)
+                raise ValueError(f"a label for {split[0]!r} is missing, and its cluster has others")
             own = {self.unit(sample) for sample in self.people.get(name, {})}
             if len(own) < LEAST_IN_CATEGORY:
-                msg = (
+                raise ValueError(
                     f"category {name!r} has labels of {len(own)} units, and {LEAST_IN_CATEGORY} "
                     "or more are needed"
                 )
-                raise ValueError(msg)
 
     def unit(self, sample: str) -> str:
         """The cluster of a sample, which is its own where it shares none."""
@@ -236,8 +233,7 @@ def prediction_powered_mean(
     Raises ValueError for a lam out of its range.
     """
     if lam is not None and not 0 <= lam <= 1:
-        msg = f"lam is how far the judge is followed, in [0, 1], got {lam}"
-        raise ValueError(msg)
+        raise ValueError(f"lam is how far the judge is followed, in [0, 1], got {lam}")
     lam_of = _lam_of_units(scores, lam)
     whole = float(np.mean(list(lam_of.values())))
     centers = scores.centers

@@ -57,11 +57,9 @@ def sequential_levels(sizes: tuple[int, ...], alpha: float) -> tuple[float, ...]
     Raises ValueError for sizes that do not rise, and for another alpha.
     """
     if not 0 < alpha <= 0.5:
-        msg = f"alpha is the error of one bound, in (0, 0.5], got {alpha}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha is the error of one bound, in (0, 0.5], got {alpha}")
     if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
-        msg = f"expected sizes of looks that rise from 1 on, got {sizes}"
-        raise ValueError(msg)
+        raise ValueError(f"expected sizes of looks that rise from 1 on, got {sizes}")
     least = tuple(alpha * share for share in look_shares(len(sizes)))
     if len(sizes) == 1:
         return least

@@ -46,8 +46,7 @@ def upper_flipped(values: Array, weights: Array, alpha: float) -> float | None:
     Raises ValueError for another alpha.
     """
     if not 0 < alpha <= 0.5:
-        msg = f"alpha is the error of one bound, in (0, 0.5], got {alpha}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha is the error of one bound, in (0, 0.5], got {alpha}")
     units = len(values)
     means = _means_of_subsets(values, weights)
     among = floor(alpha * len(means))

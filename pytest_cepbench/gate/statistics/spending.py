@@ -55,13 +55,13 @@ def reference_share(number: int, reference: int | None) -> float:
     if reference is None:
         return _FIXED
     if not 0 <= reference < number:
-        msg = f"checkpoint {number} is compared with earlier ones, got {reference}"
-        raise ValueError(msg)
+        raise ValueError(f"checkpoint {number} is compared with earlier ones, got {reference}")
     return (1 - _FIXED) * _telescoping(number - reference, _RECENT, "distance")
 
 
 def _telescoping(index: int, half: int, what: str) -> float:
     if index < 1 or half < 1:
-        msg = f"expected a {what} and a number of expected ones from 1 on, got {index} and {half}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected a {what} and a number of expected ones from 1 on, got {index} and {half}"
+        )
     return half / ((index + half - 1) * (index + half))

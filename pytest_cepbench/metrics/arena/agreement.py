@@ -139,8 +139,7 @@ def krippendorff_alpha(ratings: FloatArray, distance: Distance = "ordinal") -> f
     Raises ValueError for an array of another shape.
     """
     if ratings.ndim != 2:
-        msg = f"expected ratings of shape (raters, items), got {ratings.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"expected ratings of shape (raters, items), got {ratings.shape}")
     coincidences = item_coincidences(ratings).sum(axis=0)
     return alpha_of_coincidences(coincidences, distance)
 

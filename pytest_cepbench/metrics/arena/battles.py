@@ -43,8 +43,7 @@ class BattleTable:
     def __init__(self, battles: Sequence[JudgedBattle]) -> None:
         """Raises ValueError for no battles, a model against itself, or one battle judged twice."""
         if not battles:
-            msg = "expected at least one battle"
-            raise ValueError(msg)
+            raise ValueError("expected at least one battle")
         _check(battles)
         names = sorted({name for battle in battles for name in (battle.first, battle.second)})
         index = {name: i for i, name in enumerate(names)}
@@ -74,15 +73,15 @@ def _check(battles: Iterable[JudgedBattle]) -> None:
     seen: Counter[tuple[str, str, str]] = Counter()
     for battle in battles:
         if battle.first == battle.second:
-            msg = f"question {battle.question!r}: {battle.first!r} cannot battle against itself"
-            raise ValueError(msg)
+            raise ValueError(
+                f"question {battle.question!r}: {battle.first!r} cannot battle against itself"
+            )
         seen[battle.question, battle.first, battle.second] += 1
     repeated = [key for key, count in seen.items() if count > 1]
     if repeated:
         question, first, second = repeated[0]
         more = f", and {len(repeated) - 1} more" if len(repeated) > 1 else ""
-        msg = (
+        raise ValueError(
             f"question {question!r}: {first!r} against {second!r} was judged "
             f"{seen[repeated[0]]} times in this order{more}; keep one verdict of each"
         )
-        raise ValueError(msg)

@@ -21,7 +21,8 @@ def mean_of_rounded_means(
     """
     lacking = [name for name, values in scores.items() if not values]
     if lacking or not scores:
-        msg = f"at least one score of each criterion is expected, none of {', '.join(lacking)}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"at least one score of each criterion is expected, none of {', '.join(lacking)}"
+        )
     means = {name: round(fmean(values), _DIGITS) for name, values in scores.items()}
     return round(fmean(means.values()), _DIGITS), means

@@ -212,8 +212,7 @@ def judge_card(
     """
     matched = match_battles(people, judge)
     if not matched:
-        msg = "the judge and people have no battle in common"
-        raise ValueError(msg)
+        raise ValueError("the judge and people have no battle in common")
     theirs = [battle for battle, _ in matched]
     scores = np.array([[_SCORES[b.winner], _SCORES[winner]] for b, winner in matched]).T
     models = _model_biases(matched)
@@ -276,10 +275,9 @@ def shown_win_rate(true: float, first_right: Share, second_right: Share) -> tupl
     Raises ValueError where people never gave a battle to one of the sides.
     """
     if first_right.value is None or second_right.value is None:
-        msg = (
+        raise ValueError(
             "people gave all battles to the same side: the judge's errors on the other are unknown"
         )
-        raise ValueError(msg)
     accuracy = (first_right.value + second_right.value) / 2
     variances = (
         value * (1 - value) / total

@@ -323,11 +323,10 @@ def _check_sides(table: BattleTable) -> None:
     to_first = table.grades < 2
     if to_first.all() or not to_first.any():
         side = "first" if to_first.all() else "second"
-        msg = (
+        raise ValueError(
             f"the judge leaned to the {side} answer in all {len(table)} battles: that says nothing "
             "of the models"
         )
-        raise ValueError(msg)
 
 
 def _is_separated(table: BattleTable) -> bool:
@@ -347,11 +346,10 @@ def _is_separated(table: BattleTable) -> bool:
         count, labels = connected_components(graph, connection=connection)
         if connection == "weak" and count > 1:
             apart = [name for name, label in zip(table.models, labels, strict=True) if label]
-            msg = (
+            raise ValueError(
                 f"{', '.join(apart)} never met {table.models[0]} or a model that did: they cannot "
                 "be ranked together"
             )
-            raise ValueError(msg)
         return int(count)
 
     everything = np.ones(len(table), dtype=bool)

@@ -34,11 +34,11 @@ def roulette(
     """
     pairs = comb(len(models), 2)
     if len(set(models)) < len(models) or len(models) < 2:
-        msg = f"expected two or more different models, got {list(models)}"
-        raise ValueError(msg)
+        raise ValueError(f"expected two or more different models, got {list(models)}")
     if not 1 <= rounds <= pairs:
-        msg = f"expected 1 to {pairs} rounds: {len(models)} models make {pairs} pairs; got {rounds}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected 1 to {pairs} rounds: {len(models)} models make {pairs} pairs; got {rounds}"
+        )
     battles = []
     for task, questions in tasks.items():
         ring = sorted(models, key=lambda name: _digest(seed, task, name))
@@ -82,8 +82,7 @@ def coverage_time(models: int) -> float:
     Raises ValueError for fewer than 2 models.
     """
     if models < 2:
-        msg = f"expected at least 2 models, got {models}"
-        raise ValueError(msg)
+        raise ValueError(f"expected at least 2 models, got {models}")
     total = comb(models, 2)
     terms = (
         (-1) ** (j + 1) * comb(models, j) / (1 - comb(models - j, 2) / total)

@@ -40,17 +40,18 @@ class FactAnswers:
         check_kinds((*self.kinds, *(self.surplus or ()), *(self.invented or ())))
         answers = np.asarray(self.answers, dtype=np.float64)
         if answers.ndim != 2 or not answers.size or len(answers) != len(self.kinds):
-            msg = f"expected answers on {len(self.kinds)} facts, at least 1, got {answers.shape}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expected answers on {len(self.kinds)} facts, at least 1, got {answers.shape}"
+            )
         answered = answers[~np.isnan(answers)]
         if ((answered < 0) | (answered > 1)).any():
-            msg = f"answers lie in [0, 1], got {answered.min():g} to {answered.max():g}"
-            raise ValueError(msg)
+            raise ValueError(f"answers lie in [0, 1], got {answered.min():g} to {answered.max():g}")
         added = [*(self.surplus or {}).items(), *(self.invented or {}).items()]
         for kind, counts in added:
             if np.shape(counts) != (answers.shape[1],) or (np.asarray(counts) < 0).any():
-                msg = f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"
+                )
         object.__setattr__(self, "answers", answers)
 
     @property

@@ -43,11 +43,9 @@ class Fact:
     def __post_init__(self) -> None:
         check_kinds([self.kind])
         if not self.words.strip():
-            msg = f"a fact of kind {self.kind!r} needs words that say what is true"
-            raise ValueError(msg)
+            raise ValueError(f"a fact of kind {self.kind!r} needs words that say what is true")
         if self.nth < 1:
-            msg = f"facts are numbered from 1, got {self.nth} for {self.words!r}"
-            raise ValueError(msg)
+            raise ValueError(f"facts are numbered from 1, got {self.nth} for {self.words!r}")
 
     def __str__(self) -> str:
         return f"{self.words} #{self.nth}" if self.nth > 1 else self.words

@@ -65,14 +65,14 @@ def half_life(shares: FloatArray, generations: Sequence[int], confidence: float 
     steps = list(generations)
     rising = all(before < after for before, after in zip([0, *steps], steps, strict=False))
     if table.ndim != 2 or table.shape[1] != len(steps) or not steps or not rising:
-        msg = f"expected shares (n, {len(steps)}) at rising generations from 1, got {table.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected shares (n, {len(steps)}) at rising generations from 1, got {table.shape}"
+        )
     curve = mean_answered(table)
     units = (~np.isnan(table)).sum(axis=0)
     checked = [place for place in range(len(steps)) if units[place]]
     if not checked:
-        msg = "no fact of the kind was answered at any generation"
-        raise ValueError(msg)
+        raise ValueError("no fact of the kind was answered at any generation")
     times = [steps[place] for place in checked]
     means = [float(curve[place]) for place in checked]
     bands = [wilson_interval(float(curve[p]), int(units[p]), confidence) for p in checked]

@@ -84,8 +84,7 @@ def summarize_facts(
     Raises ValueError where there is no sample, or lengths differ.
     """
     if not checked or any(own.artifacts != len(generations) for own in checked):
-        msg = f"expected answers of at least one sample in {len(generations)} artifacts"
-        raise ValueError(msg)
+        raise ValueError(f"expected answers of at least one sample in {len(generations)} artifacts")
     kinds = order_kinds(kind for own in checked for kind in own.kinds)
     return FactSummary(
         generations=tuple(generations),

@@ -107,8 +107,7 @@ def attribute_losses(answers: Iterable[FloatArray], roles: Sequence[Role]) -> tu
     counts = {role: np.zeros(4) for role in dict.fromkeys(roles)}
     for table in tables:
         if table.ndim != 2 or table.shape[1] != len(roles):
-            msg = f"expected answers after {len(roles)} steps, got {table.shape}"
-            raise ValueError(msg)
+            raise ValueError(f"expected answers after {len(roles)} steps, got {table.shape}")
         before = np.ones(len(table))
         for after, role in zip(table.T, roles, strict=True):
             held, holds = _pair(before, after)
@@ -128,7 +127,6 @@ def _pair(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray
     """Both, as flat arrays, without the places at which either has no answer."""
     left, right = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if left.shape != right.shape:
-        msg = f"expected answers on the same facts, got {left.shape} and {right.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"expected answers on the same facts, got {left.shape} and {right.shape}")
     answered = ~(np.isnan(left) | np.isnan(right))
     return left[answered], right[answered]

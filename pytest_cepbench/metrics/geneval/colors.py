@@ -59,11 +59,10 @@ def zero_shot_color(image_vectors: FloatArray, text_vectors: FloatArray) -> list
         or text_vectors.ndim != 3
         or text_vectors.shape != (*shape, image_vectors.shape[1])
     ):
-        msg = (
+        raise ValueError(
             f"expected (n, d) and ({shape[0]}, {shape[1]}, d), "
             f"got {image_vectors.shape} and {text_vectors.shape}"
         )
-        raise ValueError(msg)
     names = _unit(_unit(text_vectors).mean(axis=1))
     return [COLORS[index] for index in np.argmax(_unit(image_vectors) @ names.T, axis=1)]
 
@@ -80,11 +79,10 @@ def crop_object(image: Image.Image, detection: Detection) -> Image.Image:
     if detection.mask is not None:
         if (detection.mask.width, detection.mask.height) != whole.size:
             width, height = whole.size
-            msg = (
+            raise ValueError(
                 f"a mask of {detection.mask.width} x {detection.mask.height} pixels does not fit "
                 f"an image of {width} x {height}"
             )
-            raise ValueError(msg)
         inside = Image.fromarray(detection.mask.to_array().astype(np.uint8) * 255)
         whole = Image.composite(whole, Image.new("RGB", whole.size, _CANVAS), inside)
     left, top, right, bottom = detection.box
@@ -102,7 +100,6 @@ def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:
     wide = vectors.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
     if not np.isfinite(lengths).all() or (lengths == 0.0).any():
-        msg = "a vector is zero or not finite: it has no direction and names no color"
-        raise ValueError(msg)
+        raise ValueError("a vector is zero or not finite: it has no direction and names no color")
     unit: npt.NDArray[np.float64] = wide / lengths
     return unit

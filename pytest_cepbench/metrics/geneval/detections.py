@@ -66,8 +66,9 @@ def objects_by_class(
     for detection in detections.found:
         if detection.query not in asked:
             known = ", ".join(map(repr, asked))
-            msg = f"a detection answers {detection.query!r}, which was not asked (asked: {known})"
-            raise ValueError(msg)
+            raise ValueError(
+                f"a detection answers {detection.query!r}, which was not asked (asked: {known})"
+            )
         meant = asked[detection.query]
         colored = replace(detection, color=meant.color) if meant.color else detection
         objects_of.setdefault(meant.name, []).append(colored)
@@ -112,15 +113,12 @@ class SelectionSettings:
             raise ValueError(unknown_name("variant", self.variant, get_args(Variant)))
         for name in ("threshold", "counting_threshold", "max_overlap"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                msg = f"{name} lies in [0, 1], got {getattr(self, name)}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} lies in [0, 1], got {getattr(self, name)}")
         for name in ("position_threshold", "min_offset"):
             if not getattr(self, name) >= 0.0:
-                msg = f"{name} is not negative, got {getattr(self, name)}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} is not negative, got {getattr(self, name)}")
         if self.max_objects < 1:
-            msg = f"max_objects is at least 1, got {self.max_objects}"
-            raise ValueError(msg)
+            raise ValueError(f"max_objects is at least 1, got {self.max_objects}")
 
 
 GENEVAL = SelectionSettings()

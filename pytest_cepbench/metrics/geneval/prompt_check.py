@@ -126,11 +126,10 @@ def _miscolored(
 def _color(needed: ToColor, colors: Mapping[ToColor, str]) -> str:
     color = needed.detection.color or colors.get(needed)
     if color is None:
-        msg = (
+        raise ValueError(
             f"the color of {needed.name!r} at {needed.detection.box} is needed and was not told: "
             "pass the colors of all that objects_to_color names"
         )
-        raise ValueError(msg)
     return color
 
 
@@ -230,10 +229,9 @@ def overall_accuracy(correct: BoolArray, tasks: Sequence[str]) -> float:
     Raises ValueError where there is no image or the lengths differ.
     """
     if len(correct) != len(tasks) or not correct.size:
-        msg = (
+        raise ValueError(
             f"expected one task per image and an image, got {correct.shape} and {len(tasks)} tasks"
         )
-        raise ValueError(msg)
     names = np.array(tasks)
     scores = correct.astype(np.float64)
     return mean_of_categories({task: scores[names == task].ravel() for task in set(tasks)})
@@ -242,6 +240,5 @@ def overall_accuracy(correct: BoolArray, tasks: Sequence[str]) -> float:
 def overall_by_generation(correct: BoolArray, tasks: Sequence[str]) -> npt.NDArray[np.float64]:
     """GenEval's overall score at each generation: (n, G) -> (G,), in [0, 1]; its mean is MGG."""
     if correct.ndim != 2 or correct.shape[1] == 0:
-        msg = f"expected (n, G) with G at least 1, got {correct.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"expected (n, G) with G at least 1, got {correct.shape}")
     return np.array([overall_accuracy(column, tasks) for column in correct.T])

@@ -36,11 +36,11 @@ class Position:
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
-            msg = f"position: {unknown_name('relation', str(self.relation), RELATIONS)}"
-            raise ValueError(msg)
+            raise ValueError(f"position: {unknown_name('relation', str(self.relation), RELATIONS)}")
         if not _is_whole(self.target) or self.target < 0:
-            msg = f"position: the index of a clause is a whole number from 0, got {self.target!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"position: the index of a clause is a whole number from 0, got {self.target!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ class Clause:
     def __post_init__(self) -> None:
         _check_named_count(self.name, self.count)
         if self.color is not None and not _is_text(self.color):
-            msg = f"color: the name of a color is expected, got {self.color!r}"
-            raise ValueError(msg)
+            raise ValueError(f"color: the name of a color is expected, got {self.color!r}")
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,15 @@ class Prompt:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            msg = f"tag: {unknown_name('task', str(self.task), TASKS)}"
-            raise ValueError(msg)
+            raise ValueError(f"tag: {unknown_name('task', str(self.task), TASKS)}")
         if not self.include:
-            msg = "include: at least one clause is expected, got none"
-            raise ValueError(msg)
+            raise ValueError("include: at least one clause is expected, got none")
         for index, clause in enumerate(self.include):
             if clause.position is not None and clause.position.target >= index:
-                msg = (
+                raise ValueError(
                     f"include[{index}]: position: clause {clause.position.target} is not an "
                     "earlier one; the target stands before what is placed by it"
                 )
-                raise ValueError(msg)
 
 
 def parse_prompt(metadata: Mapping[str, Any]) -> Prompt:
@@ -112,8 +108,7 @@ def parse_prompt(metadata: Mapping[str, Any]) -> Prompt:
     Raises ValueError naming the field.
     """
     if "tag" not in metadata:
-        msg = f"tag: missing; one of {', '.join(TASKS)} is expected"
-        raise ValueError(msg)
+        raise ValueError(f"tag: missing; one of {', '.join(TASKS)} is expected")
     include = [
         _parse_clause(fields, f"include[{index}]")
         for index, fields in enumerate(_list(metadata.get("include"), "include"))
@@ -148,14 +143,14 @@ def _parse_clause(fields: object, where: str) -> Clause:
     known = _fields(fields, _CLAUSE_FIELDS, where)
     position = known.get("position")
     if position is not None and not (isinstance(position, Sequence) and len(position) == 2):
-        msg = f"{where}: position: [relation, index of a clause] is expected, got {position!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{where}: position: [relation, index of a clause] is expected, got {position!r}"
+        )
     try:
         relation = None if position is None else Position(*position)
         return Clause(known["class"], known["count"], known.get("color"), relation)
     except ValueError as error:
-        msg = f"{where}: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _parse_exclusion(fields: object, where: str) -> Exclusion:
@@ -163,41 +158,36 @@ def _parse_exclusion(fields: object, where: str) -> Exclusion:
     try:
         return Exclusion(known["class"], known["count"])
     except ValueError as error:
-        msg = f"{where}: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _fields(fields: object, allowed: set[str], where: str) -> Mapping[str, Any]:
     """The fields of a clause; a misspelt one would be a demand that is never made."""
     if not isinstance(fields, Mapping):
-        msg = f"{where}: an object with the fields class and count is expected, got {fields!r}"
-        raise ValueError(msg)  # noqa: TRY004 - every wrong prompt is a ValueError to the caller
+        raise ValueError(  # noqa: TRY004 - every wrong prompt is a ValueError to the caller
+            f"{where}: an object with the fields class and count is expected, got {fields!r}"
+        )
     for name in ("class", "count"):
         if name not in fields:
-            msg = f"{where}: {name}: missing"
-            raise ValueError(msg)
+            raise ValueError(f"{where}: {name}: missing")
     for name in fields:
         if name not in allowed:
-            msg = f"{where}: {unknown_name('field', str(name), allowed)}"
-            raise ValueError(msg)
+            raise ValueError(f"{where}: {unknown_name('field', str(name), allowed)}")
     return fields
 
 
 def _list(value: object, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         actual = "missing" if value is None else f"got {value!r}"
-        msg = f"{where}: a list of clauses is expected, {actual}"
-        raise ValueError(msg)  # noqa: TRY004 - as above
+        raise ValueError(f"{where}: a list of clauses is expected, {actual}")  # noqa: TRY004 - as above
     return value
 
 
 def _check_named_count(name: object, count: object) -> None:
     if not _is_text(name):
-        msg = f"class: the name of a class is expected, got {name!r}"
-        raise ValueError(msg)
+        raise ValueError(f"class: the name of a class is expected, got {name!r}")
     if not _is_whole(count) or count < 1:
-        msg = f"count: a whole number from 1 is expected, got {count!r}"
-        raise ValueError(msg)
+        raise ValueError(f"count: a whole number from 1 is expected, got {count!r}")
 
 
 def _is_text(value: object) -> bool:

@@ -61,26 +61,24 @@ class ServerParams:
 
     def __post_init__(self) -> None:
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
-            msg = f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
+            )
         for name in ("concurrency", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.retries < 0:
-            msg = f"retries must be 0 or more, got {self.retries}"
-            raise ValueError(msg)
+            raise ValueError(f"retries must be 0 or more, got {self.retries}")
         _check(self, ("timeout", "rpm"), least=0.0, above=True)
         _check(self, ("patience", "max_retry_wait", "price_in", "price_out"), least=0.0)
         if (self.weights is None) == (self.revision is None):
-            msg = (
+            raise ValueError(
                 "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
                 "you change with the weights; of a hosted model its date), one of them: a server "
                 "can serve other weights under the same name, and answers of other weights must "
                 "not be taken for its own"
             )
-            raise ValueError(msg)
 
     @property
     def batch(self) -> int:
@@ -121,16 +119,14 @@ class ChatParams:
     def __post_init__(self) -> None:
         check_reasoning(self.reasoning)
         if self.image_format not in ("png", "webp"):
-            msg = f"image_format must be png or webp, got {self.image_format!r}"
-            raise ValueError(msg)
+            raise ValueError(f"image_format must be png or webp, got {self.image_format!r}")
         _check(self, ("temperature",), least=0.0)
         _check(self, ("top_p",), least=0.0, above=True)
         _check_seed(self.send_seed)
         for name in ("max_tokens", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be at least 1, got {value}")
 
     @property
     def sampled(self) -> bool:
@@ -168,20 +164,17 @@ class JudgeParams(ChatParams):
         _refuse_reasoning(self)
         if self.logprobs and not JUDGE_PROMPTS[self.prompt].letters:
             letters = " or ".join(name for name, prompt in JUDGE_PROMPTS.items() if prompt.letters)
-            msg = (
+            raise ValueError(
                 f"logprobs=true reads the probabilities of one token, and several verdicts of "
                 f"prompt={self.prompt} begin with the same one: add prompt={letters}"
             )
-            raise ValueError(msg)
         if self.top_logprobs is not None and not self.logprobs:
-            msg = "top_logprobs needs logprobs=true"
-            raise ValueError(msg)
+            raise ValueError("top_logprobs needs logprobs=true")
         if self.top_logprobs is not None and self.top_logprobs < len(WINNERS):
-            msg = (
+            raise ValueError(
                 f"top_logprobs must be at least {len(WINNERS)}, one token for each verdict, got "
                 f"{self.top_logprobs}"
             )
-            raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -202,18 +195,15 @@ class VqaParams(ChatParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sampled:
-            msg = (
+            raise ValueError(
                 "temperature of a VQA model must be 0, since its answers have no seed, got "
                 f"{self.temperature}"
             )
-            raise ValueError(msg)
         _refuse_reasoning(self)
         if self.top_logprobs is not None and self.top_logprobs < 1:
-            msg = f"top_logprobs must be at least 1, got {self.top_logprobs}"
-            raise ValueError(msg)
+            raise ValueError(f"top_logprobs must be at least 1, got {self.top_logprobs}")
         if self.top_logprobs is not None and not self.logprobs:
-            msg = "top_logprobs needs logprobs=true"
-            raise ValueError(msg)
+            raise ValueError("top_logprobs needs logprobs=true")
 
 
 @dataclass(frozen=True)
@@ -249,8 +239,7 @@ class InterleaverParams(ChatParams):
         _check(self, ("price_image",), least=0.0)
         if self.modalities not in (None, *_MODALITIES):
             known = " or ".join(_MODALITIES)
-            msg = f"modalities must be {known} or none, got {self.modalities!r}"
-            raise ValueError(msg)
+            raise ValueError(f"modalities must be {known} or none, got {self.modalities!r}")
 
 
 @dataclass(frozen=True)
@@ -281,26 +270,21 @@ class ImageParams:
         for name in ("height", "width", "num_inference_steps"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be at least 1, got {value}")
         _check(self, ("price_image",), least=0.0)
         _check(self, ("guidance_scale",), least=-math.inf)
         _check_seed(self.send_seed)
         if self.size is not None and not _SIZE.fullmatch(self.size):
-            msg = f"size must be WIDTHxHEIGHT or auto, got {self.size!r}"
-            raise ValueError(msg)
+            raise ValueError(f"size must be WIDTHxHEIGHT or auto, got {self.size!r}")
         if (self.height is None) != (self.width is None):
-            msg = "height and width go together: give both, or size=WIDTHxHEIGHT"
-            raise ValueError(msg)
+            raise ValueError("height and width go together: give both, or size=WIDTHxHEIGHT")
         if self.size is not None and self.height is not None:
-            msg = "size and height say the same: give one of them"
-            raise ValueError(msg)
+            raise ValueError("size and height say the same: give one of them")
         if self.response_format not in (None, "b64_json"):
-            msg = (
+            raise ValueError(
                 f"response_format must be b64_json or none, got {self.response_format!r}: an image "
                 "is read out of the answer itself, and never fetched from where it points to"
             )
-            raise ValueError(msg)
 
     @property
     def wanted_size(self) -> str | None:
@@ -317,8 +301,9 @@ def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...
     known = set().union(*names)
     for name in spec.params:
         if name not in known:
-            msg = f"model spec {spec.text!r}: {unknown_name(f'parameter for {what}', name, known)}"
-            raise SpecError(msg)
+            raise SpecError(
+                f"model spec {spec.text!r}: {unknown_name(f'parameter for {what}', name, known)}"
+            )
     own = [
         dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
         for part in names
@@ -333,20 +318,19 @@ def _check(params: object, names: tuple[str, ...], *, least: float, above: bool 
             continue
         if not math.isfinite(value) or value < least or (above and value == least):
             wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
-            msg = f"{name} must be {wanted}, got {value}"
-            raise ValueError(msg)
+            raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
 def _refuse_reasoning(params: ChatParams) -> None:
     if params.reasoning != "strip":
-        msg = "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
-        raise ValueError(msg)
+        raise ValueError(
+            "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
+        )
 
 
 def _check_seed(value: str) -> None:
     if value not in ("auto", "true", "false"):
-        msg = f"send_seed must be auto, true or false, got {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"send_seed must be auto, true or false, got {value!r}")
 
 
 OFFICIAL = "https://api.openai.com/v1"
@@ -427,11 +411,10 @@ def find_endpoint(
     name = f"{role} openai:{without_secrets(model)}"
     parts = _split_url(address)
     if parts is None:
-        msg = (
+        raise ModelError(
             f"{name}: {public_url(address)} is no address of a server. Correct base_url= in its "
             f"spec, or {URL_VARIABLE}: http://HOST:PORT/v1 is expected"
         )
-        raise ModelError(msg)
     user = None
     hidden = [value for _, value in parse_qsl(parts.query)]
     if parts.username is not None:
@@ -445,15 +428,15 @@ def find_endpoint(
     value = environment.get(params.key_env, "").strip() if params.key_env else ""
     named = params.key_env not in (None, "OPENAI_API_KEY")
     if not value and user is None and (named or (params.key_env and url == OFFICIAL)):
-        msg = (
+        raise ModelError(
             f"{name}: no key for {url}: the environment variable "
             f"{params.key_env} is not set. Set it, or name another with key_env=NAME (key_env=none "
             "sends no key)"
         )
-        raise ModelError(msg)
     if not (value.isascii() and value.isprintable()) or " " in value:
-        msg = f"{name}: what {params.key_env} holds is no key (it is not shown). Set it anew"
-        raise ModelError(msg)
+        raise ModelError(
+            f"{name}: what {params.key_env} holds is no key (it is not shown). Set it anew"
+        )
     key = Secret(value) if value else None
     secrets = tuple(map(Secret, hidden))
     return Endpoint(model, role, url, Secret(address), key, user, params.key_env, secrets)

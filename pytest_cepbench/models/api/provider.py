@@ -60,11 +60,10 @@ def name_model(spec: ModelSpec) -> str:
     """
     refuse_secrets(spec)
     if not spec.target.strip():
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: no model is named; write "
             "openai:MODEL?base_url=URL&revision=NAME, MODEL as the server calls it"
         )
-        raise SpecError(msg)
     return f"{spec.target} behind an OpenAI-compatible server"
 
 
@@ -72,8 +71,9 @@ def require_client(spec: ModelSpec) -> None:
     """Raise MissingDependencyError where the `openai` client is missing; it is not imported."""
     if util.find_spec("openai") is None:
         name = f"{spec.scheme}:{spec.target}"
-        msg = f'{name} needs the openai client: pip install "pytest-cepbench[openai]"'
-        raise MissingDependencyError(msg)
+        raise MissingDependencyError(
+            f'{name} needs the openai client: pip install "pytest-cepbench[openai]"'
+        )
 
 
 def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -84,8 +84,9 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
     """
     what = name_model(spec)
     if role not in _ROLES:
-        msg = f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
-        raise RoleError(msg)
+        raise RoleError(
+            f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
+        )
     require_client(spec)
     kind: type[Any] = ImageParams if role == "generator" else CHATS[role][0]
     server: ServerParams
@@ -149,11 +150,10 @@ def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str
         return digest_json({**identity, "revision": server.revision})
     folder = Path(server.weights).expanduser()
     if not folder.is_dir():
-        msg = (
+        raise CheckpointError(
             f"openai:{spec.target}: weights={server.weights}: no such folder. Give that of the "
             "checkpoint which the server serves; where it is not on this machine, revision=NAME"
         )
-        raise CheckpointError(msg)
     served = ModelSpec(server.weights, "", server.weights, {})
     checkpoint = inspect_checkpoint(served)
     complete_checkpoint(served, checkpoint)

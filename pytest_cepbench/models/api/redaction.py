@@ -172,27 +172,25 @@ def refuse_secrets(spec: ModelSpec) -> None:
     for name, value in spec.params.items():
         shown = f"model spec {spec.scheme}:{without_secrets(spec.target)}"
         if name.lower() in _KEY_NAMES:
-            msg = f"{shown}: {name}= has no place in a spec, which is printed and stored. {remedy}"
-            raise SpecError(msg)
+            raise SpecError(
+                f"{shown}: {name}= has no place in a spec, which is printed and stored. {remedy}"
+            )
         if (
             name == "key_env"
             and value.lower() not in ("", "none")
             and not _VARIABLE.fullmatch(value)
         ):
-            msg = (
+            raise SpecError(
                 f"{shown}: key_env is the NAME of an environment variable, in capitals; what was "
                 f"given is none (it is not shown, since it may be a key). {remedy}"
             )
-            raise SpecError(msg)
         if name == "base_url" and any(mark in value for mark in "@?#"):
-            msg = (
+            raise SpecError(
                 f"{shown}: base_url holds a user, a password or a query, which have no place in a "
                 "spec: it is printed and stored. Set OPENAI_BASE_URL instead"
             )
-            raise SpecError(msg)
         if name not in _FREE_TEXTS and _LOOKS_LIKE_KEY.search(value):
-            msg = f"{shown}: the value of {name} looks like a key. {remedy}"
-            raise SpecError(msg)
+            raise SpecError(f"{shown}: the value of {name} looks like a key. {remedy}")
 
 
 def public_url(url: str) -> str:

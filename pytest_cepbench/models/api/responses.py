@@ -122,8 +122,7 @@ def _refuse_nothing(document: Any, message: Mapping[str, Any], value: Any, reaso
     written = _get(_get(document, "usage"), "completion_tokens")
     stated = written is None and reason in _WHOLE and message.get("content") is not None
     if not (stated or _count(document, "completion_tokens")):
-        msg = f"an empty message, of no token, with finish_reason {reason or None!r}"
-        raise NoAnswerError(msg)
+        raise NoAnswerError(f"an empty message, of no token, with finish_reason {reason or None!r}")
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,7 @@ def _text(message: Mapping[str, Any]) -> str | Failure:
     if isinstance(refusal, str) and refusal and not content:
         return Failure("refused", refusal)  # shortened when keys are taken out of it
     if content is not None and not isinstance(content, str):
-        msg = f"the message's content is a {type(content).__name__}"
-        raise NoAnswerError(msg)
+        raise NoAnswerError(f"the message's content is a {type(content).__name__}")
     return (content or "").strip()
 
 

@@ -107,8 +107,9 @@ def load_client(endpoint: Endpoint, timeout: float) -> AsyncOpenAI:
     try:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     except ImportError as error:
-        msg = 'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
-        raise MissingDependencyError(msg) from error
+        raise MissingDependencyError(
+            'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
+        ) from error
     client = AsyncOpenAI(
         http_client=DefaultAsyncHttpxClient(
             # A redirect would send the image and the prompt wherever the server says.

@@ -52,22 +52,22 @@ def read_adapter(folder: Path) -> dict[str, Any]:
     """
     if not holds_adapter(folder):
         whole = " It holds a whole model" if (folder / "config.json").is_file() else ""
-        msg = f"{folder}: no {ADAPTER_CONFIG}, so it is no PEFT adapter.{whole}"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{folder}: no {ADAPTER_CONFIG}, so it is no PEFT adapter.{whole}")
     config = read_json(folder / ADAPTER_CONFIG)
     kind = config.get("peft_type")
     if not isinstance(kind, str) or not kind.isidentifier():
-        msg = f"{folder / ADAPTER_CONFIG}: no peft_type, so nothing says what kind of adapter it is"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder / ADAPTER_CONFIG}: no peft_type, so nothing says what kind of adapter it is"
+        )
     if kind.upper() in _NOT_APPLIED:
-        msg = f"{folder}: a PEFT adapter of type {kind}, which is not applied: {_NOT_APPLIED[kind]}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder}: a PEFT adapter of type {kind}, which is not applied: {_NOT_APPLIED[kind]}"
+        )
     if config.get("megatron_config"):
-        msg = (
+        raise CheckpointError(
             f"{folder / ADAPTER_CONFIG}: megatron_config has a module imported by its name, which "
             "a configuration may not. Merge the adapter where it was trained"
         )
-        raise CheckpointError(msg)
     return config
 
 
@@ -77,26 +77,23 @@ def check_adapter(folder: Path, *, allow_pickle: bool) -> None:
         check_safetensors(folder / ADAPTER_WEIGHTS)
     elif not (folder / PICKLED_ADAPTER).is_file():
         names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())[:12])
-        msg = (
+        raise CheckpointError(
             f"{folder}: a PEFT adapter without weights: expected {ADAPTER_WEIGHTS}, found {names}. "
             "Was it written completely?"
         )
-        raise CheckpointError(msg)
     elif not allow_pickle:
-        msg = (
+        raise CheckpointError(
             f"{folder}: the adapter's weights are pickled only ({PICKLED_ADAPTER}), and unpickling "
             "can run code. Save them as safetensors, or add allow_pickle=true to the model's spec "
             "if you trust where they come from"
         )
-        raise CheckpointError(msg)
     for name in ("non_lora_trainables.bin", "non_lora_state_dict.bin"):
         if (folder / name).is_file():
-            msg = (
+            raise CheckpointError(
                 f"{folder}: {name} beside the adapter holds weights that its training code alone "
                 "puts in place, and without them it is another model. Merge with that code, save "
                 "the whole model and give its folder"
             )
-            raise CheckpointError(msg)
 
 
 def adapter_weights(folder: Path) -> Path:
@@ -129,9 +126,8 @@ def base_candidates(folder: Path, config: Mapping[str, Any]) -> tuple[list[Path]
     """
     name = config.get("base_model_name_or_path")
     if not isinstance(name, str) or not name or "\0" in name:
-        msg = (
+        raise CheckpointError(
             f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
             "base=FOLDER to the model's spec"
         )
-        raise CheckpointError(msg)
     return [Path(name).expanduser(), folder / name], name

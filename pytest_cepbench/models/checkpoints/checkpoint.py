@@ -181,11 +181,10 @@ def check_configuration(checkpoint: Checkpoint) -> None:
         return
     kind, config = identify(checkpoint.path)
     if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path}: its configuration is another one than a moment before: let no "
             "trainer write there"
         )
-        raise CheckpointError(msg)
 
 
 def _canonical(config: Mapping[str, Any]) -> str:
@@ -282,11 +281,10 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
         return "timm"
     if "model_type" not in config and "architectures" not in config:
         entries = ", ".join(sorted(config)[:8]) or "nothing"
-        msg = (
+        raise CheckpointError(
             f"{folder / index}: neither model_type nor architecture is given (found {entries}). If "
             "this is one component of a pipeline, give the pipeline's folder"
         )
-        raise CheckpointError(msg)
     return "transformers"
 
 
@@ -383,9 +381,8 @@ def _refuse_foreign_code(checkpoint: Checkpoint) -> None:
         for name in reference if isinstance(reference, list) else [reference]:
             repository, separator, target = str(name).partition("--")
             if separator:
-                msg = (
+                raise CheckpointError(
                     f"{checkpoint.path}: its code lies in another repository ({repository}), so no "
                     f"fingerprint can vouch for it. Copy the Python files beside the weights and "
                     f'shorten the entry in auto_map to "{target}"'
                 )
-                raise CheckpointError(msg)

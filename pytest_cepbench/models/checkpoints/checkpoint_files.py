@@ -170,8 +170,9 @@ def check_weights(
     for part in _parts(kind, config):
         inside = folder / part
         if not inside.is_dir():
-            msg = f"{folder}: its index names a component {part!r}, and no such folder is there"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{folder}: its index names a component {part!r}, and no such folder is there"
+            )
         # Schedulers, tokenizers and processors have configuration files of other names.
         if kind == "diffusers" and not (inside / "config.json").is_file():
             continue
@@ -216,18 +217,19 @@ def check_safetensors(path: Path) -> None:
         with open_regular(path) as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > size - 8:
-                msg = f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
-                raise CheckpointError(msg)
+                raise CheckpointError(
+                    f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
+                )
             header = parse_header(stream, length)
         end = max(
             (v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"), default=0
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        msg = f"{path}: not a safetensors file ({error}); {remedy}"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(f"{path}: not a safetensors file ({error}); {remedy}") from error
     if 8 + length + end != size:
-        msg = f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
+        )
 
 
 def tensor_names(path: Path) -> list[str]:
@@ -240,8 +242,9 @@ def tensor_names(path: Path) -> list[str]:
 def parse_header(stream: BinaryIO, length: int) -> Any:
     """The header of a safetensors file, behind its length. Raises ValueError where it is none."""
     if length > _MOST_HEADER:
-        msg = f"a header of {length:,} bytes; the format's own limit is {_MOST_HEADER:,}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a header of {length:,} bytes; the format's own limit is {_MOST_HEADER:,}"
+        )
     return parse_json(stream.read(length).decode())
 
 
@@ -250,19 +253,17 @@ def _check_index(path: Path) -> None:
     shards = sorted(set(index.get("weight_map", {}).values()))
     missing = [shard for shard in shards if not (path.parent / shard).is_file()]
     if missing:
-        msg = (
+        raise CheckpointError(
             f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} "
             f"names are missing: {', '.join(missing[:5])}"
         )
-        raise CheckpointError(msg)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises CheckpointError naming the file when it holds none."""
     value = _parse(path)
     if not isinstance(value, dict):
-        msg = f"{path}: expected a JSON object, found {type(value).__name__}"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
 
 
@@ -280,13 +281,15 @@ def read_modules(path: Path) -> list[dict[str, str]]:
         for module in listed
     )
     if not fit or not listed:
-        msg = f"{path}: expected a JSON list of modules, each with a path and a type"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: expected a JSON list of modules, each with a path and a type"
+        )
     for module in listed:
         inner = PurePosixPath(module["path"])
         if inner.is_absolute() or ".." in inner.parts or "\\" in module["path"]:
-            msg = f"{path}: the module path {module['path']!r} leads out of the checkpoint"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{path}: the module path {module['path']!r} leads out of the checkpoint"
+            )
     return [{"path": module["path"], "type": module["type"]} for module in listed]
 
 
@@ -294,5 +297,6 @@ def _parse(path: Path) -> Any:
     try:
         return parse_json(read_text(path, _MOST_CONFIG))
     except (OSError, ValueError) as error:
-        msg = f"{path}: not readable as JSON ({error}). Was it written completely?"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{path}: not readable as JSON ({error}). Was it written completely?"
+        ) from error

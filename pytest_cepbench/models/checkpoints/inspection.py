@@ -75,11 +75,10 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
         if checkpoint.kind == "diffusers":
             checkpoint = _pipeline(spec, location, source)
         elif options.base is not None:
-            msg = (
+            raise SpecError(
                 f"model spec {spec.text!r}: base is for adapters and for weights without a "
                 f"configuration, and {folder} is a whole model ({checkpoint.what})"
             )
-            raise SpecError(msg)
     checkpoint = replace(checkpoint, remarks=(*remarks, *checkpoint.remarks))
     return _with_preparation(spec, _with_adapters(spec, checkpoint, options), options)
 
@@ -110,11 +109,10 @@ def _pipeline(spec: ModelSpec, location: Location, source: PipelineSource) -> Ch
     """A pipeline with what takes the place of its parts, and what is added to them."""
     checkpoint = _whole(location)
     if checkpoint.kind != "diffusers":
-        msg = (
+        raise CheckpointError(
             f"{spec.target}: belongs to a pipeline of diffusers, and {location.folder} is a "
             f"{checkpoint.what}: give a folder with model_index.json"
         )
-        raise CheckpointError(msg)
     config, files = checkpoint.config, file_options(spec)
     parts = pipeline_parts(source, location.folder, config, files, snapshot)
     return replace(checkpoint, parts=parts, remarks=source.remarks)
@@ -124,17 +122,15 @@ def _with_base(spec: ModelSpec, location: Location, options: SourceOptions) -> C
     """The base of an adapter, with the adapter as a part."""
     folder = location.folder
     if options.adapters is not None:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: {folder} is an adapter itself. Give the base "
             "model, and all of its adapters in adapters="
         )
-        raise SpecError(msg)
     if any(path.name.startswith("model") and is_weights(path.name) for path in folder.iterdir()):
-        msg = (
+        raise CheckpointError(
             f"{folder} holds the weights of a whole model and a PEFT adapter ({ADAPTER_CONFIG}), "
             "and nothing says which is meant: give each a folder of its own"
         )
-        raise CheckpointError(msg)
     location = _fetch_adapter(location)
     base = _base_of(spec, folder, options)
     return _adapted(spec, base, [(location, 1.0)], options)
@@ -171,21 +167,19 @@ def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoin
         location = locate(name, revision and str(revision), _CONFIGURATIONS, spec.text)
     except CheckpointError as error:
         at = f" at revision {revision!r}" if revision else ""
-        msg = (
+        raise CheckpointError(
             f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on this "
             "machine nor in the hub's cache. Say where it is: base=FOLDER in the model's spec"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
     return _whole_base(spec, location, folder)
 
 
 def _whole_base(spec: ModelSpec, location: Location, adapter: Path) -> Checkpoint:
     if holds_adapter(location.folder):
-        msg = (
+        raise CheckpointError(
             f"{adapter}: its base {location.folder} is an adapter too. Merge that one into its own "
             f"base and give the result as base=FOLDER (model spec {spec.text!r})"
         )
-        raise CheckpointError(msg)
     return _whole(location)
 
 
@@ -200,18 +194,16 @@ def _adapted(
     adapters: where each lies, and its factor.
     """
     if base.kind != "transformers":
-        msg = (
+        raise CheckpointError(
             f"model spec {spec.text!r}: a PEFT adapter is applied to a model of transformers, and "
             f"{base.path} is a {base.what} ({base.kind})"
         )
-        raise CheckpointError(msg)
     quantized = bool(base.quantization)
     if quantized and options.merge:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: merge=true, and {base.path} is quantized: what is merged "
             "would be rounded to its few bits. Leave it out, and the adapter works beside it"
         )
-        raise SpecError(msg)
     merge = not quantized if options.merge is None else options.merge
     parts, remarks = list(base.parts), list(base.remarks)
     for location, factor in adapters:
@@ -229,8 +221,9 @@ def _with_adapters(spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptio
     """The checkpoint with those of `adapters`, applied together."""
     if options.adapters is None:
         if options.merge is not None and not checkpoint.adapters:
-            msg = f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
-            raise SpecError(msg)
+            raise SpecError(
+                f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
+            )
         return checkpoint
     adapters = []
     for name, factor in options.weighted:
@@ -250,18 +243,16 @@ def _with_configuration(
     elif places:
         location = Location(places[0])
     else:
-        msg = (
+        raise CheckpointError(
             f"{weights.path}: weights without a configuration, which is neither there nor in the "
             "folders above. Name the model that was trained: base=FOLDER in the model's spec"
         )
-        raise CheckpointError(msg)
     model = _whole(location)
     if model.kind != "transformers":
-        msg = (
+        raise CheckpointError(
             f"{weights.path}: weights without a configuration are read for models of transformers, "
             f"and {location.folder} is a {model.what} ({model.kind})"
         )
-        raise CheckpointError(msg)
     remark = f"weights read from {weights.path}"
     if location.folder != folder:
         remark += f", configuration from {location.folder}"
@@ -276,11 +267,10 @@ def _with_preparation(
         if target is None:
             continue
         if checkpoint.kind != "transformers":
-            msg = (
+            raise SpecError(
                 f"model spec {spec.text!r}: {name} is for models of transformers, and "
                 f"{checkpoint.path} is a {checkpoint.what} ({checkpoint.kind})"
             )
-            raise SpecError(msg)
         checkpoint = _add_preparation(spec, checkpoint, name, target)
     if options.processor is None and checkpoint.kind == "transformers":
         checkpoint = _add_found_preparation(checkpoint, tokenizer=options.tokenizer is None)
@@ -294,8 +284,9 @@ def _add_preparation(spec: ModelSpec, checkpoint: Checkpoint, name: str, target:
     location = locate(target, None, patterns, spec.text)
     folder = location.folder
     if not (has_processor(folder) if images else has_tokenizer(folder)):
-        msg = f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
+        )
     part = preparation_part(name, folder, images=images, texts=True, revision=location.revision)
     return replace(checkpoint, parts=(*checkpoint.parts, part))
 

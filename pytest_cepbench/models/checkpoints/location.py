@@ -42,19 +42,20 @@ def locate(target: str, revision: str | None, patterns: Sequence[str], text: str
     folder = Path(target).expanduser()
     if folder.is_dir():
         if revision is not None:
-            msg = f"model spec {text!r}: revision is for hub ids, and {folder} is a folder"
-            raise SpecError(msg)
+            raise SpecError(
+                f"model spec {text!r}: revision is for hub ids, and {folder} is a folder"
+            )
         return Location(folder.resolve())
     if folder.exists():
-        msg = (
+        raise CheckpointError(
             f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
             "Unicom's weights"
         )
-        raise CheckpointError(msg)
     if _HUB_ID.fullmatch(target) is None:
         hint = did_you_mean(folder.name, names_beside(folder, folders=True))
-        msg = f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
+        )
     cached = snapshot(target, revision, patterns)
     return Location(cached, target, cached.name)
 
@@ -79,10 +80,9 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
         )
         lines = [line.strip() for line in mask_secrets(str(error)).splitlines() if line.strip()]
         reason = lines[0] if lines else type(error).__name__
-        msg = (
+        raise CheckpointError(
             f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "
             f"id it is neither cached in {constants.HF_HUB_CACHE} nor could be fetched "
             f"({reason}).{offline} Check the spelling, or give the path of a folder."
             f"{did_you_mean(Path(repository).name, names_beside(Path(repository), folders=True))}"
-        )
-        raise CheckpointError(msg) from error
+        ) from error

@@ -86,18 +86,16 @@ def _refuse_rank_files(folder: Path, name: str) -> None:
     if _is_deepspeed(folder / name):
         raise CheckpointError(_deepspeed(folder, name))
     if _OF_RANK.fullmatch(name):
-        msg = (
+        raise CheckpointError(
             f"{folder}: FSDP's local state ({name}), which only the same number of processes can "
             "read: load it in the training and save again with StateDictType.SHARDED_STATE_DICT"
         )
-        raise CheckpointError(msg)
     if _WHOLE_STATE.fullmatch(name):
-        msg = (
+        raise CheckpointError(
             f"{folder}: FSDP's whole state pickled without a model ({name}): load it in the "
             "training and write the model with accelerator.save_model, or save with "
             "StateDictType.SHARDED_STATE_DICT, whose shards are read as they are"
         )
-        raise CheckpointError(msg)
 
 
 def _deepspeed(folder: Path, name: str) -> str:
@@ -131,9 +129,11 @@ def check_loose_weights(part: CheckpointPart) -> None:
     """
     weights = [path for _, path in part.paths() if path.suffix in (*WEIGHT_SUFFIXES, SHARD_SUFFIX)]
     if not weights:
-        msg = f"{part.path}: {DCP_METADATA} without the shards (.distcp) that it describes"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{part.path}: {DCP_METADATA} without the shards (.distcp) that it describes"
+        )
     empty = [path.name for path in weights if not path.stat().st_size]
     if empty:
-        msg = f"{part.path}: empty shards ({', '.join(empty[:5])}): was it written completely?"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{part.path}: empty shards ({', '.join(empty[:5])}): was it written completely?"
+        )

@@ -73,8 +73,9 @@ def find_lora_file(folder: Path) -> Path | None:
     paths = [path for path in paths if is_lora(tensor_shapes(path))]
     if len(paths) > 1:
         names = ", ".join(path.name for path in paths)
-        msg = f"{folder}: several files of LoRA weights ({names}): give the path of one of them"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder}: several files of LoRA weights ({names}): give the path of one of them"
+        )
     return paths[0] if paths else None
 
 
@@ -86,19 +87,20 @@ def check_lora(path: Path) -> None:
     """
     shapes = tensor_shapes(path)
     if not shapes:
-        msg = f"{path}: no tensors: it is damaged or was written before the training began"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: no tensors: it is damaged or was written before the training began"
+        )
     for name in shapes:
         for part, method in _OTHER_METHODS.items():
             if part in name:
-                msg = (
+                raise CheckpointError(
                     f"{path}: {name} belongs to {method}, which diffusers does not load. Merge it "
                     "into the pipeline with the tool that trained it, and give the whole pipeline"
                 )
-                raise CheckpointError(msg)
         if not _MATRIX.fullmatch(name) and not _BESIDE.fullmatch(name):
-            msg = f"{path}: {name} is no part of a LoRA, so it would be left out or misread"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{path}: {name} is no part of a LoRA, so it would be left out or misread"
+            )
     for name, shape in shapes.items():
         _check_pair(path, name, shape, shapes)
 
@@ -111,14 +113,12 @@ def _check_pair(path: Path, name: str, shape: tuple[int, ...], shapes: Shapes) -
     partners = _SIDES | {up: down for down, up in _SIDES.items()}
     partner = f"{match['layer']}{partners[match['side']]}{match['rest']}"
     if partner not in shapes:
-        msg = (
+        raise CheckpointError(
             f"{path}: {name} is there and {partner} is not: half a LoRA layer. Was it written "
             "completely?"
         )
-        raise CheckpointError(msg)
     if match["side"] in _SIDES and (len(shape) < 2 or shapes[partner][1:2] != shape[:1]):
-        msg = (
+        raise CheckpointError(
             f"{path}: {name} has shape {shape} and {partner} {shapes[partner]}: two ranks in one "
             "layer. It is damaged or mixed from two trainings"
         )
-        raise CheckpointError(msg)

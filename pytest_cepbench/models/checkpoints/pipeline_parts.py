@@ -59,11 +59,10 @@ def pipeline_parts(
     """
     base = source.spec.params.get("base")
     if base and base != source.spec.target:
-        msg = (
+        raise SpecError(
             f"model spec {source.spec.text!r}: base goes with LoRA weights or components on this "
             f"machine. For LoRA weights on the hub write PIPELINE?lora={source.spec.target}"
         )
-        raise SpecError(msg)
     places = dict(source.components)
     if source.component is not None:
         places[_component_of(source.component, index)] = str(source.component)
@@ -72,8 +71,7 @@ def pipeline_parts(
     for name, place in places.items():
         if name not in known:
             fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
-            msg = f"model spec {source.spec.text!r}: {fault}"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {source.spec.text!r}: {fault}")
         part = _component_part(name, place, options)
         if part.component:
             _check_class(part, str(index[name][1]))
@@ -101,11 +99,10 @@ def check_parts(parts: tuple[CheckpointPart, ...], folder: Path, options: FileOp
         else:
             check_safetensors(part.path)
         if part.name in part.supplies and not (folder / part.name / "config.json").is_file():
-            msg = (
+            raise CheckpointError(
                 f"{folder / part.name}: no config.json, without which the weights of {part.path} "
                 "cannot be read: give a pipeline of the same family"
             )
-            raise CheckpointError(msg)
 
 
 def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
@@ -117,29 +114,26 @@ def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
         return guess if guess in names else names[0]
     which = f"several of its components are {class_name}" if names else f"it has no {class_name}"
     classes = ", ".join(f"{name} ({index[name][1]})" for name in component_names(index))
-    msg = (
+    raise CheckpointError(
         f"{folder}: not to be told apart for {index.get('_class_name')}: {which}. Write "
         f'"PIPELINE?NAME={folder}" with one of {classes}'
     )
-    raise CheckpointError(msg)
 
 
 def _component_part(name: str, place: str, options: FileOptions) -> CheckpointPart:
     path = Path(place).expanduser()
     if path.is_file():
         if path.suffix != COMPONENT_SUFFIX:
-            msg = (
+            raise CheckpointError(
                 f"{path}: no file of a component's weights: expected a folder with config.json, or "
                 f"a file that ends in {COMPONENT_SUFFIX}"
             )
-            raise CheckpointError(msg)
         return _file_part(name, path, (name,))
     if not (path / "config.json").is_file() and (path / name / "config.json").is_file():
         path = path / name  # the training's folder was given
     if not (path / "config.json").is_file():
         state = "it has no config.json" if path.is_dir() else "there is no such folder or file"
-        msg = f"{path}: not the {name} of a pipeline: {state}"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{path}: not the {name} of a pipeline: {state}")
 
     def files(folder: Path) -> list[str]:
         return readable_files(list_files(folder), "transformers", {}, options)
@@ -153,11 +147,10 @@ def _check_class(part: CheckpointPart, expected: str) -> None:
     architectures = config.get("architectures") or [None]
     given = config.get("_class_name") or architectures[0]
     if given is not None and given != expected:
-        msg = (
+        raise CheckpointError(
             f"{part.path}: a {given}, and the {part.name} of this pipeline is a {expected}: give "
             f"the {part.name} of a training of this pipeline"
         )
-        raise CheckpointError(msg)
 
 
 def _check_interface(part: CheckpointPart, replaced: Path) -> None:
@@ -175,11 +168,10 @@ def _check_interface(part: CheckpointPart, replaced: Path) -> None:
         if key in own and key in given and own[key] != given[key]
     ]
     if differences:
-        msg = (
+        raise CheckpointError(
             f"{part.path}: does not fit this pipeline's other components: "
             f"{'; '.join(differences)}. Give a {part.name} that was trained from this pipeline"
         )
-        raise CheckpointError(msg)
 
 
 def _file_part(name: str, path: Path, supplies: tuple[str, ...] = ()) -> CheckpointPart:
@@ -198,36 +190,35 @@ def _lora_part(place: str, fetch: Fetch) -> CheckpointPart:
         file = find_lora_file(path)
         if file is None:
             names = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
-            msg = f"{path}: no LoRA weights ({LORA_FILE}); the folder holds {names}"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{path}: no LoRA weights ({LORA_FILE}); the folder holds {names}"
+            )
         return _lora_file_part(file)
     match = _HUB_PLACE.fullmatch(place)
     if match is None:
-        msg = f"{path}: no LoRA weights: there is no such folder or file"
-        raise CheckpointError(msg)
+        raise CheckpointError(f"{path}: no LoRA weights: there is no such folder or file")
     name = match["file"].strip("/") or LORA_FILE
     snapshot = fetch(match["repository"], match["revision"], [name])
     if not (snapshot / name).is_file():
-        msg = f"{match['repository']}: no {name}: write {match['repository']}/FILE.safetensors"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{match['repository']}: no {name}: write {match['repository']}/FILE.safetensors"
+        )
     return _lora_file_part(snapshot / name)
 
 
 def _lora_file_part(path: Path) -> CheckpointPart:
     if path.suffix != ".safetensors":
-        msg = (
+        raise CheckpointError(
             f"{path}: LoRA weights are read from safetensors: save them with save_lora_weights, "
             "or convert the file with safetensors.torch.save_file"
         )
-        raise CheckpointError(msg)
     return CheckpointPart(LORA, path.absolute(), lambda _: [""])
 
 
 def _refuse_pickle(path: Path, options: FileOptions) -> None:
     if not options.allow_pickle:
-        msg = (
+        raise CheckpointError(
             f"{path}: the weights are pickled, and unpickling can run code. Give them as "
             "safetensors, or add allow_pickle=true to the model's spec if you trust where they "
             "come from"
         )
-        raise CheckpointError(msg)

@@ -95,14 +95,16 @@ def pipeline_source(spec: ModelSpec) -> PipelineSource:
     if target.is_file():
         return _file_source(source, options, target)
     if options.config is not None:
-        msg = f"model spec {spec.text!r}: config goes with a file of weights, not with {target}"
-        raise SpecError(msg)
+        raise SpecError(
+            f"model spec {spec.text!r}: config goes with a file of weights, not with {target}"
+        )
     if not target.is_dir():
         return source
     if (target / "model_index.json").is_file():
         if options.base is not None:
-            msg = f"model spec {spec.text!r}: {target} is a whole pipeline, which needs no base"
-            raise SpecError(msg)
+            raise SpecError(
+                f"model spec {spec.text!r}: {target} is a whole pipeline, which needs no base"
+            )
         return source
     return _folder_source(source, options, target)
 
@@ -113,14 +115,14 @@ def _options(spec: ModelSpec) -> PipelineOptions:
     own = {name: value for name, value in spec.params.items() if name in known}
     options = parse_params(replace(spec, params=own), PipelineOptions, "a pipeline")
     if options.base is not None and options.config is not None:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: base is for LoRA weights and components, config for a file "
             "of a whole pipeline: give one of them"
         )
-        raise SpecError(msg)
     if not all(options.loras):
-        msg = f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
-        raise SpecError(msg)
+        raise SpecError(
+            f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
+        )
     return options
 
 
@@ -137,8 +139,9 @@ def _file_source(source: PipelineSource, options: PipelineOptions, path: Path) -
             raise CheckpointError(advice)
         return source
     if path.suffix not in PIPELINE_SUFFIXES:
-        msg = f"{path}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
+        )
     return replace(source, spec=replace(source.spec, target=options.config), single_file=path)
 
 
@@ -197,29 +200,26 @@ def _find_components(folder: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _refuse_lora_alone(place: Path) -> NoReturn:
-    msg = (
+    raise CheckpointError(
         f"{place}: LoRA weights, which belong to a pipeline: name it with "
         f'"{place}?base=PIPELINE", or write "PIPELINE?lora={place}"'
     )
-    raise CheckpointError(msg)
 
 
 def _refuse_component_alone(folder: Path) -> NoReturn:
     what = read_json(folder / "config.json")["_class_name"]
     name = component_of_class(folder, str(what))
-    msg = (
+    raise CheckpointError(
         f'{folder}: a single component of a pipeline ({what}): write --model="PIPELINE?{name}='
         f'{folder}"'
     )
-    raise CheckpointError(msg)
 
 
 def _refuse_components_alone(folder: Path, trained: Mapping[str, str]) -> NoReturn:
-    msg = (
+    raise CheckpointError(
         f"{folder}: parts of a pipeline ({', '.join(sorted(trained))}) without the rest: name the "
         f'pipeline that they belong to with "{folder}?base=PIPELINE"'
     )
-    raise CheckpointError(msg)
 
 
 def component_of_class(folder: Path, class_name: str) -> str:

@@ -34,8 +34,9 @@ class SourceOptions:
 
     def __post_init__(self) -> None:
         if self.weights is not None and self.adapters is None:
-            msg = "weights are those of adapters: add adapters=FOLDER,FOLDER, or leave it out"
-            raise ValueError(msg)
+            raise ValueError(
+                "weights are those of adapters: add adapters=FOLDER,FOLDER, or leave it out"
+            )
         assert self.weighted is not None  # raises for wrong values
 
     @property
@@ -45,17 +46,17 @@ class SourceOptions:
             return ()
         names = [name.strip() for name in self.adapters.split(",")]
         if not all(names):
-            msg = f"adapters must be folders or hub ids with commas, got {self.adapters!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"adapters must be folders or hub ids with commas, got {self.adapters!r}"
+            )
         if self.weights is None:
             return tuple((name, 1.0) for name in names)
         factors = [_number(text) for text in self.weights.split(",")]
         if len(factors) != len(names):
-            msg = (
+            raise ValueError(
                 f"weights must be one number for each of the {len(names)} adapters, got "
                 f"{self.weights!r}"
             )
-            raise ValueError(msg)
         return tuple(zip(names, factors, strict=True))
 
 
@@ -65,8 +66,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        msg = f"weights must be finite numbers with commas, got {text!r}"
-        raise ValueError(msg)
+        raise ValueError(f"weights must be finite numbers with commas, got {text!r}")
     return value
 
 

@@ -57,11 +57,10 @@ def _below(folder: Path) -> Path | None:
     newest = steps[max(steps)]
     if len(steps) > 1:
         listed = ", ".join(steps[number].name for number in sorted(steps)[-8:])
-        msg = (
+        raise CheckpointError(
             f"{folder} holds {len(steps)} checkpoints ({listed}): give one of them. The newest is "
             f"{newest}{_best(newest)}"
         )
-        raise CheckpointError(msg)
     return newest
 
 
@@ -78,14 +77,17 @@ def _named(latest: Path) -> Path:
     try:
         name = read_text(latest, _MOST_NAME).strip()
     except (OSError, ValueError) as error:
-        msg = f"{latest}: not readable as the name of a folder ({error})"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{latest}: not readable as the name of a folder ({error})"
+        ) from error
     if not name or name in (".", "..") or "/" in name or "\0" in name:
-        msg = f"{latest}: expected the name of a folder beside it, found {name[:80]!r}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{latest}: expected the name of a folder beside it, found {name[:80]!r}"
+        )
     if not (latest.parent / name).is_dir():
-        msg = f"{latest} names {name!r}, and there is no such folder beside it. Give the checkpoint"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{latest} names {name!r}, and there is no such folder beside it. Give the checkpoint"
+        )
     return latest.parent / name
 
 

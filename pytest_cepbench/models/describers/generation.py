@@ -67,26 +67,26 @@ class GenerationParams(ImageTextParams):
         for name, valid, expected in _NUMBERS:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and valid(value)):
-                msg = f"{name} must be {expected}, got {value}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be {expected}, got {value}")
         self._check_sampling()
         check_at_least(self, 1, "max_new_tokens", "num_beams")
         check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
         if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
             least, most = self.min_new_tokens, self.max_new_tokens
-            msg = f"min_new_tokens={least} is above max_new_tokens={most}"
-            raise ValueError(msg)
+            raise ValueError(f"min_new_tokens={least} is above max_new_tokens={most}")
 
     def _check_sampling(self) -> None:
         if self.do_sample and self.temperature == 0:
-            msg = "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
-            raise ValueError(msg)
+            raise ValueError(
+                "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
+            )
         sampling = [n for n in _SAMPLING if getattr(self, n) is not None]
         if self.temperature == 0:
             sampling.remove("temperature")
         if sampling and not self.do_sample:
-            msg = f"{sampling[0]} acts on sampling only: add do_sample=true, or leave it out"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{sampling[0]} acts on sampling only: add do_sample=true, or leave it out"
+            )
 
     @property
     def seeded(self) -> bool:
@@ -143,17 +143,15 @@ def check_prompting(plan: LoadPlan[P]) -> None:
     """Raise SpecError for a prompt that the checkpoint has no use for."""
     spec, params, chat = plan.spec, plan.params, has_chat_template(plan.checkpoint)
     if params.system_prompt is not None and not chat:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
             "has none. Say with prompt_template which text goes with the image"
         )
-        raise SpecError(msg)
     if params.prompt_template is not None and chat:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat "
             "template, and this one has its own. Leave it out"
         )
-        raise SpecError(msg)
 
 
 def has_chat_template(checkpoint: Checkpoint) -> bool:

@@ -134,12 +134,11 @@ class TextModel:
             ids = ids[ids != loaded.image_token]
         highest = int(ids.max())
         if highest >= loaded.embeddings:
-            msg = (
+            raise ModelError(
                 f"{self._checkpoint.path}: the tokenizer gives token {highest}, and the "
                 f"weights know {loaded.embeddings} tokens: the tokenizer is not the one of these "
                 "weights"
             )
-            raise ModelError(msg)
 
     def _generation_config(self, inputs: Any) -> Any:
         """The settings in force, shortened where learned positions end.

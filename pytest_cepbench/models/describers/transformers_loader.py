@@ -165,12 +165,11 @@ def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> N
     # Qwen2-VL's and SmolVLM's processors hold a video processor, which exists with torchvision
     # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
     if util.find_spec("torchvision") is None:
-        msg = (
+        raise MissingDependencyError(
             f"{plan.checkpoint.path}: the processor of {plan.checkpoint.what} could not be made, "
             "and torchvision, which several need, is not installed. Install the torchvision "
             "release that belongs to the installed torch"
-        )
-        raise MissingDependencyError(msg) from error
+        ) from error
 
 
 def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:

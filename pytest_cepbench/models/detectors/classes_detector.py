@@ -80,11 +80,10 @@ class ClassNames:
         for query in queries:
             index = self._known.get(_plain(query))
             if index is None:
-                msg = (
+                raise RoleError(
                     f"{self._checkpoint.path}: {self._checkpoint.what} finds its own classes only, "
                     f"asked for by their plain names: {unknown_name('class', query, self._known)}"
                 )
-                raise RoleError(msg)
             queries_of[index] = (*queries_of.get(index, ()), query)
         return queries_of
 
@@ -158,11 +157,10 @@ def _same_sizes(images: Sequence[Image.Image]) -> Iterator[list[int]]:
 def _load_boxes(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     model, processor = load_parts(plan, "AutoModelForObjectDetection")
     if not hasattr(processor, "post_process_object_detection"):
-        msg = (
+        raise RoleError(
             f"{plan.checkpoint.path}: {type(processor).__name__} cannot tell boxes from the "
             f"outputs of {plan.checkpoint.what}. Give an object detector (DETR, RT-DETR, YOLOS)"
         )
-        raise RoleError(msg)
     return ClassesDetector(plan, model, processor, _find_boxes)
 
 

@@ -45,12 +45,11 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
     check_vocabulary(plan.checkpoint.tokenizer_folder, type(tokenizer).__name__)
     if tokenizer.pad_token_id is None or first == 0:
         wrong = "begins a text with id 0" if first == 0 else "has no pad token"
-        msg = (
+        raise CheckpointError(
             f"{plan.checkpoint.path}: the tokenizer {wrong}. OWL needs texts of one length, and "
             "never finds a query whose first id is 0. Save the tokenizer that the model was "
             "trained with"
         )
-        raise CheckpointError(msg)
     return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)
 
 

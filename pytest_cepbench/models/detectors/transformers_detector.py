@@ -39,11 +39,9 @@ class DetectorParams(TransformersParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 <= self.threshold <= 1.0:
-            msg = f"threshold must lie in [0, 1], got {self.threshold}"
-            raise ValueError(msg)
+            raise ValueError(f"threshold must lie in [0, 1], got {self.threshold}")
         if self.nms is not None and not 0.0 < self.nms <= 1.0:
-            msg = f"nms must lie in (0, 1], or be none, got {self.nms}"
-            raise ValueError(msg)
+            raise ValueError(f"nms must lie in (0, 1], or be none, got {self.nms}")
 
     @property
     def decisive(self) -> dict[str, Any]:

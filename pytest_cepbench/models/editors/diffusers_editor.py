@@ -63,15 +63,14 @@ class EditorParams(PipelineParams):
         super().__post_init__()
         check_at_least(self, 1, "max_area")
         if self.strength is not None and not 0 < self.strength <= 1:
-            msg = f"strength must be above 0 and at most 1, got {self.strength}"
-            raise ValueError(msg)
+            raise ValueError(f"strength must be above 0 and at most 1, got {self.strength}")
         scale = self.image_guidance_scale
         if scale is not None and not (math.isfinite(scale) and scale >= 1):
-            msg = f"image_guidance_scale must be a number from 1 upwards, got {scale}"
-            raise ValueError(msg)
+            raise ValueError(f"image_guidance_scale must be a number from 1 upwards, got {scale}")
         if (self.height is None) != (self.width is None):
-            msg = "height and width go together: give both, or none for the size of the image"
-            raise ValueError(msg)
+            raise ValueError(
+                "height and width go together: give both, or none for the size of the image"
+            )
 
     @property
     def call(self) -> dict[str, Any]:
@@ -120,11 +119,10 @@ def _check_steps(plan: LoadPlan[EditorParams], pipeline: Any) -> None:
         for name in ("num_inference_steps", "strength")
     )
     if int(steps * strength) < 1:
-        msg = (
+        raise SpecError(
             f"model spec {plan.spec.text!r}: strength={strength:g} of num_inference_steps={steps} "
             "is less than one step. Raise one of them"
         )
-        raise SpecError(msg)
 
 
 class DiffusersEditor:

@@ -71,11 +71,10 @@ def inception_weights(spec: ModelSpec) -> Path | None:
 
 def _params(spec: ModelSpec) -> InceptionParams:
     if spec.target:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: nothing but parameters can follow 'cleanfid:', got "
             f"{spec.target!r}; write cleanfid: or cleanfid:?weights=PATH"
         )
-        raise SpecError(msg)
     return parse_params(spec, InceptionParams, f"the encoder {WHAT}")
 
 

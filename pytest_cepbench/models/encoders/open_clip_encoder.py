@@ -32,11 +32,10 @@ def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
     safe = [name for name in names if name.endswith(".safetensors")]
     chosen = next((name for name in _PREFERRED if name in names), None)
     if safe and chosen is not None and not chosen.endswith(".safetensors"):
-        msg = (
+        raise CheckpointError(
             f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the "
             f"one that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
         )
-        raise CheckpointError(msg)
 
 
 def _load(plan: LoadPlan[EncoderParams]) -> OpenClipEncoder:

@@ -31,16 +31,14 @@ def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
     """
     checkpoint = plan.checkpoint
     if fault := modules_fault(checkpoint.config):
-        msg = f"{checkpoint.path}: {checkpoint.what} {fault}"
-        raise RoleError(msg)
+        raise RoleError(f"{checkpoint.path}: {checkpoint.what} {fault}")
     folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
     for file in sorted(folder.glob("sentence_*_config.json")):
         if elsewhere := read_json(file).get("tokenizer_name_or_path"):
-            msg = (
+            raise CheckpointError(
                 f"{file}: tokenizer_name_or_path is {elsewhere!r}, so no fingerprint can vouch for "
                 "the tokenizer. Save the tokenizer in the checkpoint and remove the entry"
             )
-            raise CheckpointError(msg)
 
 
 def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
@@ -81,12 +79,11 @@ class SentenceTransformersEncoder:
     ) -> FloatArray:
         """Raises RoleError: a sentence-transformers model reads texts here."""
         checkpoint = self._plan.checkpoint
-        msg = (
+        raise RoleError(
             f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a "
             "dual encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision "
             "model to compare images"
         )
-        raise RoleError(msg)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """(n, dimension) float32 vectors of texts, normalised where the checkpoint says so.

@@ -45,12 +45,10 @@ class TimmEncoderParams(EncoderParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
-            msg = f"crop_pct must be above 0 and at most 1, got {self.crop_pct}"
-            raise ValueError(msg)
+            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
         if self.interpolation not in (None, *_INTERPOLATIONS):
             known = ", ".join(_INTERPOLATIONS)
-            msg = f"interpolation must be {known}, got {self.interpolation!r}"
-            raise ValueError(msg)
+            raise ValueError(f"interpolation must be {known}, got {self.interpolation!r}")
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -73,8 +71,9 @@ def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
     chosen = preferred[:1] or candidates
     if len(chosen) != 1:
         names = ", ".join(path.name for path in candidates) or "none"
-        msg = f"{folder}: expected one file of weights, model.safetensors, found {names}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder}: expected one file of weights, model.safetensors, found {names}"
+        )
     return chosen[0]
 
 

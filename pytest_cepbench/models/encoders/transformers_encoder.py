@@ -56,8 +56,7 @@ class TransformersEncoderParams(TransformersParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pooling not in POOLINGS:
-            msg = f"pooling must be {', '.join(POOLINGS)}, got {self.pooling!r}"
-            raise ValueError(msg)
+            raise ValueError(f"pooling must be {', '.join(POOLINGS)}, got {self.pooling!r}")
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -177,8 +176,9 @@ class TransformersEncoder:
         check_vocabulary(folder, type(tokenizer).__name__)
         check_tokens(folder, tokenizer, getattr(self._model, "text_model", self._model))
         if tokenizer.pad_token_id is None:
-            msg = f"{self._checkpoint.path}: the tokenizer has no pad token, so texts form no batch"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{self._checkpoint.path}: the tokenizer has no pad token, so texts form no batch"
+            )
         return tokenizer
 
     @cached_property
@@ -203,11 +203,10 @@ def settle_pooling(checkpoint: Checkpoint, model: Any, missing: set[str], wanted
     refuse_missing(checkpoint, missing if uses_pooler else missing - pooler)
     pooling = "cls" if wanted == "auto" and pooler else wanted
     if pooling == "cls" and not _has_cls_token(model):
-        msg = (
+        raise SpecError(
             f"{checkpoint.path}: {checkpoint.what} has no CLS token to take. Give pooling=mean"
             f"{'' if pooler else ' or pooling=pooler'}"
         )
-        raise SpecError(msg)
     return pooling
 
 
@@ -228,21 +227,19 @@ def pool(checkpoint: Checkpoint, model: Any, output: Any, pooling: str) -> torch
     hidden = getattr(output, "last_hidden_state", None)
     if hidden is None or pooling == "pooler":
         lacking = "pooled output" if pooling == "pooler" else "token states"
-        msg = (
+        raise SpecError(
             f"{checkpoint.path}: {checkpoint.what} gives no {lacking}, so pooling={pooling} cannot "
             "be had from it"
         )
-        raise SpecError(msg)
     if pooling == "mean":
         # Transformers give (n, tokens, dimension), convolutions (n, dimension, rows, columns).
         mean: torch.Tensor = hidden.mean(dim=1 if hidden.ndim == 3 else (2, 3))
         return mean
     if not _has_cls_token(model):
-        msg = (
+        raise SpecError(
             f"{checkpoint.path}: {checkpoint.what} has neither a pooled output nor a CLS token. "
             "Give pooling=mean"
         )
-        raise SpecError(msg)
     first: torch.Tensor = hidden[:, 0]
     return first
 

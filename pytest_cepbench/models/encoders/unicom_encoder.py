@@ -72,8 +72,9 @@ def _locate(spec: ModelSpec) -> Checkpoint:
     path = Path(spec.target).expanduser()
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "is not there"
-        msg = f"{path}: the weights file of {WHAT} {problem}. Give the path of the file itself"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: the weights file of {WHAT} {problem}. Give the path of the file itself"
+        )
     # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
     config = {"dtype": "float16", "code": {}}
     return Checkpoint(path.absolute(), "weights_file", WHAT, ("encoder",), config)
@@ -86,15 +87,15 @@ def _check_format(plan: LoadPlan[UnicomParams]) -> None:
         check_safetensors(file)
     elif file.suffix not in _PICKLED:
         kinds = ", ".join((".safetensors", *_PICKLED))
-        msg = f"{file}: the weights of a {WHAT} are a file of one of these kinds: {kinds}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{file}: the weights of a {WHAT} are a file of one of these kinds: {kinds}"
+        )
     elif not plan.params.allow_pickle:
-        msg = (
+        raise CheckpointError(
             f"{file}: the weights are pickled, and unpickling can run code. Save them as "
             "safetensors, or add allow_pickle=true to the model's spec if you trust where they "
             "come from; they are then read with torch.load(weights_only=True)"
         )
-        raise CheckpointError(msg)
 
 
 def _load(plan: LoadPlan[UnicomParams]) -> UnicomEncoder:
@@ -106,8 +107,7 @@ def _load(plan: LoadPlan[UnicomParams]) -> UnicomEncoder:
             sizes = infer_sizes(shapes, plan.params.heads)
             check_tensors(shapes, sizes)
         except ValueError as error:
-            msg = f"{file}: not the weights of a {WHAT}: {error}"
-            raise CheckpointError(msg) from error
+            raise CheckpointError(f"{file}: not the weights of a {WHAT}: {error}") from error
         _refuse_non_finite(file, tensors)
         weights = prepare(tensors, plan.device, to_torch_dtype(plan.dtype))
     return UnicomEncoder(plan, weights, sizes)
@@ -121,22 +121,20 @@ def _read(file: Path) -> Mapping[str, torch.Tensor]:
         return {name: own_memory(tensor) for name, tensor in load_file(file).items()}
     loaded = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(loaded, dict) or not all(torch.is_tensor(t) for t in loaded.values()):
-        msg = (
+        raise CheckpointError(
             f"{file}: expected a state dict, tensors by their names, found "
             f"{type(loaded).__name__}. Save the model's state_dict() alone"
         )
-        raise CheckpointError(msg)
     return loaded
 
 
 def _refuse_non_finite(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
-            msg = (
+            raise CheckpointError(
                 f"{file}: the tensor {name} holds values that are not finite, so no feature would "
                 "mean anything. Fetch the file again"
             )
-            raise CheckpointError(msg)
 
 
 class UnicomEncoder:
@@ -225,21 +223,22 @@ def infer_sizes(shapes: Mapping[str, Shape], heads: int | None) -> UnicomSizes:
         features, _ = shapes["feature.2.weight"]
     except (KeyError, ValueError) as error:
         names = ", ".join(sorted(shapes)[:5]) or "none"
-        msg = (
+        raise ValueError(
             "no weights of a Unicom vision transformer: patch_embed.proj.weight, pos_embed, "
             "blocks.0.mlp.fc1.weight and feature.2.weight are needed to tell its sizes, and the "
             f"tensors are {names}, ..."
-        )
-        raise ValueError(msg) from error
+        ) from error
     grid = math.isqrt(tokens)
     if grid * grid != tokens:
-        msg = f"pos_embed has {tokens} places, which are not the patches of a square image"
-        raise ValueError(msg)
+        raise ValueError(
+            f"pos_embed has {tokens} places, which are not the patches of a square image"
+        )
     depth = len({name.split(".")[1] for name in shapes if name.startswith("blocks.")})
     heads = heads or max(1, width // _HEAD_WIDTH)
     if width % heads:
-        msg = f"{heads} heads do not divide the width {width}: give another number of heads"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{heads} heads do not divide the width {width}: give another number of heads"
+        )
     return UnicomSizes(grid * patch, patch, width, hidden, depth, heads, features)
 
 

@@ -50,11 +50,10 @@ def to_vectors(checkpoint: Checkpoint, features: Any) -> FloatArray:
         features = features.flatten(1)  # convolutional poolers keep height and width of 1
     array = features.float().cpu().numpy()
     if array.ndim != 2:
-        msg = (
+        raise RoleError(
             f"{checkpoint.path}: {checkpoint.what} gives features of shape {array.shape}; an "
             "encoder gives one vector per input"
         )
-        raise RoleError(msg)
     result: FloatArray = np.asarray(array, dtype=np.float32)
     return result
 
@@ -88,11 +87,10 @@ def file_provider(
 
     def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         if role != "encoder":
-            msg = (
+            raise RoleError(
                 f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, "
                 f"not the {role}"
             )
-            raise RoleError(msg)
         return adapter.bind(role, spec, locate(spec), context)
 
     def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:

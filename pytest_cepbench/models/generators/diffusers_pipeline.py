@@ -95,14 +95,13 @@ class PipelineParams(PipelineOptions, PipelineMemoryParams):
         for name in ("guidance_scale", "true_cfg_scale"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
-                msg = f"{name} must be a finite number, got {value}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be a finite number, got {value}")
         if self.timestep_spacing not in (None, *_SPACINGS):
-            msg = f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
+            )
         if not all(map(math.isfinite, self.lora_scales)):
-            msg = f"lora_scale must be finite numbers, got {self.lora_scale!r}"
-            raise ValueError(msg)
+            raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
 
     @property
     def lora_scales(self) -> list[float]:
@@ -112,8 +111,9 @@ class PipelineParams(PipelineOptions, PipelineMemoryParams):
         try:
             return [float(scale) for scale in self.lora_scale.split(",")]
         except ValueError:
-            msg = f"lora_scale must be numbers separated by commas, got {self.lora_scale!r}"
-            raise ValueError(msg) from None
+            raise ValueError(
+                f"lora_scale must be numbers separated by commas, got {self.lora_scale!r}"
+            ) from None
 
     @property
     def call(self) -> dict[str, Any]:
@@ -159,27 +159,25 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
     pipeline_memory.check_memory(plan)
     file = single_file(plan.checkpoint)
     if file is not None and plan.params.device_map is not None:
-        msg = (
+        raise SpecError(
             f"model spec {plan.spec.text!r}: device_map divides a pipeline while it is read, and "
             f"diffusers reads {file} whole: give offload=model, or a folder of save_pretrained"
         )
-        raise SpecError(msg)
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
-        msg = f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out"
-        raise SpecError(msg)
+        raise SpecError(f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out")
     loras = _loras(plan)
     given = [name for name in ("lora_scale", "fuse") if name in plan.spec.params]
     if given and not loras:
-        msg = f"model spec {plan.spec.text!r}: {' and '.join(given)} without LoRA weights (lora=)"
-        raise SpecError(msg)
+        raise SpecError(
+            f"model spec {plan.spec.text!r}: {' and '.join(given)} without LoRA weights (lora=)"
+        )
     scales = plan.params.lora_scales
     if len(scales) > 1 and len(scales) != len(loras):
-        msg = (
+        raise SpecError(
             f"model spec {plan.spec.text!r}: lora_scale has {len(scales)} numbers for "
             f"{len(loras)} LoRA weights: give one for each, or one for all"
         )
-        raise SpecError(msg)
     if loras:
         require("peft")
     require_quantization(plan.checkpoint, plan.device)
@@ -284,14 +282,12 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
         fault = (
             f"does not take {', '.join(lacking)}" if lacking else f"also needs {', '.join(needed)}"
         )
-        msg = f"{plan.checkpoint.path}: {name} is no {kind} pipeline: its call {fault}"
-        raise RoleError(msg)
+        raise RoleError(f"{plan.checkpoint.path}: {name} is no {kind} pipeline: its call {fault}")
     accepted = [parameter for parameter in plan.params.CALL if parameter in signature]
     for parameter in plan.params.call:
         if parameter not in accepted:
             unknown = unknown_name(f"parameter for {name}", parameter, accepted)
-            msg = f"model spec {plan.spec.text!r}: {unknown}"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {plan.spec.text!r}: {unknown}")
 
 
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
@@ -303,25 +299,22 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
     what = type(pipeline).__name__
     name = params.scheduler or type(own).__name__
     if name == _UNSEEDABLE:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
             "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
-        raise SpecError(msg)
     if params.scheduler is None and params.timestep_spacing is None:
         return
     known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
     if own is None or name not in known:
         names = known if own is not None else ()
         fault = unknown_name(f"scheduler for {what}", name, names)
-        msg = f"model spec {spec.text!r}: {fault}"
-        raise SpecError(msg)
+        raise SpecError(f"model spec {spec.text!r}: {fault}")
     changes = {}
     if params.timestep_spacing is not None:
         if "timestep_spacing" not in inspect.signature(known[name]).parameters:
-            msg = f"model spec {spec.text!r}: {name} takes no timestep_spacing"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {spec.text!r}: {name} takes no timestep_spacing")
         changes["timestep_spacing"] = params.timestep_spacing
     pipeline.scheduler = known[name].from_config(own.config, **changes)
 
@@ -370,11 +363,10 @@ def run_pipeline(
     images = getattr(result, "images", None)
     if images is None or len(images) != len(prompts):
         count = "no images" if images is None else f"{len(images)} image(s)"
-        msg = (
+        raise ModelError(
             f"{checkpoint.path}: {checkpoint.what} returned {count} for "
             f"{len(prompts)} text(s): it is no {kind} pipeline"
         )
-        raise ModelError(msg)
     flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(prompts)
     return [_judge(image, bool(flag)) for image, flag in zip(images, flagged, strict=True)]
 

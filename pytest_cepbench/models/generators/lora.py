@@ -31,8 +31,9 @@ def apply_loras(
     Raises CheckpointError, naming tensors, for weights of another pipeline.
     """
     if not hasattr(pipeline, "load_lora_weights"):
-        msg = f"{paths[0]}: a {type(pipeline).__name__} takes no LoRA weights in diffusers"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{paths[0]}: a {type(pipeline).__name__} takes no LoRA weights in diffusers"
+        )
     names = [f"lora_{number}" for number in range(len(paths))]
     holders: dict[str, None] = {}
     idle = []
@@ -54,11 +55,10 @@ def _refuse_quantized(pipeline: Any, path: Path, components: Iterable[str]) -> N
     """Raise CheckpointError where a LoRA would be rounded to the few bits of quantized weights."""
     for name in components:
         if getattr(getattr(pipeline, name), "hf_quantizer", None) is not None:
-            msg = (
+            raise CheckpointError(
                 f"{path}: its {name} is quantized, and rounded to so few bits the LoRA would be "
                 "another one: add fuse=false"
             )
-            raise CheckpointError(msg)
 
 
 def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
@@ -70,8 +70,9 @@ def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
         pipeline.load_lora_weights(str(path), adapter_name=name)
     except (RuntimeError, ValueError, KeyError) as error:
         reason = error_line(error)
-        msg = f"{path}: diffusers does not take these LoRA weights ({reason})"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{path}: diffusers does not take these LoRA weights ({reason})"
+        ) from error
     for component, state in states.items():
         _check_loaded(path, component, getattr(pipeline, component), name, state)
     _check_alphas(path, [getattr(pipeline, component) for component in states], name, alphas)
@@ -91,26 +92,25 @@ def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[floa
         converted = pipeline.lora_state_dict(str(path), **sizes)
     except (RuntimeError, ValueError, KeyError) as error:
         reason = error_line(error)
-        msg = f"{path}: diffusers cannot read these LoRA weights ({reason})"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{path}: diffusers cannot read these LoRA weights ({reason})"
+        ) from error
     tensors, alphas = converted if isinstance(converted, tuple) else (converted, None)
     stored = [name for name in tensor_shapes(path) if not name.endswith(".alpha")]
     if len(tensors) < len(stored):
-        msg = (
+        raise CheckpointError(
             f"{path}: diffusers would take {len(tensors)} of its {len(stored)} tensors: its names "
             "are of several conventions, or of none that diffusers knows"
         )
-        raise CheckpointError(msg)
     components = [part for part in parts if getattr(pipeline, part, None) is not None]
     states: dict[str, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         component, _, rest = name.partition(".")
         if component not in components:
-            msg = (
+            raise CheckpointError(
                 f"{path}: {name} is for a {component!r}, and a {type(pipeline).__name__} takes "
                 f"LoRA weights for {' and '.join(components)} only: trained on another base?"
             )
-            raise CheckpointError(msg)
         states.setdefault(component, {})[rest] = tensor
     peft = {
         component: _in_peft_form(getattr(pipeline, component), state)
@@ -147,8 +147,9 @@ def _check_places(path: Path, component: str, module: Any, state: State) -> None
             if size is None or tensor.shape[1 if side == "lora_A" else 0] == size:
                 continue
             fault = f"is {tuple(tensor.shape)}, where its layer has {size}"
-        msg = f"{path}: LoRA weights of another base than this pipeline: {component}.{name} {fault}"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: LoRA weights of another base than this pipeline: {component}.{name} {fault}"
+        )
 
 
 def _split(name: str) -> tuple[str, str | None]:
@@ -175,11 +176,10 @@ def _check_loaded(path: Path, component: str, module: Any, name: str, state: Sta
     lost = [f"{component}.{key}" for key in given.keys() ^ loaded.keys()]
     lost += [f"{component}.{key}" for key in given.keys() & loaded if given[key] != loaded[key]]
     if lost:
-        msg = (
+        raise CheckpointError(
             f"{path}: diffusers left out tensors of the LoRA, or made some up: {few_of(lost)}. "
             "Save it again with one convention for all of its names"
         )
-        raise CheckpointError(msg)
 
 
 def _adapter_tensors(module: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -201,8 +201,9 @@ def _check_alphas(path: Path, modules: Sequence[Any], name: str, alphas: Sequenc
     lost = Counter(float(alpha) for alpha in alphas) - loaded
     if lost:
         values = ", ".join(f"{value:g}" for value in sorted(lost))
-        msg = f"{path}: diffusers did not take over the alpha {values} of {lost.total()} layers"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{path}: diffusers did not take over the alpha {values} of {lost.total()} layers"
+        )
 
 
 def _is_idle(states: Mapping[str, State]) -> bool:

@@ -58,11 +58,10 @@ def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: An
     component_class = _class_of(checkpoint, part.name)
     folder = checkpoint.path / part.name
     if not hasattr(component_class, "from_single_file"):
-        msg = (
+        raise CheckpointError(
             f"{part.path}: diffusers reads no {component_class.__name__} from a file of weights: "
             "give its folder, with config.json"
         )
-        raise CheckpointError(msg)
     with _fitting(part.path, folder):
         component = component_class.from_single_file(
             str(part.path), config=str(folder), torch_dtype=dtype, local_files_only=True
@@ -85,8 +84,9 @@ def load_single_file(
     name = checkpoint.config.get("_class_name")
     pipeline_class: Any = getattr(diffusers, name, None) if isinstance(name, str) else None
     if not hasattr(pipeline_class, "from_single_file"):
-        msg = f"{file}: diffusers reads no {checkpoint.what} from a single file: give its folder"
-        raise RoleError(msg)
+        raise RoleError(
+            f"{file}: diffusers reads no {checkpoint.what} from a single file: give its folder"
+        )
     dtype = options["dtype"]
     names = component_names(checkpoint.config)
     supplied = {name for part in checkpoint.parts for name in part.supplies}
@@ -136,12 +136,11 @@ def _refuse_left_over_texts(checkpoint: Checkpoint, file: Path, pipeline: Any) -
         and name.removeprefix(prefix).removeprefix("text_model.") not in known
     ]
     if left_over:
-        msg = (
+        raise CheckpointError(
             f"{file}: its text encoder has tensors that the configuration in {checkpoint.path} "
             f"does not know and would leave out: {few_of(left_over)}. Give a pipeline of the same "
             "family"
         )
-        raise CheckpointError(msg)
 
 
 def _class_of(checkpoint: Checkpoint, name: str) -> Any:
@@ -161,11 +160,10 @@ def _fitting(file: Path, folder: Path) -> Iterator[None]:
         reason = error_line(error)
         if "meta tensor" in reason:  # what is left without values where the file has none
             reason = "tensors that it asks for are missing"
-        msg = (
+        raise CheckpointError(
             f"{file}: not the weights that the configuration in {folder} is for ({reason}). Give a "
             "pipeline of the same family"
-        )
-        raise CheckpointError(msg) from error
+        ) from error
 
 
 def single_file(checkpoint: Checkpoint) -> Path | None:

@@ -56,29 +56,27 @@ class PipelineMemoryParams(CheckpointParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.device_map not in (None, *_STRATEGIES):
-            msg = f"device_map of a pipeline must be balanced, got {self.device_map!r}"
-            raise ValueError(msg)
+            raise ValueError(f"device_map of a pipeline must be balanced, got {self.device_map!r}")
         if self.offload not in (None, *_OFFLOADS):
-            msg = f"offload of a pipeline must be {' or '.join(_OFFLOADS)}, got {self.offload!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"offload of a pipeline must be {' or '.join(_OFFLOADS)}, got {self.offload!r}"
+            )
         if self.device_map is None and self.max_memory is not None:
-            msg = "max_memory divides a pipeline among devices: add device_map=balanced"
-            raise ValueError(msg)
+            raise ValueError("max_memory divides a pipeline among devices: add device_map=balanced")
         if self.device_map is not None and self.offload is not None:
-            msg = (
+            raise ValueError(
                 "device_map divides a pipeline among devices, offload keeps it in host memory: "
                 "give one of them"
             )
-            raise ValueError(msg)
         if self.device_map is not None and ":" in self.device:
-            msg = (
+            raise ValueError(
                 "device_map divides a pipeline among all devices that the process sees: leave out "
                 f"device={self.device}"
             )
-            raise ValueError(msg)
         if self.max_memory is not None and "cpu" in parse_max_memory(self.max_memory):
-            msg = "max_memory of a pipeline names devices alone: for host memory give offload=model"
-            raise ValueError(msg)
+            raise ValueError(
+                "max_memory of a pipeline names devices alone: for host memory give offload=model"
+            )
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -104,12 +102,11 @@ def check_memory(plan: LoadPlan[P]) -> None:
         for name in ("offload", "device_map"):
             value = getattr(plan.params, name)
             if value is not None:
-                msg = (
+                raise SpecError(
                     f"model spec {plan.spec.text!r}: {name}={value} places parts of a pipeline on "
                     "accelerators, and it runs on the cpu: leave it out, or run where one is "
                     "visible"
                 )
-                raise SpecError(msg)
 
 
 def map_options(params: PipelineMemoryParams) -> dict[str, Any]:
@@ -133,12 +130,11 @@ def place(plan: LoadPlan[P], pipeline: Any) -> Any:
     if plan.params.device_map is None:
         return pipeline.to(plan.device)
     if "cpu" in {str(device) for device in (pipeline.hf_device_map or {}).values()}:
-        msg = (
+        raise DeviceMemoryError(
             f"{plan.checkpoint.path}: {plan.checkpoint.what} has no room on the devices that this "
             "process sees: a part of it would work from host memory. Give it more devices "
             "(--cep-devices-per-worker), a smaller dtype, or offload=model without device_map"
         )
-        raise DeviceMemoryError(msg)
     return pipeline
 
 
@@ -170,11 +166,10 @@ def _enable_vae(plan: LoadPlan[P], pipeline: Any, parameter: str) -> None:
         getattr(vae, f"enable_{way}")()
     except (AttributeError, NotImplementedError):
         has = "no vae" if vae is None else f"a {type(vae).__name__}, which has no {way}"
-        msg = (
+        raise SpecError(
             f"model spec {plan.spec.text!r}: {type(pipeline).__name__} has {has}: leave out "
             f"{parameter}"
-        )
-        raise SpecError(msg) from None
+        ) from None
 
 
 def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
@@ -185,15 +180,13 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
     known = [backend for backend in known if not backend.endswith("_hub")]
     if name not in known:
         fault = unknown_name("attention_backend", name, known)
-        msg = f"model spec {plan.spec.text!r}: {fault}"
-        raise SpecError(msg)
+        raise SpecError(f"model spec {plan.spec.text!r}: {fault}")
     parts = [part for part in _denoisers(pipeline) if _has_backends(part)]
     if not parts:
-        msg = (
+        raise SpecError(
             f"model spec {plan.spec.text!r}: the attention of {type(pipeline).__name__} has no "
             "backends to choose from: leave attention_backend out"
         )
-        raise SpecError(msg)
     try:
         # Choosing one for a model makes it the choice of every other pipeline of the process, too;
         # after the block it is what it was.
@@ -201,11 +194,10 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
             for part in parts:
                 part.set_attention_backend(name)
     except (ImportError, RuntimeError) as error:
-        msg = (
+        raise MissingDependencyError(
             f"model spec {plan.spec.text!r}: attention_backend={name} cannot be used here: "
             f"{error_line(error)}"
-        )
-        raise MissingDependencyError(msg) from error
+        ) from error
 
 
 def _denoisers(pipeline: Any) -> Iterator[Any]:

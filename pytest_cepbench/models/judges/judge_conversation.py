@@ -107,12 +107,11 @@ class JudgeConversations:
             score = scorer.score if batched else scorer.score_whole
             scores: FloatArray = score(inputs) if fitting else np.empty(0)
         if np.isnan(scores).any():
-            msg = (
+            raise ModelError(
                 f"{self._plan.checkpoint.path}: the likelihood of {self._wanted} is not a "
                 f"number in {self._plan.dtype}. Give a dtype that holds the model's values, such "
                 "as bfloat16"
             )
-            raise ModelError(msg)
         rows: Iterator[FloatArray] = iter(scores)
         return [failures[i] if i in failures else next(rows) for i in range(len(conversations))]
 
@@ -156,12 +155,11 @@ class JudgeConversations:
             numbered = " or ".join(
                 f"prompt={name}" for name, prompt in JUDGE_PROMPTS.items() if prompt.numbered
             )
-            msg = (
+            raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its chat template takes images out of their places "
                 f"between texts, so nothing says to which answer one belongs. Add {numbered}, "
                 "whose texts number the images"
             )
-            raise CheckpointError(msg)
 
     def reads_prompts_once(self, probes: Sequence[Sequence[Conversation]], scorer: Scorer) -> bool:
         """Whether a padded batch whose prompts are read once gives what each of them alone gives.

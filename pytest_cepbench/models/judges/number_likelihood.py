@@ -38,8 +38,7 @@ class _NumberTokens:
         shared = _shared_start(tokens)
         endings = tuple(number[len(shared) :] for number in tokens)
         if len(set(endings)) < numbers or not all(endings):
-            msg = f"the same tokens for several of the numbers 0 to {numbers - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
         return cls(shared, endings)
 
     @property

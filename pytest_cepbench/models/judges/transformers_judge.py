@@ -94,11 +94,10 @@ def _decisive(plan: LoadPlan[LocalJudgeParams]) -> dict[str, Any]:
 def _check_chat(plan: LoadPlan[LocalJudgeParams]) -> None:
     """Raise SpecError for a checkpoint that can be shown no conversation."""
     if not has_chat_template(plan.checkpoint):
-        msg = (
+        raise SpecError(
             f"{plan.spec.text!r} cannot be the judge: {plan.checkpoint.what} has no chat template, "
             "so question and answers have no place. Give a chat model that reads several images"
         )
-        raise SpecError(msg)
 
 
 def _load(plan: LoadPlan[LocalJudgeParams]) -> TransformersJudge:
@@ -182,11 +181,10 @@ class TransformersJudge:
         try:
             scorer = NumberScorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
         except ValueError as error:
-            msg = (
+            raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its tokenizer has {error}, so no likelihood tells "
                 "scores apart. Give a judge whose vocabulary has them"
-            )
-            raise CheckpointError(msg) from error
+            ) from error
         probes = [
             [
                 self._answer_conversation(AnsweredQuestion(battle.question, battle.second))
@@ -212,12 +210,11 @@ class TransformersJudge:
     def _check_phrases(self, phrases: Sequence[str]) -> None:
         tokens = self._scorer.tokens
         if len({tuple(phrase) for phrase in tokens}) < len(tokens) or not all(tokens):
-            msg = (
+            raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its tokenizer has the same tokens for several of "
                 f"the verdicts ({'; '.join(phrases)}), so no likelihood tells them apart. Give a "
                 "judge whose vocabulary has them"
             )
-            raise CheckpointError(msg)
 
     def _one_by_one(self, what: str, times: int) -> str:
         number = {len(WINNERS): "four", len(CRITERIA): "seven"}[times]

@@ -25,8 +25,7 @@ class VerdictProbabilities:
     def __post_init__(self) -> None:
         within = all(0 <= value <= 1 for value in self.values)
         if len(self.values) != len(WINNERS) or not within or abs(sum(self.values) - 1) > 1e-3:
-            msg = f"four probabilities that sum to 1 are expected, got {self.values}"
-            raise ValueError(msg)
+            raise ValueError(f"four probabilities that sum to 1 are expected, got {self.values}")
 
     @classmethod
     def from_likelihoods(cls, logarithms: Sequence[float]) -> VerdictProbabilities:

@@ -125,14 +125,14 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
     role that this world does not have.
     """
     if role not in _ROLES:
-        msg = f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(_ROLES)}"
-        raise RoleError(msg)
+        raise RoleError(
+            f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(_ROLES)}"
+        )
     if spec.target:
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "
             f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
         )
-        raise SpecError(msg)
     played = _ROLES[role]
     knobs = parse_params(spec, played.knobs, f"the shapes {role}")
     return BoundRole(

@@ -109,8 +109,9 @@ class ShapesDetector:
         """
         for query in {query for asked in queries for query in asked}:
             if query not in SHAPES:
-                msg = f"shapes: detects by plain name: {unknown_name('shape', query, SHAPES)}"
-                raise RoleError(msg)
+                raise RoleError(
+                    f"shapes: detects by plain name: {unknown_name('shape', query, SHAPES)}"
+                )
         return [
             Detections(
                 tuple(

@@ -137,25 +137,25 @@ class Engine:
             value = value if name.startswith("-") else argument
             # A number or a word may happen to be the name of a file here.
             if not value.isalnum() and _exists(value):
-                msg = f"engine_args names {value}, a file that no fingerprint would cover"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"engine_args names {value}, a file that no fingerprint would cover"
+                )
 
     def _check_flag(self, flag: str) -> None:
         """Engines also take the beginning of a flag for the flag."""
         exact = {known: name for name, known in self.flags.items() if known == flag}
         begun = {known: name for name, known in self.flags.items() if known.startswith(flag)}
         for name in (exact or begun).values():
-            msg = f"engine_args: write {flag} as a parameter of the spec, {name}="
-            raise ValueError(msg)
+            raise ValueError(f"engine_args: write {flag} as a parameter of the spec, {name}=")
         if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
-            msg = f"engine_args: {flag} is set by the run, or by a parameter of the spec"
-            raise ValueError(msg)
+            raise ValueError(
+                f"engine_args: {flag} is set by the run, or by a parameter of the spec"
+            )
         if any(known.startswith(flag) for known in _OTHER_FILES):
-            msg = (
+            raise ValueError(
                 f"engine_args: {flag} lets the engine read other files than those of the "
                 "checkpoint, which no fingerprint would cover"
             )
-            raise ValueError(msg)
 
 
 def _exists(name: str) -> bool:
@@ -280,12 +280,11 @@ def find_program(engine: Engine, python: str | None) -> Program:
         return Program((str(beside), "serve"), sys.executable)
     script = shutil.which(engine.name)
     if script is None:
-        msg = (
+        raise MissingDependencyError(
             f"{engine.title} is neither beside {sys.executable} nor on PATH. Install it in an "
             f"environment of its own ({engine.install}) and name its interpreter: "
             f"python=~/{engine.name}/bin/python"
         )
-        raise MissingDependencyError(msg)
     return Program((script, "serve"), _interpreter_of(Path(script)))
 
 

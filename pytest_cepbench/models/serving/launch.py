@@ -94,11 +94,10 @@ class ServerLauncher:
         version = _engine_version(plan, environment, folder.path)
         port = free_port() if plan.port == "auto" else int(plan.port)
         if not is_free(port):
-            msg = (
+            raise SpecError(
                 f"{plan.label}: port={port} is taken by another program. Leave port= out, and the "
                 "run takes a free one"
             )
-            raise SpecError(msg)
         key = None if plan.engine.key_variable is None else secrets.token_hex(24)
         if key is not None and plan.engine.key_variable:
             environment[plan.engine.key_variable] = key
@@ -117,8 +116,9 @@ class ServerLauncher:
         try:
             process = _supervise(folder, log, environment)
         except OSError as error:
-            msg = f"{plan.label}: the supervisor of its server could not be started: {error}"
-            raise ModelError(msg) from error
+            raise ModelError(
+                f"{plan.label}: the supervisor of its server could not be started: {error}"
+            ) from error
         while not (folder.read(RUNNING) or folder.read(ENDED)):
             if process.poll() is not None and not folder.read(ENDED):
                 msg = f"{plan.label}: the supervisor of its server ended at once. "
@@ -161,8 +161,9 @@ class ServerLauncher:
         }
         for name in plan.variables:
             if name not in os.environ:
-                msg = f"{plan.label}: env= names {name}, which is not set in the environment"
-                raise SpecError(msg)
+                raise SpecError(
+                    f"{plan.label}: env= names {name}, which is not set in the environment"
+                )
             environment[name] = os.environ[name]
         # All that it reads is fingerprinted, so that it needs nothing from a network.
         environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -175,12 +176,11 @@ class ServerLauncher:
         elif _count(environment.get(variable)) < plan.device_count:
             _restore(environment, variable, unleased)
         if plan.device_count > 1 and _count(environment.get(variable)) < plan.device_count:
-            msg = (
+            raise SpecError(
                 f"{plan.label} needs {plan.device_count} devices, and {variable} is "
                 f"{environment[variable]}: name more with devices=, or lower "
                 "tensor_parallel_size, pipeline_parallel_size or data_parallel_size"
             )
-            raise SpecError(msg)
         return environment
 
     def _new_log(self, plan: ServerPlan) -> Path:
@@ -194,8 +194,9 @@ class ServerLauncher:
                 old.unlink(missing_ok=True)
             path.touch(mode=0o600)
         except OSError as error:
-            msg = f"{plan.label}: the log of its server, {path}, cannot be written: {error}"
-            raise WriteError(msg) from error
+            raise WriteError(
+                f"{plan.label}: the log of its server, {path}, cannot be written: {error}"
+            ) from error
         return path
 
 
@@ -262,8 +263,7 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Pat
     except (OSError, subprocess.TimeoutExpired):  # what starts the server says why
         return ""
     if done.returncode == _NOT_INSTALLED:
-        msg = (
+        raise MissingDependencyError(
             f"{plan.label}: {interpreter} has no {engine.title}: {interpreter} -m {engine.install}"
         )
-        raise MissingDependencyError(msg)
     return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""

@@ -65,23 +65,24 @@ class ServeParams:
     def __post_init__(self) -> None:
         _ = self.client  # checks what both have
         if self.port != "auto" and not (self.port.isdecimal() and 0 < int(self.port) < 65536):
-            msg = f"port must be auto or a number from 1 to 65535, got {self.port!r}"
-            raise ValueError(msg)
+            raise ValueError(f"port must be auto or a number from 1 to 65535, got {self.port!r}")
         if not 0 < self.start_timeout < float("inf"):
-            msg = f"start_timeout must be a number of seconds above 0, got {self.start_timeout}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"start_timeout must be a number of seconds above 0, got {self.start_timeout}"
+            )
         if self.devices is not None and not all(map(_DEVICE.fullmatch, self.devices.split(","))):
-            msg = f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"
+            )
         if not all(map(_VARIABLE.fullmatch, self.variables)):
             # What is given may be a value, which is not repeated.
-            msg = "env must be names of variables of the environment, joined by commas"
-            raise ValueError(msg)
+            raise ValueError("env must be names of variables of the environment, joined by commas")
         try:
             _ = self.further_arguments
         except ValueError as error:
-            msg = f"engine_args cannot be read as a shell reads it ({error}): {self.engine_args}"
-            raise ValueError(msg) from error
+            raise ValueError(
+                f"engine_args cannot be read as a shell reads it ({error}): {self.engine_args}"
+            ) from error
 
     @property
     def client(self) -> ServerParams:
@@ -160,16 +161,15 @@ class EngineParams:
         for name in counts:
             value = getattr(self, name)
             if value is not None and value < 1:
-                msg = f"{name} must be at least 1, got {value}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be at least 1, got {value}")
         part = self.gpu_memory_utilization
         if part is not None and not 0 < part <= 1:
-            msg = f"gpu_memory_utilization must be above 0 and at most 1, got {part}"
-            raise ValueError(msg)
+            raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, got {part}")
         _ = self.json_values, self.adapter
         if self.chat_template is not None and not Path(self.chat_template).expanduser().is_file():
-            msg = f"chat_template must be a file, which is fingerprinted; got {self.chat_template}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"chat_template must be a file, which is fingerprinted; got {self.chat_template}"
+            )
 
     @property
     def json_values(self) -> dict[str, str]:
@@ -188,11 +188,10 @@ class EngineParams:
         for text in filter(None, (self.lora_modules or "").split(",")):
             name, equals, folder = text.partition("=")
             if not (equals and folder and _LORA_NAME.fullmatch(name)) or name in adapters:
-                msg = (
+                raise ValueError(
                     "lora_modules must be NAME=FOLDER, several joined by commas, each name once "
                     f"and of letters, digits, - . and _ only; got {self.lora_modules!r}"
                 )
-                raise ValueError(msg)
             adapters[name] = Path(folder).expanduser().absolute()
         return adapters
 
@@ -202,11 +201,11 @@ class EngineParams:
         names = list(self.adapters)
         if self.lora is not None and self.lora not in names:
             given = ", ".join(names) or "none"
-            msg = f"lora must name one of lora_modules ({given}), got {self.lora!r}"
-            raise ValueError(msg)
+            raise ValueError(f"lora must name one of lora_modules ({given}), got {self.lora!r}")
         if self.lora is None and len(names) > 1:
-            msg = f"lora_modules are several: say which answers with lora=NAME ({', '.join(names)})"
-            raise ValueError(msg)
+            raise ValueError(
+                f"lora_modules are several: say which answers with lora=NAME ({', '.join(names)})"
+            )
         return self.lora or (names[0] if names else None)
 
     @property
@@ -232,8 +231,7 @@ def _limits(text: str) -> str:
         return _object("limit_mm_per_prompt", text)
     pairs = text.split(",")
     if not all(map(_LIMIT.fullmatch, pairs)):
-        msg = f"limit_mm_per_prompt must be as image=10,video=0, or JSON, got {text!r}"
-        raise ValueError(msg)
+        raise ValueError(f"limit_mm_per_prompt must be as image=10,video=0, or JSON, got {text!r}")
     limits = {name: int(count) for name, _, count in (pair.partition("=") for pair in pairs)}
     return json.dumps(limits, sort_keys=True)
 
@@ -244,6 +242,5 @@ def _object(name: str, text: str) -> str:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        msg = f"{name} must be a JSON object, got {text!r}"
-        raise ValueError(msg)  # noqa: TRY004 - as for every other value of a spec
+        raise ValueError(f"{name} must be a JSON object, got {text!r}")  # noqa: TRY004 - as for every other value of a spec
     return json.dumps(value, sort_keys=True)

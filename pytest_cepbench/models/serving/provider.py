@@ -55,8 +55,7 @@ def _engine(spec: ModelSpec) -> Engine:
     """Raises SpecError for an engine that is not known."""
     name = spec.params.get("engine", ServeParams.engine)
     if name not in ENGINES:
-        msg = f"model spec {spec.text!r}: {unknown_name('engine', name, ENGINES)}"
-        raise SpecError(msg)
+        raise SpecError(f"model spec {spec.text!r}: {unknown_name('engine', name, ENGINES)}")
     return ENGINES[name]
 
 
@@ -67,11 +66,10 @@ def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
     """
     refuse_secrets(spec)
     if not spec.target.strip():
-        msg = (
+        raise SpecError(
             f"model spec {spec.text!r}: no checkpoint is named; write serve:FOLDER?engine=NAME, "
             f"with one of {', '.join(ENGINES)}"
         )
-        raise SpecError(msg)
     known = {"revision", *(field.name for field in fields(FileOptions))} - {"variant"}
     params = {name: value for name, value in spec.params.items() if name in known}
     return ModelSpec(spec.text, "", spec.target, params)
@@ -91,19 +89,17 @@ def _detect(spec: ModelSpec) -> DetectedModel:
 def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, force: bool) -> None:
     """Raise RoleError for a role that the checkpoint, or no server, can play."""
     if role not in _ROLES:
-        msg = (
+        raise RoleError(
             f"serve:{spec.target}: a served checkpoint can be the {' or '.join(_ROLES)}, not the "
             f"{role}. Without serve: the checkpoint is loaded by the run itself"
         )
-        raise RoleError(msg)
     needed = "describer" if role in ("judge", "vqa") else role
     if needed not in checkpoint.roles and not force:
-        msg = (
+        raise RoleError(
             f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}, so it cannot be the "
             f"{role}. To try it all the same, name the role: --{role}, or --model with "
             f"--cep-role={role}"
         )
-        raise RoleError(msg)
 
 
 def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -122,13 +118,11 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         engine.check(params)
         engine.check_further(further)
     except ValueError as error:
-        msg = f"model spec {spec.text!r}: {error}"
-        raise SpecError(msg) from error
+        raise SpecError(f"model spec {spec.text!r}: {error}") from error
     if engine.name == "transformers" and "@" in str(checkpoint.path):
-        msg = (
+        raise SpecError(
             f"{checkpoint.path}: transformers serve takes what follows @ for a revision: rename it"
         )
-        raise SpecError(msg)
     program = find_program(engine, serve.python)
     complete_checkpoint(own_spec, checkpoint)
     files = served_files(own_spec, checkpoint, params, context.hash_file)

@@ -98,8 +98,9 @@ class RunServers:
             ready = folder.read(READY)
             folder.check()
         if ready is None:
-            msg = f"{plan.label}: its server ends, since the controller of the run has ended"
-            raise ModelError(msg)
+            raise ModelError(
+                f"{plan.label}: its server ends, since the controller of the run has ended"
+            )
         return RunningServer(
             f"http://{HOST}:{ready['port']}/v1",
             ready["key"],

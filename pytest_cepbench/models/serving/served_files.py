@@ -69,21 +69,22 @@ def adapter_files(folder: Path, allow_pickle: bool) -> list[str]:  # noqa: FBT00
     allowed.
     """
     if not (folder / _CONFIG).is_file():
-        msg = f"{folder}: no PEFT adapter; lora_modules expects a folder with {_CONFIG} in it"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder}: no PEFT adapter; lora_modules expects a folder with {_CONFIG} in it"
+        )
     names = list_files(folder)
     inner = [name for name in names if "/" not in name]
     safe = [name for name in inner if name.endswith(".safetensors")]
     pickled = [name for name in inner if name.startswith("adapter_model") and _is_pickled(name)]
     if not safe and not pickled:
-        msg = f"{folder}: the adapter's weights are missing (adapter_model.safetensors)"
-        raise CheckpointError(msg)
+        raise CheckpointError(
+            f"{folder}: the adapter's weights are missing (adapter_model.safetensors)"
+        )
     if not safe and not allow_pickle:
-        msg = (
+        raise CheckpointError(
             f"{folder}: the adapter's weights are pickled ({pickled[0]}), and pickles can run "
             "code: save them as safetensors, or give allow_pickle=true"
         )
-        raise CheckpointError(msg)
     return [name for name in inner if name.endswith(_READ)] + ([] if safe else pickled)
 
 

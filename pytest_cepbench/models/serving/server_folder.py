@@ -90,8 +90,9 @@ class ServerFolder:
         try:
             write_state(self.path / name, state)
         except OSError as error:
-            msg = f"{self.name}: {self.path / name} cannot be written: {error}"
-            raise WriteError(msg) from error
+            raise WriteError(
+                f"{self.name}: {self.path / name} cannot be written: {error}"
+            ) from error
 
     def forget(self) -> None:
         """Remove what is known of an earlier server."""
@@ -173,8 +174,9 @@ def lock_shared(path: Path, name: str) -> int:
             else:
                 return file
     except OSError as error:
-        msg = f"{name}: the folder of its server, {path.parent}, cannot be used: {error}"
-        raise WriteError(msg) from error
+        raise WriteError(
+            f"{name}: the folder of its server, {path.parent}, cannot be used: {error}"
+        ) from error
 
 
 def wait_for_end(folder: Path) -> None:

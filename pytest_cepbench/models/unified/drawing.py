@@ -66,32 +66,34 @@ class UnifiedParams:
         check_at_least(self, 0, "image_top_k")
         scale = self.guidance_scale
         if scale is not None and not (math.isfinite(scale) and scale >= 1):
-            msg = f"guidance_scale must be a number from 1 (no guidance) upwards, got {scale}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"guidance_scale must be a number from 1 (no guidance) upwards, got {scale}"
+            )
         if self.image_ratio is not None and not re.fullmatch(
             r"[1-9]\d*:[1-9]\d*", self.image_ratio
         ):
-            msg = f"image_ratio must be width:height such as 16:9, got {self.image_ratio!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"image_ratio must be width:height such as 16:9, got {self.image_ratio!r}"
+            )
         if self.image_prompt_template is not None and "{prompt}" not in self.image_prompt_template:
-            msg = "image_prompt_template must say with {prompt} where the text to draw goes"
-            raise ValueError(msg)
+            raise ValueError(
+                "image_prompt_template must say with {prompt} where the text to draw goes"
+            )
         self._check_sampling()
 
     def _check_sampling(self) -> None:
         temperature, top_p = self.image_temperature, self.image_top_p
         if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
-            msg = f"image_temperature must be a number above 0, got {temperature}"
-            raise ValueError(msg)
+            raise ValueError(f"image_temperature must be a number above 0, got {temperature}")
         if top_p is not None and not 0 < top_p <= 1:
-            msg = f"image_top_p must be above 0 and at most 1, got {top_p}"
-            raise ValueError(msg)
+            raise ValueError(f"image_top_p must be above 0 and at most 1, got {top_p}")
         sampling = [
             f"image_{name}" for name in _SAMPLING if getattr(self, f"image_{name}") is not None
         ]
         if sampling and not self.image_do_sample:
-            msg = f"{sampling[0]} acts on sampling only: leave it or image_do_sample=false out"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{sampling[0]} acts on sampling only: leave it or image_do_sample=false out"
+            )
 
 
 def drawing_settings(

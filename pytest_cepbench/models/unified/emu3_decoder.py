@@ -44,8 +44,9 @@ class Emu3Decoder:
             ratio, area, loaded.processor.downsample_ratio
         )
         if min(self._height, self._width) < 1:
-            msg = f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
-            raise SpecError(msg)
+            raise SpecError(
+                f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
+            )
         stored = loaded.model.generation_config
         self._config = GenerationConfig(
             do_sample=False,  # `TokenSampler` leaves one token
@@ -108,11 +109,10 @@ def _image_tokens(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Sequence[i
     codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
     tokens: Sequence[int] = mapping.image_tokens
     if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
             f"tokens and the codebook has {codes}; it must name each, and the token "
             f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
             "config.json again"
         )
-        raise CheckpointError(msg)
     return tokens

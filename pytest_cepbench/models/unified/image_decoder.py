@@ -163,12 +163,11 @@ class PipelineDecoder:
         self._processor = loaded.processor
         made = getattr(loaded.model, "output_modalities", None) or ("text",)
         if "image" not in made or not hasattr(loaded.model, "decode_image_tokens"):
-            msg = (
+            raise RoleError(
                 f"{checkpoint.path} is a {checkpoint.what}, which makes {' and '.join(made)} and "
                 "no images, as the installed transformers has it: it cannot be the generator. Give "
                 "a diffusers pipeline, or wrap its own code as python:package.module:factory"
             )
-            raise RoleError(msg)
         self._call = {
             name: value
             for name, value in settings.items()
@@ -211,13 +210,12 @@ class JanusDecoder:
         scored = loaded.model.model.generation_head.vision_head.out_features
         side = config.vq_config.num_patches
         if codes != scored or side * side != config.vision_config.num_image_tokens:
-            msg = (
+            raise CheckpointError(
                 f"{checkpoint.path}: the parts that draw do not fit: the head scores {scored} "
                 f"image tokens and the codebook has {codes}; "
                 f"{config.vision_config.num_image_tokens} are drawn and the decoder takes "
                 f"{side * side}. Save config.json and weights again"
             )
-            raise CheckpointError(msg)
 
     def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """See `ImageDecoder`."""
@@ -258,12 +256,11 @@ def _janus_config(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Any:
     known = tokenizer.get_vocab()
     bos = stored.bos_token_id if stored.bos_token_id is not None else tokenizer.bos_token_id
     if start not in known or bos is None:
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path}: drawing needs a token that starts a text and one that starts an "
             f"image, and the tokenizer has {bos!r} and {start!r} for them. Save the processor that "
             "the model was trained with (processor.save_pretrained)"
         )
-        raise CheckpointError(msg)
     pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id
     return GenerationConfig(
         do_sample=False,  # `TokenSampler` leaves one token

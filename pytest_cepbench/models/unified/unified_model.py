@@ -73,8 +73,7 @@ def split_params(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, Un
             fault = removed(f"{name}=") or unknown_name(
                 f"parameter for the unified model {what}", name, known
             )
-            msg = f"model spec {spec.text!r}: {fault}"
-            raise SpecError(msg)
+            raise SpecError(f"model spec {spec.text!r}: {fault}")
     own = {name: value for name, value in spec.params.items() if name in drawing}
     rest = {name: value for name, value in spec.params.items() if name not in drawing}
     drawing_params = parse_params(replace(spec, params=own), UnifiedParams, what)
@@ -141,11 +140,10 @@ def bind_unified(
 def _check_chat_template(checkpoint: Checkpoint) -> None:
     """Raise CheckpointError where there is no chat template, by which a question is asked."""
     if not has_chat_template(checkpoint):
-        msg = (
+        raise CheckpointError(
             f"{checkpoint.path}: an interleaver is asked by its chat template, and there is none. "
             "Save the processor that the model was trained with (processor.save_pretrained)"
         )
-        raise CheckpointError(msg)
 
 
 def _load(

@@ -71,11 +71,10 @@ def _decisive(plan: LoadPlan[LocalVqaParams]) -> dict[str, Any]:
 def _check_chat(plan: LoadPlan[LocalVqaParams]) -> None:
     """Raise SpecError for a checkpoint that can be shown no conversation."""
     if not has_chat_template(plan.checkpoint):
-        msg = (
+        raise SpecError(
             f"{plan.spec.text!r} cannot be the VQA model: {plan.checkpoint.what} has no chat "
             "template, so a question has no place. Give a chat model that reads images"
         )
-        raise SpecError(msg)
 
 
 def _load(plan: LoadPlan[LocalVqaParams]) -> TransformersVqa:
@@ -94,11 +93,10 @@ class TransformersVqa:
         self._conversations = JudgeConversations(plan, loaded)
         yes, no = (first_tokens(loaded.tokenizer, words) for words in (_YES, _NO))
         if not yes or not no or yes & no:
-            msg = (
+            raise CheckpointError(
                 f"{plan.checkpoint.path}: its tokenizer does not tell yes from no by the first "
                 "token, so no likelihood does. Give a model whose vocabulary has both words"
             )
-            raise CheckpointError(msg)
         scorer = TokenScorer(loaded.model, sorted(yes | no))
         pictures, texts = ([self._conversation(*probe) for probe in probes] for probes in _PROBES)
         self._reads_texts = self._can_read(texts, scorer)
@@ -161,12 +159,11 @@ class TransformersVqa:
     def _tokens(self, question: VqaQuestion) -> frozenset[int]:
         tokens = first_tokens(self._loaded.tokenizer, question.answers)
         if not tokens:
-            msg = (
+            raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its tokenizer has no token that begins the answer "
                 f"{question.answers[0]!r:.80}, so it has no likelihood. Give a model whose "
                 "vocabulary has it"
             )
-            raise CheckpointError(msg)
         return tokens
 
     def _conversation(self, piece: Piece, question: str) -> Conversation:

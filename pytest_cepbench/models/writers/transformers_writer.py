@@ -53,8 +53,9 @@ class WriterParams(GenerationParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prompt_template is not None and "{prompt}" not in self.prompt_template:
-            msg = "prompt_template of a writer must say with {prompt} where the question goes"
-            raise ValueError(msg)
+            raise ValueError(
+                "prompt_template of a writer must say with {prompt} where the question goes"
+            )
 
 
 def writer_settings(checkpoint: Checkpoint, params: GenerationParams) -> dict[str, Any]:
@@ -75,18 +76,16 @@ def _check(plan: LoadPlan[WriterParams]) -> None:
     if has_chat_template(plan.checkpoint):
         return
     if plan.checkpoint.config.get("model_type") == "vision-encoder-decoder":
-        msg = (
+        raise RoleError(
             f"{plan.spec.text!r} is a {plan.checkpoint.what}: it reads images alone, so it cannot "
             "be the writer. Give a model with a chat template"
         )
-        raise RoleError(msg)
     if plan.params.prompt_template is None:
-        msg = (
+        raise SpecError(
             f"model spec {plan.spec.text!r}: {plan.checkpoint.what} has no chat template, so "
             "nothing says how it is asked a question. Add prompt_template, with {prompt} where "
             "the question goes and the model's own image token where it wants one"
         )
-        raise SpecError(msg)
 
 
 def _decisive(plan: LoadPlan[WriterParams]) -> dict[str, Any]:

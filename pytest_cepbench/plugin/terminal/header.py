@@ -46,10 +46,9 @@ def setup_lines(
     """
     for location in settings.shared:
         if isinstance(location, Path) and not location.is_dir():
-            msg = (
+            raise SpecError(
                 f"--cep-shared {shown_path(location)}: no such folder; that of a store is expected"
             )
-            raise SpecError(msg)
     if evaluator.engine is not None:
         yield _always(evaluator.engine.header)
     yield from _model_lines(settings, evaluator)

@@ -145,11 +145,10 @@ def _lease_devices(
 def _check_pinned(text: str, device: str, size: int) -> None:
     """Raise SpecError where a model names a device that workers do not have."""
     if int(device.removeprefix("cuda:")) >= size:
-        msg = (
+        raise SpecError(
             f"model spec {text!r}: {device} is not among the {size} device(s) of a worker, which "
             "count from cuda:0. Give a larger --cep-devices-per-worker, or leave device out"
         )
-        raise SpecError(msg)
 
 
 def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:

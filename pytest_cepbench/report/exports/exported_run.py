@@ -52,12 +52,10 @@ class ExportedRun:
         """
         if self.verdict == "incomplete":
             why = "; ".join(self.problems) or "no case was judged"
-            msg = f"the run of {self.source} is incomplete ({why}): run it again"
-            raise SpecError(msg)
+            raise SpecError(f"the run of {self.source} is incomplete ({why}): run it again")
         cases = tuple(case for case in self.cases if case.value is not None)
         if not cases:
-            msg = f"no case of {self.source} was measured: run it again"
-            raise SpecError(msg)
+            raise SpecError(f"no case of {self.source} was measured: run it again")
         return cases
 
 

@@ -27,18 +27,16 @@ def export(run: ExportedRun, path: Path) -> list[Path]:
     """
     if not _DATASET.fullmatch(run.dataset):
         given = f"--dataset {run.dataset!r}" if run.dataset else "no --dataset"
-        msg = (
+        raise SpecError(
             f"{given} was given: results belong to a benchmark on the Hub, name its data set, "
             "--dataset ORGANIZATION/NAME"
         )
-        raise SpecError(msg)
     suites: dict[str, list[CaseResult]] = {}
     for case in run.measured:
         if case.primary:
             suites.setdefault(case.suite, []).append(case)
     if not suites:
-        msg = f"{run.source} has informational cases only: there is nothing to publish"
-        raise SpecError(msg)
+        raise SpecError(f"{run.source} has informational cases only: there is nothing to publish")
     return [
         write_reports(
             path / ".eval_results" / f"{suite}.yaml",

@@ -30,8 +30,7 @@ def export(run: ExportedRun, path: Path) -> list[Path | str]:
         client = mlflow.MlflowClient(tracking_uri=remote or f"sqlite:///{database}")
         _log(client, run, None if remote else (path.absolute() / "artifacts").as_uri())
     except mlflow.exceptions.MlflowException as error:
-        msg = f"MLflow took no run: {error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"MLflow took no run: {error}") from error
     # The address may hold a password.
     return ["where MLFLOW_TRACKING_URI points"] if remote else [database]
 

@@ -25,11 +25,10 @@ def sample_rows(run: ExportedRun) -> list[dict[str, Any]]:
     """
     rows = [_row(run, case, values) for case in run.cases for values in sample_values(case)]
     if not rows:
-        msg = (
+        raise SpecError(
             f"{run.source} has no scores of samples: no case was measured, or all have one score "
             "of a whole set. --rows=cases exports its cases"
         )
-        raise SpecError(msg)
     return rows
 
 

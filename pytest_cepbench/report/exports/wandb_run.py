@@ -31,6 +31,5 @@ def export(run: ExportedRun, path: Path) -> list[Path]:
         # The end of a run does not wait until W&B's own process has written its file; its end does.
         wandb.teardown()
     except wandb.Error as error:
-        msg = f"W&B took no run: {error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"W&B took no run: {error}") from error
     return [file.parent]

@@ -160,11 +160,10 @@ def read_history(folder: Path) -> History:
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
     except OSError as error:
-        msg = (
+        raise HistoryError(
             f"history {str(folder)!r} cannot be read: {error.strerror or error}; every run of "
             "pytest with a cepbench case adds to it, and --history names another folder"
-        )
-        raise HistoryError(msg) from error
+        ) from error
     runs: dict[str, HistoryRun] = {}
     remarks: list[str] = []
     for path in paths:
@@ -179,8 +178,9 @@ def _read_file(path: Path, remarks: list[str]) -> list[HistoryRun]:
         with open_regular(path, _MOST_BYTES) as stream:
             data = stream.read()
     except OSError as error:
-        msg = f"history {str(path)!r} cannot be read: {error.strerror or error}"
-        raise HistoryError(msg) from error
+        raise HistoryError(
+            f"history {str(path)!r} cannot be read: {error.strerror or error}"
+        ) from error
     decoder = msgspec.json.Decoder(HistoryRun)
     try:
         runs = decoder.decode_lines(data)
@@ -233,8 +233,7 @@ def append_run(folder: Path, run: HistoryRun, identities: Mapping[str, Mapping[s
         with _opened(path) as file:
             _append(file, msgspec.json.encode(run) + b"\n")
     except OSError as error:
-        msg = f"{path} could not be written: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
     return path
 
 
@@ -257,8 +256,7 @@ def _opened(path: Path) -> Iterator[int]:
     file = os.open(path, flags, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            msg = "it is no regular file"
-            raise OSError(msg)
+            raise OSError("it is no regular file")
         _lock(file)
         yield file
     finally:
@@ -273,8 +271,7 @@ def _lock(file: int) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                msg = f"another process has held it for {_PATIENCE:g} s"
-                raise OSError(msg) from None
+                raise OSError(f"another process has held it for {_PATIENCE:g} s") from None
             time.sleep(_POLL_SECONDS)
         except OSError:
             return

@@ -19,8 +19,9 @@ def serve(site: Site, listener: socket.socket) -> None:
 
         from pytest_cepbench.report.history.app import make_app
     except ImportError as error:
-        msg = 'cepbench view needs packages: pip install "pytest-cepbench[view]"'
-        raise MissingDependencyError(msg) from error
+        raise MissingDependencyError(
+            'cepbench view needs packages: pip install "pytest-cepbench[view]"'
+        ) from error
     uvicorn.Server(uvicorn.Config(make_app(site, HOST), log_level="warning")).run(
         sockets=[listener]
     )

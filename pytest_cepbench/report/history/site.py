@@ -166,14 +166,12 @@ def write_site(folder: Path, target: Path) -> int:
     try:
         target.mkdir(parents=True, exist_ok=True)
         if any(target.iterdir()):
-            msg = f"{target} is not empty: name a new folder"
-            raise WriteError(msg)
+            raise WriteError(f"{target} is not empty: name a new folder")
         (target / RUNS).mkdir()
         copied = [run for run in history.runs if _copy_report(history, run, target / RUNS)]
         (target / "index.html").write_text(index, encoding="utf-8")
     except OSError as error:
-        msg = f"{target} could not be written: {error.strerror or error}"
-        raise WriteError(msg) from error
+        raise WriteError(f"{target} could not be written: {error.strerror or error}") from error
     return len(copied)
 
 

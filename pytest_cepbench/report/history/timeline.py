@@ -101,8 +101,9 @@ def select_runs(history: History, selection: Selection) -> tuple[HistoryRun, ...
     """
     runs = history.runs
     if not runs:
-        msg = f"history {str(history.folder)!r} has no run yet: run pytest on a suite first"
-        raise HistoryError(msg)
+        raise HistoryError(
+            f"history {str(history.folder)!r} has no run yet: run pytest on a suite first"
+        )
     if selection.models:
         specs = {model.spec for run in runs for model in run.models}
         wanted = {spec for spec in specs if _is_like(spec, selection.models)}

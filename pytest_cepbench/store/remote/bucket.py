@@ -123,8 +123,7 @@ class BucketObjects:
 
         answer = self._for_each([folder], find, _LISTING_SECONDS)[folder]
         if isinstance(answer, StoreFailure):
-            msg = f"{self.named}: {answer.message}"
-            raise StoreError(msg)
+            raise StoreError(f"{self.named}: {answer.message}")
         start = len(self._path("").lstrip("/"))
         return {path.lstrip("/")[start:]: int(entry["size"] or 0) for path, entry in answer.items()}
 

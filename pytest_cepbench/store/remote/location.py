@@ -97,15 +97,13 @@ def _connect(location: str | Path, source: str, *, writing: bool) -> ObjectStore
     named = f"{source} {without_secrets(text)}"
     protocol, _, rest = text.partition("://")
     if "@" in rest.partition("/")[0] or "?" in rest:
-        msg = (
+        raise SpecError(
             f"{named}: a URL may hold no user, password or query, since it is shown and stored: "
             "give credentials in the environment (AWS_..., FSSPEC_...)"
         )
-        raise SpecError(msg)
     if protocol in _FILES:
         if not rest.startswith("/"):
-            msg = f"{named}: an absolute path is expected, such as file:///mnt/shared"
-            raise SpecError(msg)
+            raise SpecError(f"{named}: an absolute path is expected, such as file:///mnt/shared")
         return _folder(Path(rest), named, writing=writing)
     return _bucket(protocol, text, named)
 
@@ -113,14 +111,12 @@ def _connect(location: str | Path, source: str, *, writing: bool) -> ObjectStore
 def _folder(path: Path, named: str, *, writing: bool) -> ObjectStore:
     objects = FolderObjects(path, named)
     if (path / INDEX).exists():
-        msg = (
+        raise SpecError(
             f"{named} is the folder of a local store, which only --cep-store and --cep-shared can "
             "use: give another folder"
         )
-        raise SpecError(msg)
     if path.exists() and not path.is_dir():
-        msg = f"{named} is a file: give a folder"
-        raise SpecError(msg)
+        raise SpecError(f"{named} is a file: give a folder")
     if not writing:
         return objects
     try:
@@ -129,8 +125,9 @@ def _folder(path: Path, named: str, *, writing: bool) -> ObjectStore:
     except OSError as error:
         raise _store_error(objects, write_failure(failure_of(error)), "write") from None
     if foreign:
-        msg = f"{named} holds other files and no shared store: give an empty folder, or a new one"
-        raise SpecError(msg)
+        raise SpecError(
+            f"{named} holds other files and no shared store: give an empty folder, or a new one"
+        )
     objects.remove_stale()
     return objects
 
@@ -145,19 +142,18 @@ def _bucket(protocol: str, url: str, named: str) -> ObjectStore:
     try:
         fsspec.get_filesystem_class(protocol)
     except ValueError:
-        msg = f"{named}: {unknown_name('protocol', protocol, _KNOWN)}"
-        raise SpecError(msg) from None
+        raise SpecError(f"{named}: {unknown_name('protocol', protocol, _KNOWN)}") from None
     except ImportError:
         raise _not_installed(named, protocol) from None
     try:
         fs, root = fsspec.core.url_to_fs(url, skip_instance_cache=True, **_settings(protocol))
     except Exception as error:
         # Each library checks its settings in its own way, and its error may quote them.
-        msg = f"{named} cannot be opened ({type(error).__name__}): check its FSSPEC_... settings"
-        raise StoreError(msg) from error
+        raise StoreError(
+            f"{named} cannot be opened ({type(error).__name__}): check its FSSPEC_... settings"
+        ) from error
     if not root.strip("/"):
-        msg = f"{named}: the bucket is missing: {protocol}://BUCKET/PREFIX is expected"
-        raise SpecError(msg)
+        raise SpecError(f"{named}: the bucket is missing: {protocol}://BUCKET/PREFIX is expected")
     if protocol in ("s3", "s3a"):
         fs.retries = 1  # of s3fs, which come on top of botocore's
     return BucketObjects(fs, root, named)
@@ -225,20 +221,18 @@ def _check(objects: ObjectStore, *, writing: bool, optional: bool) -> bool:
         raise _store_error(objects, fetched.failure, "read")
     data = fetched.objects.get(MARKER)
     if data is not None and format_of(data) != FORMAT:
-        msg = (
+        raise StoreVersionError(
             f"{objects.named} holds a store of format {format_of(data)}, this version works with "
             f"format {FORMAT}: give another location, or use the same version of pytest-cepbench "
             "everywhere"
         )
-        raise StoreVersionError(msg)
     if data is None and not writing:
         if optional:
             return False
-        msg = (
+        raise StoreError(
             f"{objects.named} holds no shared store (no {MARKER}): one is made by a run with "
             "--cep-publish"
         )
-        raise StoreError(msg)
     if writing:
         # Also over an existing marker, which stays: missing rights to write show now.
         for failure in objects.write({MARKER: marker()}, seconds=_SECONDS).values():

@@ -165,11 +165,9 @@ def from_object(key: str, data: bytes) -> Row:
     try:
         decoded = _DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
-        msg = "it cannot be read"
-        raise ValueError(msg) from error
+        raise ValueError("it cannot be read") from error
     if decoded.format != FORMAT:
-        msg = f"it has format {decoded.format}"
-        raise ValueError(msg)
+        raise ValueError(f"it has format {decoded.format}")
     return (key, *astuple(decoded)[1:])
 
 

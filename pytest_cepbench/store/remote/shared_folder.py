@@ -112,8 +112,7 @@ class FolderObjects:
                     with suppress(FileNotFoundError):
                         sizes[path.relative_to(self._root).as_posix()] = path.stat().st_size
         except OSError as error:
-            msg = f"{self.named}: {failure_of(error).message}"
-            raise StoreError(msg) from None
+            raise StoreError(f"{self.named}: {failure_of(error).message}") from None
         return sizes
 
     def remove_stale(self) -> None:

@@ -213,8 +213,7 @@ def _scatter(
     for sample, _ in whole:
         artifact = load_link(chains[sample.id], 0, suite.model_pool.store)
         if artifact is None:
-            msg = f"{sample.id}: the start cannot be read again"
-            raise ImageError(msg)
+            raise ImageError(f"{sample.id}: the start cannot be read again")
         starts.append((chains[sample.id].links[0].digest, artifact))
     vectors = encode(suite.runner(reader.encoder), reader.kind, starts)
     variances = [

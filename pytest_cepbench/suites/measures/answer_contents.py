@@ -163,8 +163,9 @@ def _solve(sample: Sample) -> Solution:
     try:
         return solve(read_question(pieces))
     except DatasetError as error:
-        msg = f"{sample.id}: truth is known of the arena of shapes alone: {error}"
-        raise MeasurementError(msg) from error
+        raise MeasurementError(
+            f"{sample.id}: truth is known of the arena of shapes alone: {error}"
+        ) from error
 
 
 def count_lacks(kind: str, of: str) -> Callable[[SampleAnswer], float]:
@@ -194,6 +195,7 @@ def count_gap(own: SampleAnswer) -> float:
     assert own.answer is not None
     gold = len(own.sample.gold)
     if not gold:
-        msg = f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
+        )
     return abs(len(own.answer.steps) - gold) / gold

@@ -50,11 +50,10 @@ def make_answer_measures(
     counting = [name for name, table in tables.items() if isinstance(table, JudgeFailuresTable)]
     scored = any(isinstance(table, CriteriaTable) for table in tables.values())
     if against == "accepted" and counting and not win_rates and not scored:
-        msg = (
+        raise SuiteError(
             f"suite {suite!r}: {counting[0]} counts the verdicts of a win_rate and the scores of "
             "criteria: add [metrics.win_rate] or [metrics.criteria]"
         )
-        raise SuiteError(msg)
     _check_agreement(tables, suite, against)
     win_rate = win_rates[0] if against == "accepted" and win_rates else ""
     # Reference answers were battled for judge_failures alone before there were scores.
@@ -75,14 +74,12 @@ def _check_agreement(tables: Mapping[str, MetricTable], suite: str, against: Aga
     allowed = AgreementTable | JudgeFailuresTable
     wrong = [name for name, table in tables.items() if not isinstance(table, allowed)]
     if wrong:
-        msg = (
+        raise SuiteError(
             f"suite {suite!r}: with agreement the judge is under test, and {wrong[0]} is of models "
             "that answer: leave one of them out"
         )
-        raise SuiteError(msg)
     if against != "gold":
-        msg = f'suite {suite!r}: agreement needs against = "gold" under [arena]'
-        raise SuiteError(msg)
+        raise SuiteError(f'suite {suite!r}: agreement needs against = "gold" under [arena]')
 
 
 @dataclass(frozen=True)
@@ -135,5 +132,4 @@ def _make(
             name, "gap in steps", "step_gap/1",
             count_gap, 1.0, shares=False, span=None, pool=pool, parts=parts,
         )  # fmt: skip
-    msg = f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}"
-    raise SuiteError(msg)
+    raise SuiteError(f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}")

@@ -84,14 +84,12 @@ def number_problems(table: object) -> Iterator[str]:
 
 def _check_weight(value: float, name: str) -> None:
     if not (isfinite(value) and value > 0):
-        msg = f"{name} is a number over 0, got {value}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is a number over 0, got {value}")
     if not 1 / _HEAVIEST <= value <= _HEAVIEST:
-        msg = (
+        raise ValueError(
             f"{name} {value:g}: cases of so different weights would leave some without a share of "
             f"alpha, which never fail then; give one from {1 / _HEAVIEST:g} to {_HEAVIEST:g}"
         )
-        raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -286,11 +284,10 @@ class SuiteContext:
         """
         chosen = start or ("image" if "image" in self.plans else "text")
         if chosen not in self.plans:
-            msg = (
+            raise SuiteError(
                 f"suite {self.suite!r}, metric {metric!r}: there are no {chosen}-first chains "
                 f"([chain] start = {' and '.join(self.plans)})"
             )
-            raise SuiteError(msg)
         return self.plans[chosen]
 
 

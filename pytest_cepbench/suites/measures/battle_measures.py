@@ -111,8 +111,7 @@ class WinRateMeasure:
         if all(own.answer is None for own in answers.values()):
             failure = next(iter(answers.values())).failure
             detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
-            msg = f"not one of {len(answers)} questions was answered{detail}"
-            raise MeasurementError(msg)
+            raise MeasurementError(f"not one of {len(answers)} questions was answered{detail}")
         if self.against == "gold":
             fought = data.gold_battles(samples)
             outcomes = _outcomes(answers, [fought], data)
@@ -363,8 +362,9 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
         even = max(abs(outcome.score - EVEN) for outcome in fought) < _EVEN_ENOUGH
         blind = rules.score == "verdict" or even
         if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST and blind:
-            msg = f"{said}: this judge looks at the order of the answers, not at them"
-            raise MeasurementError(msg)
+            raise MeasurementError(
+                f"{said}: this judge looks at the order of the answers, not at them"
+            )
         if len(given) >= _ENOUGH_VERDICTS and one_place >= _MANY_FIRST:
             warnings.append(f"{said}: the judge has a strong order effect")
     shown = _shown_by_soft_scores(fought, rules)
@@ -374,8 +374,9 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
             f"on them is wider by as much, and no drop beyond {max(0.0, shown) * EVEN:.3f} can show"
         )
         if shown < _HARDLY_ANY:
-            msg = f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
-            raise MeasurementError(msg)
+            raise MeasurementError(
+                f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
+            )
         (warnings if shown < _MUCH_SHRUNK else notes).append(remark)
     return _JudgeRemarks(tuple(notes), tuple(warnings), len(given))
 

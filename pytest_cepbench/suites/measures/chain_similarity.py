@@ -179,9 +179,8 @@ def last_iteration(
         else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
     )
     if not 1 <= at <= plan.iterations:
-        msg = (
+        raise SuiteError(
             f"suite {context.suite!r}, metric {name!r}: at = {at}, and the chains have "
             f"{plan.iterations} iterations"
         )
-        raise SuiteError(msg)
     return at

@@ -108,8 +108,9 @@ def _crop_step(
         try:
             return None if image is None else crop_object(image, detection)
         except ValueError as error:
-            msg = f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
-            raise ModelError(msg) from error
+            raise ModelError(
+                f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
+            ) from error
 
     return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
 
@@ -124,8 +125,9 @@ def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
     ]
     vectors = encoder.encode("text", steps)
     if any(isinstance(vector, Failure) for vector in vectors):
-        msg = f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
-        raise MeasurementError(msg)
+        raise MeasurementError(
+            f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
+        )
     rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
     if spread_of_directions(rows) <= SAME_VECTORS:
         raise MeasurementError(one_vector(encoder.bound.spec, len(rows), "text"))

@@ -118,11 +118,10 @@ def _edit_of(sample: Sample) -> SceneEdit:
     """The edit of an edited sample. Raises MeasurementError where it is none of a scene."""
     assert sample.edit is not None
     if sample.edit.name not in SCENE_EDITS or "scene" not in sample.metadata:
-        msg = (
+        raise MeasurementError(
             f"sample {sample.id!r} is no generated scene, and compare = 'facts' reads scenes: set "
             "compare = 'vectors'"
         )
-        raise MeasurementError(msg)
     return SceneEdit.read(sample.edit.name, sample.edit.target)
 
 

@@ -108,11 +108,10 @@ class EquivarianceMeasure:
         paired = self._pairs(case, samples, chain_data)
         able = {edit: own for edit, own in paired.items() if own.pairs}
         if not able:
-            msg = (
+            raise MeasurementError(
                 f"{case.key}: {len(samples)} samples hold no pair of a start and the same start "
                 "edited that differ: play more samples of each category"
             )
-            raise MeasurementError(msg)
         scored = {
             edit: self.comparison.score(self.plan, edit, own.pairs, chain_data)
             for edit, own in able.items()
@@ -189,24 +188,22 @@ def make_equivariance(
     where = f"suite {context.suite!r}, metric {name!r}"
     plan = context.plan(name, table.start)
     if not 1 <= table.at <= plan.generations:
-        msg = f"{where}: at = {table.at}, and the chains have {plan.generations} generations"
-        raise SuiteError(msg)
+        raise SuiteError(
+            f"{where}: at = {table.at}, and the chains have {plan.generations} generations"
+        )
     if not context.edits:
-        msg = (
+        raise SuiteError(
             f"{where}: the data has no edited starts: name some under [data], such as "
             'edits = ["mirror"]'
         )
-        raise SuiteError(msg)
     for edit in table.edits or ():
         if edit not in context.edits:
-            msg = f"{where}: {unknown_name('edit of the data', edit, context.edits)}"
-            raise SuiteError(msg)
+            raise SuiteError(f"{where}: {unknown_name('edit of the data', edit, context.edits)}")
     # A text says nothing of brightness, so a text-first chain has nothing to show.
     shown = [e for e in context.edits if plan.start == "image" or e not in UNSEEN_EDITS]
     edits = tuple(edit for edit in shown if table.edits is None or edit in table.edits)
     if not edits:
-        msg = f"{where}: a text is the same after the edits {', '.join(context.edits)}"
-        raise SuiteError(msg)
+        raise SuiteError(f"{where}: a text is the same after the edits {', '.join(context.edits)}")
     return EquivarianceMeasure(
         name, plan, table.at, edits, _comparison(where, table, edits), table.parts or "overall"
     )
@@ -217,12 +214,10 @@ def _comparison(where: str, table: EquivarianceTable, edits: Sequence[str]) -> C
         return FactComparison(table.at, table.score)
     foreign = [edit for edit in edits if edit not in VECTOR_EDITS]
     if foreign:
-        msg = (
+        raise SuiteError(
             f"{where}: the edit {foreign[0]!r} cannot be made in any text or image, so vectors do "
             f"not show it: set compare = 'facts', or edits = {list(VECTOR_EDITS)}"
         )
-        raise SuiteError(msg)
     if table.score != "both":
-        msg = f"{where}: score = {table.score!r} is of facts, and vectors are compared"
-        raise SuiteError(msg)
+        raise SuiteError(f"{where}: score = {table.score!r} is of facts, and vectors are compared")
     return VectorComparison(table.at, table.encoder)

@@ -113,12 +113,11 @@ class SceneSource:
         try:
             return scene_facts(sample_scene(sample))
         except (KeyError, TypeError, ValueError) as error:
-            msg = (
+            raise MeasurementError(
                 f"sample {sample.id!r} has no facts: its metadata holds no generated scene, as the "
                 "loaders shapes and shapes-tasks give one; leave [metrics.facts] out, or name "
                 "another source of facts"
-            )
-            raise MeasurementError(msg) from error
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -214,8 +214,7 @@ class FactsMeasure:
         counted = tuple(f for f in facts if not self.kinds or f.kind in self.kinds)
         if not counted:
             which = f" of the kinds {', '.join(self.kinds)}" if facts else ""
-            msg = f"{self.name}: sample {sample.id!r} has no facts{which}"
-            raise MeasurementError(msg)
+            raise MeasurementError(f"{self.name}: sample {sample.id!r} has no facts{which}")
         return counted
 
     def _checked(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, CheckedChain]:
@@ -371,15 +370,13 @@ def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeas
         ("checker of pictures", table.pictures, PICTURE_CHECKERS),
     ):
         if given not in known:
-            msg = f"{where}: {unknown_name(what, given, known)}"
-            raise SuiteError(msg)
+            raise SuiteError(f"{where}: {unknown_name(what, given, known)}")
     try:
         check_kinds(table.kinds or ())
         texts = TEXT_CHECKERS[table.texts](table)
         pictures = PICTURE_CHECKERS[table.pictures](table)
     except ValueError as error:
-        msg = f"{where}: {error}"
-        raise SuiteError(msg) from error
+        raise SuiteError(f"{where}: {error}") from error
     last = plan.generations if table.at is None else 2 * table.at
     problem = ""
     if table.kinds == []:
@@ -390,8 +387,7 @@ def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeas
         modalities = tuple(dict.fromkeys(plan.modality(g) for g in range(1, last + 1)))
         problem = next(misfits(table, modalities, context), "")
     if problem:
-        msg = f"{where}: {problem}"
-        raise SuiteError(msg)
+        raise SuiteError(f"{where}: {problem}")
     return FactsMeasure(
         name=name,
         plan=plan,

@@ -234,8 +234,7 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
     plan = context.plan(name, table.start)
     wanted = [table.encoder] if isinstance(table.encoder, str) else table.encoder
     if not wanted:
-        msg = f"suite {context.suite!r}, metric {name!r}: encoder = [] names none"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite {context.suite!r}, metric {name!r}: encoder = [] names none")
     here = [
         name for name in wanted if name in context.specs and weights_present(context.specs[name])
     ]

@@ -132,16 +132,16 @@ class DetectorChecker:
         for fact in facts:
             atom = atoms.get((fact.kind, fact.words))
             if atom is None:
-                msg = (
+                raise MeasurementError(
                     f"sample {image.chain.sample.id!r}: the detector checks the facts of GenEval's "
                     f'metadata alone, and {str(fact)!r} is none: give facts = "geneval"'
                 )
-                raise MeasurementError(msg)
             try:
                 verdict = judge(atom.demand, image.objects, colors, self.settings)
             except ValueError as error:  # a color that nobody told
-                msg = f"{error}: give colors = 'clip' and a color_encoder"
-                raise MeasurementError(msg) from error
+                raise MeasurementError(
+                    f"{error}: give colors = 'clip' and a color_encoder"
+                ) from error
             answers.append(float(verdict.correct))
         return FactReading(tuple(answers))
 
@@ -154,5 +154,6 @@ def _prompt(sample: Sample) -> Prompt:
     try:
         return parse_prompt(sample.metadata)
     except ValueError as error:
-        msg = f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
-        raise MeasurementError(msg) from error
+        raise MeasurementError(
+            f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
+        ) from error

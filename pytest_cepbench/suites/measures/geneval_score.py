@@ -247,12 +247,11 @@ class ComplianceMeasure:
         if self.colors != "query":
             return "photo" if free else "class"
         if not free:
-            msg = (
+            raise MeasurementError(
                 f"{self.name}: colors = 'query' asks the detector for colors in words, and "
                 f"{detector.spec} knows a fixed set of classes: use an "
                 "open-vocabulary detector (OWLv2), or colors = 'clip'"
             )
-            raise MeasurementError(msg)
         return "colored photo"
 
     def _colors(
@@ -264,11 +263,10 @@ class ComplianceMeasure:
         for image in images:
             untold = objects_to_color(image.prompt, image.objects, self.settings)
             if untold:
-                msg = (
+                raise MeasurementError(
                     f"{self.name}: colors = {self.colors!r}, and the detector tells none (of "
                     f"{untold[0].name!r} in {image.chain.sample.id!r}): use colors = 'clip'"
                 )
-                raise MeasurementError(msg)
         return [{} for _ in images]
 
     def _sum_up(
@@ -320,18 +318,16 @@ def make_compliance(
     last = 1 if kind == "geneval" else plan.generations
     colors = table.colors or ("query" if table.rules == "mgg-code" else "clip")
     if table.rules == "mgg-code" and colors != "query":
-        msg = (
+        raise SuiteError(
             f"suite {context.suite!r}, metric {name!r}: rules = 'mgg-code' asks the detector for "
             f"colors in words: colors = 'query' is expected, got {colors!r}"
         )
-        raise SuiteError(msg)
     named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
     own = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
     try:
         settings = replace(_PRESETS[table.rules], **own)
     except ValueError as error:
-        msg = f"suite {context.suite!r}, metric {name!r}: {error}"
-        raise SuiteError(msg) from error
+        raise SuiteError(f"suite {context.suite!r}, metric {name!r}: {error}") from error
     return ComplianceMeasure(
         name=name,
         kind=kind,
@@ -349,5 +345,6 @@ def _prompt(sample: Sample) -> Prompt:
     try:
         return parse_prompt(sample.metadata)
     except ValueError as error:
-        msg = f"sample {sample.id!r} has no clauses to judge its images by: {error}"
-        raise MeasurementError(msg) from error
+        raise MeasurementError(
+            f"sample {sample.id!r} has no clauses to judge its images by: {error}"
+        ) from error

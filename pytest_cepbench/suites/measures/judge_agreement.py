@@ -88,14 +88,14 @@ class AgreementMeasure:
     def _share(self, sample: Sample, outcome: PairOutcome) -> float:
         stored = sample.metadata.get(VERDICT)
         if stored not in WINNERS:
-            msg = (
+            raise MeasurementError(
                 f"{sample.id} has no stored verdict, which {self.name!r} is agreement with: use "
                 'the loader "judged-battles"'
             )
-            raise MeasurementError(msg)
         if not outcome.verdicts:
-            msg = f"{sample.id}: both of its answers are the same, so no judge can choose"
-            raise MeasurementError(msg)
+            raise MeasurementError(
+                f"{sample.id}: both of its answers are the same, so no judge can choose"
+            )
         right = self._reading(stored)
         agreed = [self._reading(_unmirrored(verdict)) == right for verdict in outcome.verdicts]
         return sum(agreed) / len(agreed)

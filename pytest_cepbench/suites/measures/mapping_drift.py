@@ -235,8 +235,7 @@ def _with_rate(
     curves: (n, k) of each. Raises MeasurementError where their mean tells no rate.
     """
     if rate.b is None:
-        msg = f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
-        raise MeasurementError(msg)
+        raise MeasurementError(f"{case.key}: the curve does not tell a drift rate: {rate.reason}")
     part = case.key.part
     without, why = _rates_without(track, samples, curves)
     return replace(
@@ -276,20 +275,18 @@ def make_mapping(
     tracks = {}
     for mapping, encoder in named.items():
         if mapping not in MAPPINGS:
-            msg = (
+            raise SuiteError(
                 f"suite {context.suite!r}, metric {name!r}: "
                 f"{unknown_name('mapping', mapping, MAPPINGS)}"
             )
-            raise SuiteError(msg)
         start, modality = MAPPINGS[mapping]
         plan = context.plan(name, start)
         generations = mapping_generations(start, modality, plan.generations)
         if not generations:
-            msg = (
+            raise SuiteError(
                 f"suite {context.suite!r}, metric {name!r}: mapping {mapping!r} has no generation "
                 f"in chains of {plan.generations}"
             )
-            raise SuiteError(msg)
         tracks[mapping] = MappingTrack(plan, generations, encoder)
     if kind == "sdr":  # rates of different mappings have no mean
         return MappingMeasure(name, tracks, parts=None, rates=True)

@@ -113,11 +113,9 @@ def read_table(
     try:
         table = msgspec.convert(dict(raw), kinds[kind])
     except msgspec.ValidationError as error:
-        msg = f"metric {name!r}: {explain_mismatch(error, kinds[kind])}"
-        raise ValueError(msg) from error
+        raise ValueError(f"metric {name!r}: {explain_mismatch(error, kinds[kind])}") from error
     for problem in number_problems(table):
-        msg = f"metric {name!r}: {problem}"
-        raise ValueError(msg)
+        raise ValueError(f"metric {name!r}: {problem}")
     return table
 
 
@@ -142,8 +140,9 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     for name, measure in made.items():
         plans = plans_of(measure.required_features(None))
         if not plans or any(plan.generations < 1 for plan in plans):
-            msg = f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
-            raise SuiteError(msg)
+            raise SuiteError(
+                f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
+            )
     return {name: made[name] for name in tables}
 
 
@@ -161,11 +160,10 @@ def list_cases(
     own = dict.fromkeys(part for measure in measures.values() for part in measure.own_parts)
     for part in own:
         if part in parts:
-            msg = (
+            raise SuiteError(
                 f"suite {suite!r}: {part!r} is a mapping or an edit, and cannot be a category or "
                 "group"
             )
-            raise SuiteError(msg)
     whole = parts.pop(OVERALL)
     parts |= dict.fromkeys((*own, OVERALL), whole)
     labels = _labels(measures)

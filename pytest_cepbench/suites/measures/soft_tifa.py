@@ -235,8 +235,7 @@ def make_soft_tifa(
     if not 1 <= generation <= plan.generations:
         problem = f"generation = {generation}: 1 to {plan.generations} is expected"
     if problem:
-        msg = f"suite {context.suite!r}, metric {name!r}: {problem}"
-        raise SuiteError(msg)
+        raise SuiteError(f"suite {context.suite!r}, metric {name!r}: {problem}")
     return SoftTifaMeasure(
         name=name,
         kind=kind,

@@ -171,15 +171,15 @@ class RetrievalMeasure:
         digests, encoded = chain_data.start_vectors(self.plan.start, self.encoder)
         spec = chain_data.runner(self.encoder).bound.spec
         if not digests:
-            msg = f"{self.name}: the {self.encoder} ({spec}) gave no vector of any start"
-            raise MeasurementError(msg)
+            raise MeasurementError(
+                f"{self.name}: the {self.encoder} ({spec}) gave no vector of any start"
+            )
         different = len(set(digests))
         if different < 2:
-            msg = (
+            raise MeasurementError(
                 f"{self.name}: retrieval needs at least 2 different starts, and the suite's "
                 f"{len(digests)} samples have {different}: use more samples"
             )
-            raise MeasurementError(msg)
         vectors = np.stack(encoded)
         if spread_of_directions(vectors) <= SAME_VECTORS:
             raise MeasurementError(one_vector(spec, different, self.plan.start))
@@ -231,11 +231,10 @@ def make_retrieval(
         reached = (plan.generations + 1) // 2
         at = reached if table.at is None else table.at
         if not 1 <= at <= reached:
-            msg = (
+            raise SuiteError(
                 f"suite {context.suite!r}, metric {name!r}: at = {at}, and the chains have "
                 f"{reached} generations that are a {table.modality}"
             )
-            raise SuiteError(msg)
         generations = tuple(range(1, 2 * at, 2))
     return RetrievalMeasure(
         name=name,

@@ -140,15 +140,14 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
     generations = [g for g in range(1, plan.generations + 1) if plan.describes(g)]
     at = len(generations) if table.at is None else table.at
     if not 1 <= at <= len(generations):
-        msg = f"{where}: at = {at}, and the chains have {len(generations)} descriptions"
-        raise SuiteError(msg)
+        raise SuiteError(f"{where}: at = {at}, and the chains have {len(generations)} descriptions")
     if kind == "length" and plan.start == "image" and at < 2:
-        msg = f"{where}: a length is compared with an earlier text, and there is none before at = 1"
-        raise SuiteError(msg)
+        raise SuiteError(
+            f"{where}: a length is compared with an earlier text, and there is none before at = 1"
+        )
     n = table.n if isinstance(table, RepetitionTable) else None
     if n is not None and n < 1:
-        msg = f"{where}: n is at least 1, got {n}"
-        raise SuiteError(msg)
+        raise SuiteError(f"{where}: n is at least 1, got {n}")
     return TextMeasure(
         name=name,
         plan=plan,

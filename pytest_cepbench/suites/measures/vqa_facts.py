@@ -96,10 +96,9 @@ def _answers(
 ) -> tuple[float, ...]:
     missing = [fact for fact in facts if (fact.kind, fact.question) not in known]
     if missing:
-        msg = (
+        raise MeasurementError(
             f"sample {sample.id!r} has no question that asks for its fact {str(missing[0])!r}, so "
             'no VQA model can check it: facts = "questions", or with GenEval\'s metadata [data] '
             'questions = "metadata", has one for each'
         )
-        raise MeasurementError(msg)
     return tuple(known[fact.kind, fact.question] for fact in facts)

@@ -94,17 +94,14 @@ class QuestionSettings:
 
     def __post_init__(self) -> None:
         if QUESTION not in self.prompt:
-            msg = f"prompt = {self.prompt!r} does not hold {QUESTION}"
-            raise ValueError(msg)
+            raise ValueError(f"prompt = {self.prompt!r} does not hold {QUESTION}")
         if not 0 <= self.controls <= MOST_CONTROLS:
-            msg = f"controls = {self.controls}: 0 to {MOST_CONTROLS} are expected"
-            raise ValueError(msg)
+            raise ValueError(f"controls = {self.controls}: 0 to {MOST_CONTROLS} are expected")
         if not HALF < self.least_control <= 1:
-            msg = (
+            raise ValueError(
                 f"least_control = {self.least_control:g}: over 0.5, which a coin answers rightly, "
                 "and up to 1 is expected"
             )
-            raise ValueError(msg)
 
     @property
     def identity(self) -> str:
@@ -187,24 +184,22 @@ def control_notes(
     if not starts and not asked_later:
         return ()
     if not any(own.controls for own in starts) and not asked_later:
-        msg = (
+        raise MeasurementError(
             f"{metric}: there are no control questions: no other sample has a question whose "
             "answer is yes and that this one lacks. Add such questions, or set controls = 0 to "
             "measure without knowing whether the VQA model says yes to all"
         )
-        raise MeasurementError(msg)
     known = ControlAccuracy.of(
         [probability for own in starts for probability in own.answers],
         [probability for own in starts for probability in own.controls],
     )
     if known.below(settings.least_control):
-        msg = (
+        raise MeasurementError(
             f"{metric}: the VQA model answers too few control questions rightly: {known}; at least "
             f"{settings.least_control:.0%} of each is expected of the starts, whose answers are "
             "known, and one that says the same to all has none of one of them. Give another model "
             "with --vqa=SPEC"
         )
-        raise MeasurementError(msg)
     if known.flawless:
         _refuse_both(metric, settings, plan, chain_data)
     least = LEAST_LATER if starts else settings.least_control
@@ -225,12 +220,11 @@ _MADE: Mapping[Modality, str] = {"text": "descriptions", "image": "drawings"}
 def _refuse_yes(metric: str, modality: Modality, seen: ControlAccuracy, least: float) -> None:
     """Raise MeasurementError for a model that sees too much in what models made."""
     if seen.below(least):
-        msg = (
+        raise MeasurementError(
             f"{metric}: the VQA model answers too few control questions rightly: {seen} in "
             f"{_MADE[modality]}, where at least {least:.0%} is expected. One that says yes to all "
             "has none: give another with --vqa=SPEC, unless the chains show all that is asked about"
         )
-        raise MeasurementError(msg)
 
 
 def _refuse_both(
@@ -269,12 +263,11 @@ def _refuse_both(
     said = whole.once(("yes to controls", settings), plan.start, ask)
     both = sum(probability > HALF for probability in said)
     if 2 * both > len(said):
-        msg = (
+        raise MeasurementError(
             f"{metric}: the VQA model gives over one half both to yes and to no, in {both} of "
             f"{len(said)} control questions: it finds any answer likely that is looked for, "
             "whatever it is shown. Give another with --vqa=SPEC"
         )
-        raise MeasurementError(msg)
 
 
 def _ask_starts(
@@ -301,10 +294,9 @@ def own_questions(sample: Sample) -> tuple[FactQuestion, ...]:
     """The questions of a sample. Raises MeasurementError where it has none."""
     questions = questions_of(sample)
     if not questions:
-        msg = (
+        raise MeasurementError(
             f"sample {sample.id!r} has no questions to ask about its pictures: name a file of them "
             "with [data] questions = FILE, or have them made of GenEval's clauses or of generated "
             'scenes with questions = "metadata"'
         )
-        raise MeasurementError(msg)
     return questions

@@ -102,8 +102,7 @@ class Unreadable(Image.Image):
 
     def load(self) -> Any:
         """Raises."""
-        msg = "no pixels"
-        raise ArithmeticError(msg)
+        raise ArithmeticError("no pixels")
 
     getexif = load
 
@@ -128,5 +127,4 @@ def late(path: str) -> Late:
 
 def full() -> Any:
     """A model that does not fit."""
-    msg = "CUDA out of memory"
-    raise RuntimeError(msg)
+    raise RuntimeError("CUDA out of memory")

@@ -273,8 +273,7 @@ def test_a_process_is_put_back_as_it_was(
     assert dict(os.environ) == before
 
     def refuse(_: object) -> None:
-        msg = "other versions"
-        raise SpecError(msg)
+        raise SpecError("other versions")
 
     monkeypatch.setattr(module, "_check_nodes", refuse)
     with pytest.raises(SpecError, match="other versions"):
@@ -294,8 +293,7 @@ def started(
         calls.append(options)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as Ray does, with a handler of its own
         if options["address"] == "auto":
-            msg = "no such cluster"
-            raise ConnectionError(msg)
+            raise ConnectionError("no such cluster")
 
     set_nodes("b")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -62,8 +62,7 @@ class MoodyDescriber(user_models.Describer):
     ) -> list[str]:
         """One text for each image."""
         if len(images) > 2:
-            msg = "CUDA out of memory, as torch says it"
-            raise RuntimeError(msg)
+            raise RuntimeError("CUDA out of memory, as torch says it")
         return super().describe(images, prompt, seeds)
 
 

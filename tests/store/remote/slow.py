@@ -52,11 +52,9 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no typ
         await asyncio.sleep(self.delay)
         if self.failures:
             type(self).failures -= 1
-            msg = "a hiccup"
-            raise ConnectionError(msg)
+            raise ConnectionError("a hiccup")
         if self.broken:
-            msg = "the cable is out"
-            raise ConnectionError(msg)
+            raise ConnectionError("the cable is out")
 
 
 fsspec.register_implementation("slow", SlowFileSystem, clobber=True)

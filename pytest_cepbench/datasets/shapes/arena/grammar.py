@@ -123,19 +123,20 @@ def parse_instruction(text: str) -> Instruction:
         match = pattern.search(words)
         if match is not None:
             return _instruction(task, match.groupdict())
-    msg = f"{text!r:.120} is no question of the arena of shapes: see docs/suites.md for its grammar"
-    raise DatasetError(msg)
+    raise DatasetError(
+        f"{text!r:.120} is no question of the arena of shapes: see docs/suites.md for its grammar"
+    )
 
 
 def _instruction(task: Task, slots: Mapping[str, str]) -> Instruction:
     named = " , ".join(slots[slot] for slot in ("objects", "object", "other") if slot in slots)
     objects = tuple(parse_phrases(named))
     if len({scene_object.cell for scene_object in objects}) < len(objects):
-        msg = f"the question names two objects in one place: {named}"
-        raise DatasetError(msg)
+        raise DatasetError(f"the question names two objects in one place: {named}")
     if "whole" in slots and parse_caption(slots["whole"]) != Scene(objects):
-        msg = f"the question orders other objects than it describes: {slots['whole']} ; {named}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"the question orders other objects than it describes: {slots['whole']} ; {named}"
+        )
     return Instruction(
         task,
         objects,

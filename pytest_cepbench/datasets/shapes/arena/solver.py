@@ -107,8 +107,9 @@ def solve(question: ArenaQuestion) -> Solution:
     instruction, scenes = question.instruction, question.scenes
     expected = IMAGES[instruction.task]
     if len(scenes) != expected:
-        msg = f"{instruction.task} asks about {expected} images, the question has {len(scenes)}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"{instruction.task} asks about {expected} images, the question has {len(scenes)}"
+        )
     start = scenes[-1] if scenes else Scene()
     _check_scene(instruction, start)
     if instruction.request is not None:
@@ -159,20 +160,22 @@ def _check_scene(instruction: Instruction, scene: Scene) -> None:
     if instruction.task in ("remove", "restore", "move", "recolor", "swap"):
         for what in instruction.objects:
             if what not in scene.objects:
-                msg = f"the question names the {phrase(what)}, which its image does not show"
-                raise DatasetError(msg)
+                raise DatasetError(
+                    f"the question names the {phrase(what)}, which its image does not show"
+                )
     targets = [instruction.cell] if instruction.task == "move" else []
     if instruction.task == "add":
         targets = [what.cell for what in instruction.objects]
     if {what.cell for what in scene.objects}.intersection(targets):
-        msg = f"the question puts a shape where one is: {phrase_instruction(instruction)}"
-        raise DatasetError(msg)
+        raise DatasetError(
+            f"the question puts a shape where one is: {phrase_instruction(instruction)}"
+        )
     if instruction.task == "restore" and len(instruction.objects) < 2:
-        msg = "the question brings back what was removed two steps before, and removes one shape"
-        raise DatasetError(msg)
+        raise DatasetError(
+            "the question brings back what was removed two steps before, and removes one shape"
+        )
     if instruction.task == "count" and not scene.objects:
-        msg = "the question takes shapes away from an image that shows none"
-        raise DatasetError(msg)
+        raise DatasetError("the question takes shapes away from an image that shows none")
 
 
 def keep_scene(scene: Scene) -> Scene:
@@ -221,8 +224,7 @@ def _next_step(before: Scene, after: Scene) -> Change:
         inside = 0 <= there.column + stride < GRID
         if walker.look == there.look and walker.row == there.row and inside:
             return partial(_move, source=there.cell, target=there.cell + stride)
-    msg = "the question's two images do not show one shape on its way along its row"
-    raise DatasetError(msg)
+    raise DatasetError("the question's two images do not show one shape on its way along its row")
 
 
 def _put_each(question: ArenaQuestion) -> tuple[Change, ...]:
