@@ -24,7 +24,6 @@ from pytest_cepbench.gate.sensitivity import (
     blindness_of,
     largest_drop,
     power_remark,
-    range_of,
     remarks_on_comparing,
     units_to_decide,
 )
@@ -231,22 +230,21 @@ def _limited_by_headroom(
     judgement = replace(judgement, warnings=warnings)
     floor = measurement.floor if baseline.floor is None else baseline.floor
     value = baseline.value if judgement.baseline_value is None else judgement.baseline_value
-    what, most = "baseline", largest_drop(value, baseline, floor)
-    # Of shares the worst is the same for both; what chance gives rises where an encoder grows dull.
-    own = None if measurement.shares else range_of(measurement)
-    fallen = (judgement.difference or 0.0) < -policy.tolerance  # to chance: more samples tell
-    risen = own is not None and own.headroom <= policy.tolerance and not fallen
-    if own is not None and risen and (most is None or most > policy.tolerance):
-        what, value, most = "measurement", own.value, own.headroom
+    most = known = largest_drop(value, baseline, floor)
+    # What chance gives rises where an encoder grows dull.
+    if floor is not None and measurement.floor is not None and measurement.floor > floor:
+        most = largest_drop(value, baseline, measurement.floor)
     if most is None or most > policy.tolerance:
         return judgement
+    risen = known is not None and known > policy.tolerance
     judgement = replace(judgement, needed=None)  # more samples show no drop that cannot be there
-    if what == "baseline" and judgement.verdict is not Verdict.HELD:
+    if judgement.verdict is not Verdict.HELD and not risen:
         return judgement
-    end = "what chance gives" if not baseline.shares else "the worst there is"
+    end = "the worst there is" if baseline.shares else "what chance gives"
+    end += " now" if risen else ""
     reason = (
-        f"the {what} of {value:.4g} can lose {most:.4g} down to {end}, and {policy.tolerance:g} "
-        "is tolerated: a regression could not be seen"
+        f"the baseline of {value:.4g} can lose {max(most, 0.0):.4g} down to {end}, and "
+        f"{policy.tolerance:g} is tolerated: a regression could not be seen"
     )
     reasons = (*judgement.reasons, reason)
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)

@@ -134,9 +134,19 @@ def test_an_encoder_that_grew_dull_holds_nothing(gate: Any, rise: float) -> None
     judgement = judge(now, before, Policy(gate=gate))
     assert judgement.verdict is Verdict.INCONCLUSIVE
     (reason,) = judgement.reasons
-    assert reason.startswith(f"the measurement of {0.95 + rise:.4g} can lose 0.001 down to what")
+    most = 0.0 if rise else 0.001
+    assert reason.startswith(
+        f"the baseline of 0.95 can lose {most:g} down to what chance gives now"
+    )
     seeing = _at(0.95, model=OTHER, floor=0.9)
     assert judge(seeing, before, Policy(gate=gate)).verdict is Verdict.HELD
+
+
+def test_a_drop_that_is_tolerated_is_held_however_low_it_ends() -> None:
+    """What the baseline could lose decides, not what the measurement has left to lose."""
+    before = accepted(_at(0.9, floor=0.1))
+    judgement = judge(_at(0.5, model=OTHER, floor=0.1), before, Policy(tolerance=0.6, gate="threshold"))
+    assert judgement.verdict is Verdict.HELD
 
 
 def test_few_samples_of_a_dull_encoder_are_said_to_show_nothing() -> None:
