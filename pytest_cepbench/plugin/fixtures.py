@@ -75,6 +75,7 @@ def _say(config: pytest.Config, context: RunContext, text: str) -> None:
         else:
             reporter.ensure_newline()
             reporter.write_line(f"cepbench: {text}")
+            reporter.flush()  # a file or a pipe would have it when the wait is over
 
 
 @pytest.fixture

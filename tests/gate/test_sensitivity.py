@@ -145,7 +145,9 @@ def test_an_encoder_that_grew_dull_holds_nothing(gate: Any, rise: float) -> None
 def test_a_drop_that_is_tolerated_is_held_however_low_it_ends() -> None:
     """What the baseline could lose decides, not what the measurement has left to lose."""
     before = accepted(_at(0.9, floor=0.1))
-    judgement = judge(_at(0.5, model=OTHER, floor=0.1), before, Policy(tolerance=0.6, gate="threshold"))
+    judgement = judge(
+        _at(0.5, model=OTHER, floor=0.1), before, Policy(tolerance=0.6, gate="threshold")
+    )
     assert judgement.verdict is Verdict.HELD
 
 

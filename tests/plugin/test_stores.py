@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -87,11 +88,14 @@ def describer():
 """
 
 
-def _until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that comes in seconds on an idle machine."""
+def _until(is_so: Callable[[], bool], shown: Path | None = None) -> None:
+    """Wait for something that comes in seconds on an idle machine.
+
+    shown: a file that says why it did not come.
+    """
     until = time.monotonic() + 120
     while not is_so():
-        assert time.monotonic() < until
+        assert time.monotonic() < until, shown and shown.read_text()
         time.sleep(0.05)
 
 
@@ -119,7 +123,7 @@ def test_a_run_says_for_which_other_one_it_waits(
                 [*command, *arguments], cwd=project.path, stdout=file, stderr=file
             )
         line = f"cepbench: waiting for process {first.pid} ("
-        _until(lambda: line in output.read_text())
+        _until(lambda: line in output.read_text(), output)
         assert second.poll() is None
         (project.path / "go").touch()
         assert first.wait(120) == second.wait(120) == pytest.ExitCode.TESTS_FAILED
