@@ -140,7 +140,8 @@ class SuiteCache:
         """Raise SuiteError for a tolerance that no drop of the case can exceed.
 
         baseline, anchor: from which a case that can fail a run loses no more than down to what
-        chance gives; without a baseline, which becomes the anchor next, the whole span counts.
+        chance gives; without a baseline, which becomes the anchor next, the whole span counts. Of a
+        tolerance that nobody set, the case says that it sees nothing, and is undecided.
         """
         measure = self.get(path).measures.get(key.metric)
         if measure is None or measure.span is None:
@@ -151,7 +152,7 @@ class SuiteCache:
             given_tolerances = policy.given_tolerances.items()
             records = baseline, anchor or baseline
             for (name, given), record in zip(given_tolerances, records, strict=False):
-                if record is not None and policy.primary:
+                if record is not None and policy.primary and policy.origins.get(name):
                     check_headroom(name, *given, record, measure.span, what)
         except ValueError as error:
             raise SuiteError(str(error)) from None

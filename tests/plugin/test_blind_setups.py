@@ -111,6 +111,21 @@ def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str)
     assert failing.code == pytest.ExitCode.TESTS_FAILED
 
 
+def test_the_default_tolerance_of_a_dull_case_is_no_mistake(scored: ScoredProject) -> None:
+    """Nobody set it, so the case says that it sees nothing; a tolerance that is set is refused."""
+    good = model(drop="0,-0.15")
+    scored.accept(good)
+    path = scored.baseline("two-gc")
+    path.write_text(path.read_text().replace("floor = 0.0\n", "floor = 0.943\n"))
+    ended = scored.run(model(drop="0,-0.15", spread=0.003))
+    assert ended.verdicts["two-gc"] == "inconclusive"
+    (reason,) = ended.cases["two-gc"]["reasons"]
+    assert reason.startswith("the baseline of 0.95 can lose 0.007 down to what chance gives")
+    refused = scored.run(good, "--cep-tolerance=0.02")
+    assert refused.code == pytest.ExitCode.USAGE_ERROR
+    assert "was accepted at 0.95 and can lose 0.007" in refused.errors
+
+
 def test_old_baselines_are_read_as_before(scored: ScoredProject) -> None:
     """Without a floor in the file, that of the measurement says what the baseline is worth."""
     scored.accept(INSENSITIVE, model(drop="0,0.7905"))
