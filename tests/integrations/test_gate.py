@@ -255,7 +255,7 @@ def test_ini_file_that_accepts_everything_accepts_nothing(
     baselines = {path: path.read_text() for path in gate.files.baselines.rglob("*.toml")}
     monkeypatch.setenv("PYTEST_ADDOPTS", "--snapshot-update")
 
-    verdict = gate(save(tmp_path / "checkpoint-2", 0.9), 2)
+    verdict = gate(save(tmp_path / "checkpoint-2", 0.3), 2)
 
     assert (verdict.outcome, verdict.stops) == (Outcome.FAILED, True)
     assert "remove --snapshot-update" in verdict.summary

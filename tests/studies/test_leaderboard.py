@@ -256,7 +256,7 @@ def test_coverage_of_simultaneous_intervals() -> None:
     """Of 300 suites of three equal models with 20 samples, about 5 % tell two of them apart."""
     rng = np.random.default_rng(1)
     wrong = 0
-    for _ in range(100):
+    for _ in range(300):
         scores = rng.normal(0, 1, (3, 20)) + rng.normal(0, 2, 20)
         runs = {
             str(i): record({"all": {str(j): v for j, v in enumerate(row.tolist())}})
