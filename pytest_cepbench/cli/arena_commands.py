@@ -41,6 +41,26 @@ _LEADERBOARD = [
     option("--out", metavar="DIR", type=Path, default=Path(".cepbench/leaderboards"), help=DEFAULT),
 ]
 
+_SHOWN_ANSWERS = [
+    option(
+        "--answers",
+        metavar="[MODEL=]FOLDER",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="the answers of a model in OpenING's layout (several allowed)",
+    ),
+    *shared(
+        "data",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="where the questions lie: opening=FOLDER",
+    ),
+    flag("--partial", "leave out battles whose question or answers are not all there"),
+]
+"""Where what a judge is shown lies, for battles of which the verdicts alone are in a file."""
+
 _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=DEFAULT
 )
@@ -186,22 +206,7 @@ _ARENA_ACTIONS = (
                 help="so many battles of each panel, chosen by --seed; fewer are among more",
             ),
             option("--seed", metavar="N", default="0", help=f"of that choice; {DEFAULT}"),
-            option(
-                "--answers",
-                metavar="[MODEL=]FOLDER",
-                nargs="+",
-                action="extend",
-                default=[],
-                help="the answers of a model in OpenING's layout (several allowed)",
-            ),
-            *shared(
-                "data",
-                metavar="NAME=PATH",
-                action="append",
-                default=[],
-                help="where the questions lie: opening=FOLDER",
-            ),
-            flag("--partial", "leave out battles whose question or answers are not all there"),
+            *_SHOWN_ANSWERS,
             *STORE,
         ],
     ),
@@ -245,22 +250,7 @@ _ASKED = OptionGroup(
             help="ask about so many battles, chosen by --seed; fewer are among more",
         ),
         option("--seed", metavar="N", help="of the judge and of the choice; default: 0"),
-        option(
-            "--answers",
-            metavar="[MODEL=]FOLDER",
-            nargs="+",
-            action="extend",
-            default=[],
-            help="the answers of a model in OpenING's layout (several allowed)",
-        ),
-        *shared(
-            "data",
-            metavar="NAME=PATH",
-            action="append",
-            default=[],
-            help="where the questions lie: opening=FOLDER",
-        ),
-        flag("--partial", "leave out battles whose question or answers are not all there"),
+        *_SHOWN_ANSWERS,
         flag("--dry-run", "keep no card beside the baselines"),
         *BASELINES,
         *STORE,

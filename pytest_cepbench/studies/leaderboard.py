@@ -186,14 +186,6 @@ def _unit_scores(record: Baseline) -> Scores:
     return blocks_apart({category: record.blocks[category] for category in record.scores})
 
 
-def _fewest_degrees(models: Sequence[Differences]) -> int:
-    """Degrees of freedom of the difference of that pair of models which has the fewest."""
-    return min(
-        Differences(one.values - other.values, one.categories, one.clusters).plain_degrees
-        for one, other in combinations(models, 2)
-    )
-
-
 def rank_runs(
     suite: str, runs: Mapping[str, Sequence[Baseline]], cases: Sequence[str] = ()
 ) -> list[CaseLeaderboard]:
