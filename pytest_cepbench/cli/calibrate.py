@@ -18,8 +18,8 @@ from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
-from pytest_cepbench.gate.compare import pair
 from pytest_cepbench.gate.measurement import Measurement
+from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,

@@ -22,7 +22,8 @@ from pytest_cepbench.evaluation.shown_chains import (
     links_shown,
 )
 from pytest_cepbench.gate import Baseline, CaseKey
-from pytest_cepbench.gate.compare import SAMPLE_FIELDS, Loser
+from pytest_cepbench.gate.compare import Loser
+from pytest_cepbench.gate.pairing import SAMPLE_FIELDS
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.option_values import is_url
 from pytest_cepbench.report import CaseResult, ChainShown

@@ -1,8 +1,7 @@
-"""Comparison of a measurement with its baseline: their samples paired, and the verdict."""
+"""Comparison of a measurement with its baseline: bounds of their difference, and the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,14 +10,10 @@ from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
-    DECIMALS,
-    MOST_UNSCORED,
-    SAMPLE,
     Measurement,
-    Scores,
-    mean_of_scores,
     rounded,
 )
+from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
     blindness_of,
@@ -29,7 +24,6 @@ from pytest_cepbench.gate.sensitivity import (
 )
 from pytest_cepbench.gate.statistics import (
     Bounds,
-    Differences,
     Rounds,
     betting_bounds,
     mean_bounds,
@@ -44,11 +38,6 @@ _NO_SPREAD = 1e-9
 
 _SAME = 0.1
 """Of the tolerance: how far each score of the same weights may move, on another machine, say."""
-
-SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
-"""Fields of an identity that differ where there are other samples, and only there."""
-
-_NAMED = 3
 
 _NO_LABELS = (
     "people's labels are not used: they were drawn from all samples, and some were left out"
@@ -590,215 +579,3 @@ def _losers(both: Pair) -> tuple[Loser, ...]:
         if (difference := both.sign * (score - both.before[category][sample])) < 0
     ]
     return tuple(sorted(lost, key=lambda loser: (loser.difference, loser.sample)))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A measurement and its baseline over the same samples.
-
-    before, now: scores by category and sample.
-    sign: 1 where higher is better, else -1.
-    differences: what statistics are made of.
-    blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
-    bounded: whether bounds can be made.
-    dropped: how many samples only one of the two has.
-    early: whether there are more samples to look at.
-    unscored: how many samples have no score, in one of the two or both, and so no part in this.
-    worst, best: the same with these too, at the worst and the best that they could be; None where
-    every sample has a score.
-    """
-
-    before: Scores
-    now: Scores
-    sign: float
-    differences: Differences
-    blocks: bool
-    bounded: bool
-    dropped: int = 0
-    early: bool = False
-    unscored: int = 0
-    worst: Pair | None = None
-    best: Pair | None = None
-
-    @property
-    def largest_change(self) -> float:
-        """Largest change of a score, in either direction; 0.0 where none has changed."""
-        return max(
-            abs(round(score - self.before[category][sample], DECIMALS))
-            for category, part in self.now.items()
-            for sample, score in part.items()
-        )
-
-    @property
-    def baseline_value(self) -> float:
-        """The baseline's value over these samples."""
-        return round(mean_of_scores(self.before), DECIMALS)
-
-
-def pair(
-    measurement: Measurement,
-    baseline: Baseline,
-    pairing: Pairing = "exact",
-    *,
-    partial: bool = False,
-) -> Pair:
-    """A measurement and its baseline, sample by sample.
-
-    pairing: whether samples that only one of them has make them incomparable, or are left out.
-    partial: whether the measurement is known to be of a part of its samples (a look that is not the
-    last); the baseline has all of them then.
-    Raises IncomparableError with everything that differs.
-    """
-    differing = [*_differing(measurement, baseline, pairing)]
-    differing += [("answers", obstacle) for obstacle in measurement.obstacles]
-    shared: dict[str, list[str]] = {}
-    unscored: dict[str, set[str]] = {}
-    dropped = 0
-    lacking = _unscored_before(measurement, baseline)
-    for category in sorted(baseline.scores.keys() | measurement.scores.keys()):
-        before = baseline.scores.get(category, {}).keys()
-        now = measurement.scores.get(category, {}).keys()
-        common = before & now
-        unscored[category] = {*measurement.unscored.get(category, ()), *(now & lacking)}
-        gone, new = before - now - unscored[category], now - before - unscored[category]
-        if partial and common:
-            gone = set()
-        if not common or ((gone or new) and (pairing == "exact" or measurement.sizes)):
-            differing.append(("samples", _unpaired(category, gone, new, len(common))))
-        dropped += len(gone) + len(new)
-        shared[category] = sorted(common)
-    if differing:
-        fields = dict.fromkeys(field for field, _ in differing)
-        raise IncomparableError(tuple(reason for _, reason in differing), tuple(fields))
-    before_scores = {c: {s: baseline.scores[c][s] for s in ids} for c, ids in shared.items()}
-    now_scores = {c: {s: measurement.scores[c][s] for s in ids} for c, ids in shared.items()}
-    sign = 1.0 if measurement.higher_is_better else -1.0
-    blocks = bool(measurement.sizes)
-    differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    both = Pair(
-        before_scores, now_scores, sign, differences, blocks, bounded, dropped, early=partial
-    )
-    if any(unscored.values()):
-        low, high = measurement.ends[:: int(sign)]
-        return replace(
-            both,
-            unscored=len(set().union(*unscored.values())),
-            worst=_completed(both, measurement, baseline, unscored, now=low, before=high),
-            best=_completed(both, measurement, baseline, unscored, now=high, before=low),
-        )
-    return both
-
-
-def _unscored_before(measurement: Measurement, baseline: Baseline) -> set[str]:
-    """Samples of which the baseline has no score, though it is of the same samples.
-
-    A model that measures failed at them then. None where there are more than can be so.
-    """
-    if not measurement.identity.get("samples") == baseline.identity.get("samples") is not None:
-        return set()
-    before, now = (
-        {sample for part in scores.values() for sample in part}
-        for scores in (baseline.scores, measurement.scores)
-    )
-    return now - before if len(now - before) <= MOST_UNSCORED * len(now) else set()
-
-
-def _completed(
-    both: Pair,
-    measurement: Measurement,
-    baseline: Baseline,
-    unscored: Mapping[str, Collection[str]],
-    *,
-    now: float,
-    before: float,
-) -> Pair:
-    """The pair with the samples that lack a score in one of the two: it has such a one there."""
-    before_scores, now_scores = (
-        {
-            name: {**part, **{s: scores[name].get(s, end) for s in unscored[name]}}
-            for name, part in kept.items()
-        }
-        for kept, scores, end in (
-            (both.before, baseline.scores, before),
-            (both.now, measurement.scores, now),
-        )
-    )
-    signed = _signed_differences(before_scores, now_scores, both.sign)
-    differences = Differences.of(signed, measurement.clusters)
-    return replace(both, before=before_scores, now=now_scores, differences=differences)
-
-
-def _differences(
-    measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
-) -> tuple[Differences, bool]:
-    """Differences that bounds are made of, and True where bounds can be made."""
-    signed = _signed_differences(before, now, sign)
-    if not measurement.sizes:
-        return Differences.of(signed, measurement.clusters), True
-    pseudo = _signed_differences(baseline.blocks, measurement.blocks, sign)
-    alike = all(
-        pseudo.get(name) and baseline.blocks[name].keys() == measurement.blocks[name].keys()
-        for name in signed
-    )
-    if not alike:
-        return Differences.of(signed), False
-    center = sign * (mean_of_scores(now) - mean_of_scores(before))
-    return Differences.of(
-        blocks_apart({name: pseudo[name] for name in signed}), center=center
-    ), True
-
-
-def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
-    """The same under names of their own: a block's name says nothing beyond its category.
-
-    Samples keep theirs: one in two categories is one.
-    """
-    return {
-        category: {
-            block if block.startswith(SAMPLE) else f"{category}\0{block}": value
-            for block, value in part.items()
-        }
-        for category, part in parts.items()
-    }
-
-
-def _signed_differences(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
-    return {
-        name: {
-            sample: round(sign * (value - before[name][sample]), DECIMALS)
-            for sample, value in part.items()
-            if sample in before[name]
-        }
-        for name, part in now.items()
-        if name in before
-    }
-
-
-_REJUDGE = "; cepbench arena rejudge SUITE --judge=SPEC has the accepted answers judged by another"
-
-
-def _differing(
-    measurement: Measurement, baseline: Baseline, pairing: Pairing
-) -> Iterator[tuple[str, str]]:
-    """The name and a sentence for each field of the identity that differs, and the direction."""
-    left_out = SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
-    for name in sorted(baseline.identity.keys() | measurement.identity.keys()):
-        before = baseline.identity.get(name, "(none)")
-        now = measurement.identity.get(name, "(none)")
-        if before != now and name not in left_out:
-            reason = f"{name}: baseline {before}, now {now}"
-            yield name, f"{reason}{_REJUDGE}" if name == "judge" and baseline.answers else reason
-    if bool(baseline.answers) != bool(measurement.answers):
-        yield "answers", "answers: one of the two has no answers to battle against"
-    if baseline.higher_is_better != measurement.higher_is_better:
-        yield "direction", "direction: the baseline counts the other direction as better"
-
-
-def _unpaired(category: str, gone: set[str], new: set[str], common: int) -> str:
-    only = ", ".join(sorted(gone | new)[:_NAMED])
-    reason = (
-        f"samples of {category}: {len(gone)} only in the baseline, {len(new)} only now ({only})"
-    )
-    if not common:
-        return f"{reason}; not one is in both"
-    return f"{reason}; the other {common} alone are compared with --cep-pairing=common"

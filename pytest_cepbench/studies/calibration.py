@@ -12,8 +12,8 @@ from statistics import stdev
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
-from pytest_cepbench.gate.compare import blocks_apart
 from pytest_cepbench.gate.measurement import DECIMALS
+from pytest_cepbench.gate.pairing import blocks_apart
 from pytest_cepbench.gate.sensitivity import Reach, reach, tolerance_remark
 from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.suites import (

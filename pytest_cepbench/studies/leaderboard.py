@@ -13,8 +13,8 @@ import numpy.typing as npt
 from pytest_cepbench.errors import IncomparableError, SpecError, did_you_mean
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import contradiction, measurement_of
-from pytest_cepbench.gate.compare import blocks_apart, pair
 from pytest_cepbench.gate.measurement import SAMPLE, Scores
+from pytest_cepbench.gate.pairing import blocks_apart, pair
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.metrics.rank_intervals import RankInterval, ranks_of
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
-from pytest_cepbench.gate.compare import pair
+from pytest_cepbench.gate.pairing import pair
 from tests.gate.build import SCORE, Scores, accepted, measured
 
 PLAIN = Policy(gate="threshold")
