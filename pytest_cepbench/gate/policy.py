@@ -11,8 +11,6 @@ from pytest_cepbench.option_values import check_not_blind
 
 GateName = Literal["regression", "noninferiority", "threshold"]
 
-BoundsName = Literal["auto", "t", "bca", "exact"]
-
 LooksName = Literal["bounds", "sequential", "betting", "betting-strict"]
 """What decides where samples are looked at again: bounds at shares of alpha, bounds at the levels
 of a group sequential test, or bets on win rates, whose strict rule says `regressed` only of a drop
@@ -55,7 +53,6 @@ class Policy:
     tolerance: the drop that does not matter, in the metric's own unit, >= 0.
     alpha: error of this case in each direction, in (0, 0.5]; of "threshold" it has no part.
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
-    bounds: how the confidence bounds are made.
     looks: what decides; bets are made on win rates alone.
     primary: whether the case can fail a run.
     sizes: samples at each look of a group sequential test, of which `look` is the one that is
@@ -70,7 +67,6 @@ class Policy:
     tolerance: float = 0.01
     alpha: float = 0.05
     anchor_tolerance: float | None = None
-    bounds: BoundsName = "auto"
     looks: LooksName = "bounds"
     primary: bool = True
     sizes: tuple[int, ...] = ()

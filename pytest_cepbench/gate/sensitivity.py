@@ -10,7 +10,7 @@ from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Blindness, Measurement
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
+from pytest_cepbench.gate.statistics import smallest_visible
 from pytest_cepbench.gate.statistics.power import POWER
 from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 

@@ -133,7 +133,7 @@ def _half_intervals(
         apart = Differences(
             models[i].values - models[j].values, models[i].categories, models[i].clusters
         )
-        t = t_upper_quantile(_EACH_SIDE / len(pairs), apart.plain_degrees)
+        t = t_upper_quantile(_EACH_SIDE / len(pairs), apart.degrees)
         half[i, j] = half[j, i] = t * apart.sd / sqrt(apart.units)
     return half, models[0].units
 

@@ -13,9 +13,12 @@ from pytest_cepbench.gate.statistics.bounds import Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
 from pytest_cepbench.gate.statistics.power import (
+    Design,
+    chance_to_fail,
+    chance_to_hold,
     detection_delay,
-    samples_needed,
     smallest_visible,
+    units_needed,
 )
 from pytest_cepbench.gate.statistics.sequential import (
     FIRST_SEQUENTIAL_LOOK,
@@ -37,10 +40,13 @@ __all__ = [
     "LEAST_SHARE",
     "SEQUENTIAL_GROWTH",
     "Bounds",
+    "Design",
     "Differences",
     "Rounds",
     "alpha_shares",
     "betting_bounds",
+    "chance_to_fail",
+    "chance_to_hold",
     "checkpoint_share",
     "detection_delay",
     "holm",
@@ -48,9 +54,9 @@ __all__ = [
     "look_sizes",
     "mean_bounds",
     "reference_share",
-    "samples_needed",
     "separate_shares",
     "sequential_levels",
     "smallest_visible",
     "stops_of",
+    "units_needed",
 ]

@@ -17,15 +17,6 @@ Labels = npt.NDArray[np.integer[Any]]
 _NO_CLUSTERS: Mapping[str, str] = {}
 
 
-_LOUDER_BY, _LOUDEST = 6.0, 3.0
-"""How much more a stratum may vary than it showed, found by simulation: 1 + degrees / 6, and no
-more than 3 times. Few degrees ask for less: their own t is wide already."""
-
-
-_SHOWS_SPREAD = 4
-"""Clusters from which on a category's own spread is made use of at an early look."""
-
-
 @dataclass(frozen=True, eq=False)
 class Differences:
     """Differences candidate - baseline of the same samples and seeds, positive is better.
@@ -87,27 +78,6 @@ class Differences:
             center,
         )
 
-    def collapsed(self) -> Differences:
-        """The same in one stratum, where categories are of equal size and have under 4 clusters.
-
-        Such categories leave a mean few degrees of freedom: eight of two clusters as few as three
-        or four. The mean is the same, since the categories weigh alike. The spread takes in what
-        lies between the categories, so that it is too large rather than too small; and Student's t
-        of independent normal values of one mean and any variances errs no more often than it says,
-        up to an error of 4 %. That takes symmetry: of skewed values that vary in some categories
-        more than in others it errs up to twice as often, so it is for upper bounds of exchangeable
-        models alone. Categories of other sizes, and those that show their own spread, stay.
-        Sources: Cochran, Sampling Techniques, 1977, section 5A.12 (collapsed strata); Bakirov and
-        Szekely, Existence and small-sample properties of t test, 2005 (unequal variances).
-        """
-        where = self._layout
-        sizes, shown = where.pairs_in, int(where.clusters_in.max())
-        if len(sizes) == 1 or sizes.min() != sizes.max() or shown >= _SHOWS_SPREAD:
-            return self
-        if self.center is not None:
-            return self
-        return Differences(self.values, np.zeros_like(self.categories), self.clusters)
-
     @property
     def n(self) -> int:
         """Number of pairs."""
@@ -130,15 +100,7 @@ class Differences:
 
     @cached_property
     def residuals(self) -> Array:
-        """(K,) what each cluster adds to the mean beyond its share; see `centred`."""
-        where = self._layout
-        means = where.per_category(self.values / where.pairs_in[where.category])
-        means[where.clusters_in == 1] = self._mean
-        away = (self.values - means[where.category]) * where.stretch
-        return where.per_cluster(away * where.weights)
-
-    def centred(self) -> Array:
-        """(K,) mean + r_k of each cluster k, whose plain variance is that of the design.
+        """(K,) what each cluster adds to the mean beyond its share; their variance is the design's.
 
         r_k = K * sum over the cluster's pairs of (d - m_c) / (C n_c): C categories, n_c pairs and
         the mean m_c in category c; each term times sqrt((k_c - 1) / k_c) / (1 - h), k_c the
@@ -153,7 +115,11 @@ class Differences:
         Source: Bell and McCaffrey, Bias reduction in standard errors for linear regression with
         multi-stage samples, 2002 (the jackknife, there CR3).
         """
-        return self.mean + self.residuals
+        where = self._layout
+        means = where.per_category(self.values / where.pairs_in[where.category])
+        means[where.clusters_in == 1] = self._mean
+        away = (self.values - means[where.category]) * where.stretch
+        return where.per_cluster(away * where.weights)
 
     def weighted(self) -> Array:
         """(K,) y_k = K * sum over the cluster's pairs of d / (C n_c), whose plain mean is the mean.
@@ -165,6 +131,12 @@ class Differences:
     def weights(self) -> Array:
         """(K,) what `weighted` gives for differences of 1; their mean is 1."""
         return self._layout.per_cluster(self._layout.weights)
+
+    @property
+    def parts(self) -> Array:
+        """(K,) what each cluster adds to the mean, or to the center: their sum is that."""
+        moved = self.mean - self._mean
+        return (self.weighted() + moved * self.weights()) / self.units
 
     @cached_property
     def strata(self) -> Labels:
@@ -179,48 +151,33 @@ class Differences:
     def degrees(self) -> int:
         """Degrees of freedom by Satterthwaite over strata, rounded down, at least 1.
 
-        The least of several: from the variances that were found; from these where any one stratum
-        varies up to three times as much as it showed (`_LOUDEST`); and from those of equal spread
-        in all strata. A category of two clusters finds a tiny variance now and then and would pass
-        for known, and one that outweighs all others hides it in the runs that err: bounds of small
-        errors then missed up to 20 times too often.
-        Within a stratum of k clusters of equal weight there are k - 1; where few of them weigh more
-        than the rest, fewer: those of the jackknife variance if the means of clusters scatter alike
-        whatever their size, which is the worst that they can do.
+        The lesser of two: from the variances that were found, and from those of equal spread in all
+        strata, because a category of two clusters finds a tiny variance now and then and would pass
+        for known. Within a stratum of k clusters of equal weight there are k - 1; where few of them
+        weigh more than the rest, fewer: those of the jackknife variance if the means of clusters
+        scatter alike whatever their size, which is the worst that they can do.
         """
-        return self._degrees(_LOUDEST)
-
-    @cached_property
-    def plain_degrees(self) -> int:
-        """The same without allowing for strata that vary more than they showed."""
-        return self._degrees(1.0)
-
-    def _degrees(self, loudest: float) -> int:
-        weights = self.weights()
-        if len(self._layout.clusters_in) == 1 and weights.min() == weights.max():
-            return max(self.units - 1, 1)
-        stratum = self.strata
-        free, expected = _expected_spread(stratum, weights)
-        variances = np.asarray(np.bincount(stratum, self.residuals**2), np.float64)
-        louder = 1 + np.minimum(free / _LOUDER_BY, loudest - 1)
-        whole = float(variances.sum()) + np.append((louder - 1) * variances, 0.0)
-        parts = variances**2 / free
-        noise = float(parts.sum()) + np.append((louder**2 - 1) * parts, 0.0)
-        most = float(expected.sum()) ** 2 / float((expected**2 / free).sum())
-        if noise.any():
-            most = min(most, float((whole**2 / noise).min()))
+        free, found, expected = self._spreads
         # The quotient can fall short of a whole number by rounding alone.
-        return max(floor(most + 1e-9), 1)
+        return max(floor(min(_combined(v, free) for v in (found, expected)) + 1e-9), 1)
 
     @cached_property
     def effective_units(self) -> float:
-        """Number of units of equal weight and spread with as many degrees of freedom.
+        """Number of units of equal weight and spread that would show as much of it.
 
         All of them in a plain sample; hardly more than the clusters of one stratum where the mean's
-        spread is that stratum's alone.
+        spread is that stratum's alone. The square of a variance that was found is larger than that
+        of the true one, on average, by 1 + 2 / degrees, which is taken out.
         """
-        strata = int(self.strata.max()) + 1
-        return self.degrees * self.units / max(self.units - strata, 1)
+        free, found, expected = self._spreads
+        shown = _combined(found, (free + 1) * (1 + 2 / free))
+        return min(shown, _combined(expected, free + 1))
+
+    @cached_property
+    def _spreads(self) -> tuple[Array, Array, Array]:
+        """(S,) each: degrees of freedom of the strata, their variances as found and as expected."""
+        free, expected = _expected_spread(self.strata, self.weights())
+        return free, np.asarray(np.bincount(self.strata, self.residuals**2), np.float64), expected
 
     @cached_property
     def skewness(self) -> float:
@@ -258,7 +215,7 @@ class _Layout:
     home: (K,) first category of a cluster.
     weights: (n,) K / (C n_c) of each pair.
     stretch: (n,) what makes up for a cluster's own part in the mean of its category, see
-    `Differences.centred`.
+    `Differences.residuals`.
     """
 
     category: Labels
@@ -307,6 +264,12 @@ def _layout(categories: Labels, clusters: Labels) -> _Layout:
 def _numbered(labels: Labels) -> tuple[Labels, int]:
     names, numbers = np.unique(labels, return_inverse=True)
     return numbers, len(names)
+
+
+def _combined(variances: Array, free: Array) -> float:
+    """Degrees of freedom of a sum of variances, after Satterthwaite; all where there is none."""
+    square = float((variances**2 / free).sum())
+    return float(variances.sum()) ** 2 / square if square else float(free.sum())
 
 
 def _expected_spread(stratum: Labels, weights: Array) -> tuple[Array, Array]:

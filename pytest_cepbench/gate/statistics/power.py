@@ -1,63 +1,118 @@
-"""Power: samples that a drop needs to be seen, the smallest that so many show, detection delays."""
+"""Power of the gate: drops that it finds, good checkpoints that it holds, samples that it takes.
+
+Every number that a person is told of power comes from here: by the gate, a plan, a new suite and
+the doctor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, isfinite, sqrt
+from math import ceil, inf, isfinite, sqrt
 from statistics import NormalDist
 
 import numpy as np
 
-from pytest_cepbench.gate.statistics.bounds import careful_quantile, t_step
+from pytest_cepbench.gate.statistics.bounds import hall_step
+from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 POWER = 0.8
 """Share of runs in which a drop that is planned for shall be seen."""
 
 _NORMAL = NormalDist()
-_USUAL = 0.4  # standard errors by which bell-shaped samples are skewed to the bad side, on average
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)  # of integrals over a normal density
+_MOST = 10**7  # units that are planned for
 
 
-def samples_needed(sd: float, drop: float, alpha: float, power: float = POWER) -> int:
-    """Units needed to tell a drop from none, at least 2.
+@dataclass(frozen=True)
+class Design:
+    """What power depends on: how unit differences scatter, and in which strata.
 
-    sd: standard deviation of a unit's difference (`Differences.sd`), above 0.
-    drop: above 0, in the same unit.
-    alpha: error of a bound, in (0, 0.5].
-    power: in (0.5, 1).
-    With so many, in a share `power` of runs, the drop is excluded when there is none (low > -drop)
-    and seen when it is there (high < 0). The least n with sqrt(n) * drop / sd >= T + t, where T is
-    what the gate's bound of bell-shaped differences uses (`t_step`), and t Student's quantile for
-    the power; the search starts at the usual ((z_alpha + z_power) sd / drop)^2. By simulation of
-    bell-shaped differences, where 0.8 is asked for: 0.77 to 0.80 from 20 units on at alpha = 0.05,
-    from 40 at a fortieth of it; 0.68 to 0.74 with 16 to 24 units at small alphas, and 0.63 to 0.89
-    with fewer. Heavy tails (Student's with 5 degrees) cost up to 0.05 more. Where the long tail
-    lies on the side of the bound, it promises too much: of exponential differences 0.66 with 60
-    units at alpha = 0.05 and 0.33 at a fortieth of it, 0.25 and 0.06 with 20; on the other side the
-    power is above 0.8.
+    sd: standard deviation of a unit's difference (`Differences.sd`), above 0 and finite.
+    units: independent samples, at least 2.
+    effective: units of equal weight and spread that show as much of it, at most `units`.
+    degrees: of freedom of the spread, at least 1.
+    worst: the most that a unit can lose, where bounds are Gaffke's; None where they are Hall's.
     Raises ValueError for other numbers.
     """
-    _check(sd, alpha, power)
-    if not (drop > 0 and isfinite(drop)):
-        raise ValueError(f"expected a drop above 0 that is to be seen, got {drop}")
-    normal = -_NORMAL.inv_cdf(alpha) + _NORMAL.inv_cdf(power)
-    few = max(2, ceil((normal * sd / drop) ** 2)) - 1
-    enough = few + 1
-    while sqrt(enough) * drop / sd < _steps(enough, alpha, power):
-        few, enough = enough, 2 * enough
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        if sqrt(middle) * drop / sd < _steps(middle, alpha, power):
-            few = middle
-        else:
-            enough = middle
-    return enough
+
+    sd: float
+    units: int
+    effective: float
+    degrees: float
+    worst: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.sd > 0 and isfinite(self.sd)):
+            raise ValueError(
+                f"expected a standard deviation above 0, got {self.sd}: without spread there is "
+                "no plan"
+            )
+        if self.units < 2:
+            raise ValueError(f"expected at least 2 units, got {self.units}")
+
+    @classmethod
+    def of(cls, d: Differences, worst: float | None = None) -> Design:
+        """The design of differences that were seen. Raises ValueError as the class does."""
+        return cls(d.sd, d.units, d.effective_units, d.degrees, worst)
+
+    @classmethod
+    def plain(cls, sd: float, units: int) -> Design:
+        """Of units of one category. Raises ValueError as the class does."""
+        return cls(sd, units, float(units), units - 1)
+
+    def scaled(self, units: int) -> Design:
+        """The same with another number of units, in the same shares of categories."""
+        effective = self.effective * units / self.units
+        return replace(
+            self,
+            units=units,
+            effective=effective,
+            degrees=max(effective - self.effective + self.degrees, 1.0),
+        )
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean difference."""
+        return self.sd / sqrt(self.units)
+
+
+def chance_to_fail(design: Design, drop: float, alpha: float, tolerance: float) -> float:
+    """Probability that the regression gate fails a drop.
+
+    drop: the true one, in the unit of sd.
+    alpha: level of the sign-flip test, in (0, 0.5].
+    tolerance: at least 0.
+    Failing means a mean below -tolerance and p <= alpha. Of bell-shaped differences flips find as
+    much as Student's t does whose degrees of freedom are the effective units less one.
+    """
+    from scipy.special import nctdtr
+
+    if alpha < 0.5**design.units:
+        return 0.0
+    t = t_upper_quantile(alpha, _whole(design.effective - 1))
+    found = 1.0 - float(nctdtr(max(design.effective - 1, 1.0), drop / design.error, t))
+    return min(found, _NORMAL.cdf((drop - tolerance) / design.error))
+
+
+def chance_to_hold(design: Design, alpha: float, tolerance: float) -> float:
+    """Probability that a checkpoint as good as its baseline is held: low > -tolerance."""
+    from scipy.special import nctdtr
+
+    if design.worst is not None:  # the bound has one more unit, which lost the most
+        least = design.worst * (1 - alpha ** (1 / design.units))
+        ahead = tolerance - design.worst / (design.units + 1)
+        steps = -_NORMAL.inv_cdf(alpha)
+        return _NORMAL.cdf(ahead / design.error - steps) if tolerance > least else 0.0
+    steps = _steps_to_bound(design, alpha)
+    held = 1.0 - nctdtr(design.degrees, tolerance / design.error, steps)
+    return float(held @ _WEIGHTS) / float(_WEIGHTS.sum())
 
 
 def smallest_visible(
-    sd: float,
-    units: int,
+    design: Design,
     alpha: float,
     tolerance: float = 0.0,
     power: float = POWER,
@@ -66,32 +121,52 @@ def smallest_visible(
 ) -> float:
     """The smallest true drop that the regression gate finds in a share `power` of runs.
 
-    sd, alpha, power: as in `samples_needed`.
-    units: clusters compared, at least 2.
-    tolerance: at least 0.
-    strict: whether found means high < -tolerance.
-    Found means mean < -tolerance and high < 0: the drop must be larger than the tolerance and
-    larger than the noise, whichever asks for more. Positive, in the unit of sd.
+    alpha, tolerance: as in `chance_to_fail`.
+    power: in (0.5, 1).
+    strict: whether found means high < -tolerance, as in a series of gates.
+    Positive, in the unit of sd; infinite where so few units can fail nothing at alpha.
     Raises ValueError for other numbers.
     """
-    _check(sd, alpha, power)
-    if units < 2 or not (tolerance >= 0 and isfinite(tolerance)):
-        raise ValueError(
-            f"expected at least 2 units and a tolerance of at least 0, got {units} and {tolerance}"
-        )
-    error = sd / sqrt(units)
-    beyond_noise = _steps(units, alpha, power) * error
+    _check(alpha, power, tolerance)
     if strict:
-        return tolerance + beyond_noise
-    return max(beyond_noise, tolerance + _NORMAL.inv_cdf(power) * error)
+        return tolerance + design.error * (
+            _usual_steps(design, alpha) + t_upper_quantile(1 - power, _whole(design.degrees))
+        )
+    return _least(lambda drop: chance_to_fail(design, drop, alpha, tolerance), power, design.error)
 
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)  # of integrals over a normal density
+def units_needed(
+    design: Design, tolerance: float, alpha: float, power: float = POWER
+) -> int | None:
+    """Units with which a checkpoint as good as its baseline is held in a share `power` of runs.
+
+    design: of the units that were seen; more are taken to come in the same shares of categories.
+    tolerance: above 0.
+    The same number finds a drop of twice the tolerance about as often: both ask for a bound that
+    is no farther than the tolerance. None where more than 10 million would be needed.
+    Raises ValueError for other numbers.
+    """
+    _check(alpha, power, tolerance)
+    if tolerance == 0:
+        raise ValueError("a tolerance above 0 is needed: no number of units holds a drop of 0")
+    least = max(2.0, design.units / design.effective)
+    many = least
+    while chance_to_hold(design.scaled(ceil(many)), alpha, tolerance) < power:
+        least, many = many, 2 * many
+        if many > _MOST:
+            return None
+    few, enough = ceil(least) - 1, ceil(many)
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        if chance_to_hold(design.scaled(middle), alpha, tolerance) < power:
+            few = middle
+        else:
+            enough = middle
+    return enough
 
 
 def detection_delay(
-    sd: float,
-    units: int,
+    design: Design,
     levels: Sequence[float],
     drops: Sequence[float],
     tolerance: float,
@@ -99,7 +174,6 @@ def detection_delay(
 ) -> int | None:
     """Checkpoints until a series of gates finds a drop with a probability of `power`.
 
-    sd, units: as in `smallest_visible`.
     levels: (n,) error of the upper bound at each of the checkpoints that follow, in (0, 0.5].
     drops: (n,) true drop since the reference at each of them.
     tolerance: at least 0.
@@ -110,10 +184,9 @@ def detection_delay(
     Raises ValueError for other numbers.
     """
     missed = np.ones(len(_NODES))  # given the noise of the reference
-    error = sd / sqrt(units)
     for number, (alpha, drop) in enumerate(zip(levels, drops, strict=True), 1):
-        _check(sd, alpha, power)
-        ahead = (drop - tolerance) / error - _steps_to_bound(units, alpha)
+        _check(alpha, power, tolerance)
+        ahead = (drop - tolerance) / design.error - _usual_steps(design, alpha)
         seen = [_NORMAL.cdf(sqrt(2) * ahead - node) for node in _NODES.tolist()]
         missed *= 1 - np.array(seen)
         if 1 - float(missed @ _WEIGHTS) / float(_WEIGHTS.sum()) >= power:
@@ -121,24 +194,43 @@ def detection_delay(
     return None
 
 
-def _steps(units: int, alpha: float, power: float) -> float:
-    """Standard errors between no drop and one that is seen."""
-    return _steps_to_bound(units, alpha) + t_upper_quantile(1 - power, units - 1)
-
-
 @cache  # delays of many cases ask for the same levels
-def _steps_to_bound(units: int, alpha: float) -> float:
-    """Standard errors between the mean of bell-shaped differences and its bound."""
-    t = careful_quantile(alpha, units - 1)
-    return t_step(t, -_USUAL * sqrt(6 / units), units)
+def _steps_to_bound(design: Design, alpha: float) -> Array:
+    """(40,) standard errors between a mean of bell-shaped differences and Hall's bound.
+
+    At each node of the skewness that they happen to show, in its standard errors.
+    """
+    t = t_upper_quantile(alpha, _whole(design.degrees))
+    moved = (np.minimum(_NODES, 0.0) - 1) * sqrt(6) / design.effective
+    return np.array([hall_step(t, skewness) for skewness in moved.tolist()])
 
 
-def _check(sd: float, alpha: float, power: float) -> None:
-    if not (sd > 0 and isfinite(sd)):
-        raise ValueError(
-            f"expected a standard deviation above 0, got {sd}: without spread there is no plan"
-        )
+def _usual_steps(design: Design, alpha: float) -> float:
+    return float(_steps_to_bound(design, alpha) @ _WEIGHTS) / float(_WEIGHTS.sum())
+
+
+def _whole(degrees: float) -> int:
+    return max(round(degrees), 1)
+
+
+def _least(rate: Callable[[float], float], power: float, step: float) -> float:
+    """The least number at which a rising rate is at least `power`; infinite where it stays below."""
+    high = step
+    while rate(high) < power:
+        high *= 2
+        if high > _MOST * step:
+            return inf
+    low = 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rate(middle) >= power else (middle, high)
+    return high
+
+
+def _check(alpha: float, power: float, tolerance: float) -> None:
     if not (0 < alpha <= 0.5 and 0.5 < power < 1):
         raise ValueError(
             f"expected alpha in (0, 0.5] and power in (0.5, 1), got {alpha} and {power}"
         )
+    if not (tolerance >= 0 and isfinite(tolerance)):
+        raise ValueError(f"expected a tolerance of at least 0, got {tolerance}")

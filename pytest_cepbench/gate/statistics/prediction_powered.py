@@ -293,13 +293,11 @@ def labelled_bounds(
     *,
     span: float,
     lam: float | None = None,
-    exchangeable: bool = True,
 ) -> tuple[Bounds, PredictionPoweredMean]:
     """Bounds of the mean of people's scores, each at level alpha, in (0, 0.5].
 
     span: the most that a score can lie from 0.
     lam: how far the judge is followed, in [0, 1]; tuned where None.
-    exchangeable: as in `mean_bounds`.
     Student's t of Satterthwaite's degrees over categories, labelled and unlabelled, corrected for
     skewness. Of fewer than 50 labelled units, and of labels of which fewer than 15 units differ
     from the rest, people count alone, and the bounds are those of any other scores (`mean_bounds`):
@@ -308,7 +306,7 @@ def labelled_bounds(
     """
     alone = prediction_powered_mean(scores, 0.0)
     if alone.labelled.units < LEAST_LABELLED or _unlike(alone.people) < _LEAST_UNLIKE:
-        bounds = mean_bounds(alone.people, alpha, span=span, exchangeable=exchangeable)
+        bounds = mean_bounds(alone.people, alpha, span=span)
         return replace(bounds, method=f"{PEOPLE_ONLY}, {bounds.method}"), alone
     tuned = prediction_powered_mean(scores, lam)
     below, above = (steps * tuned.error for steps in tuned.steps(alpha))

@@ -1,4 +1,4 @@
-"""Bounds without a bell shape: of a mean with a known worst value, and of symmetric differences."""
+"""Gaffke's lower bound of a mean with a known worst value, which needs no bell shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEGLIGIBLE = -30.0  # exp of it, against the largest term
 _GRID = 12  # decimals that values are grouped by: 0.3 - 0.1 and 0.2 are one value
 
 
-def lower_exact(values: Array, worst: float, alpha: float) -> float:
+def gaffke_lower(values: Array, worst: float, alpha: float) -> float:
     """Lower bound at level alpha of a mean of values that are never below worst.
 
     values: (n,) finite, n >= 1, none below worst.
@@ -58,11 +58,6 @@ def lower_exact(values: Array, worst: float, alpha: float) -> float:
     if len(points) == 2 and counts[0] == 1:
         return worst + span * float(alpha ** (1 / len(numbers)))
     return worst + span * _quantile(points, counts.astype(np.float64), alpha)
-
-
-def upper_exact(values: Array, best: float, alpha: float) -> float:
-    """Upper bound at level alpha of a mean of values never above best; see `lower_exact`."""
-    return -lower_exact(-np.asarray(values, dtype=np.float64), -best, alpha)
 
 
 def _quantile(points: Array, counts: Array, alpha: float) -> float:
@@ -172,29 +167,3 @@ def _saddle(away: Array, counts: Array, tilt: float | None) -> _Saddle:
         t -= slope / curve / (1 + decrement if decrement > 0.25 else 1)
     log_peak = -float(np.log1p(away * t) @ counts) - log(t)
     return _Saddle(t, log_peak, 1 / sqrt(curve), ratios, counts, counts / (1 + away * t))
-
-
-def upper_symmetric(values: Array, weights: Array, mean: float, alpha: float) -> float | None:
-    """Upper bound at level alpha of a weighted mean, of units that lie symmetrically about it.
-
-    values: (K,) of the units.
-    weights: (K,) above 0, of mean 1.
-    mean: theirs.
-    alpha: in (0, 0.5].
-    Returns mean + s sqrt(2 L / (K - 2 L q)) with L = log(1 / alpha), s the root mean square of the
-    weighted distances from the mean, and q the mean squared weight; None for 2 L q units or fewer,
-    which can show nothing at this level.
-    Without drift a candidate and its baseline could be exchanged, so that a difference and its
-    opposite are equally likely: whether the bound lies below 0 is then Hoeffding's bound of what
-    random signs make of the sum (of the sizes that were seen), which holds for every such law,
-    however lumped: twelve losses of twelve are evidence, also where all of them are equal.
-    Source: Hoeffding, Probability inequalities for sums of bounded random variables, 1963; Efron,
-    Student's t-test under symmetry conditions, 1969.
-    """
-    steps = -2 * log(alpha)
-    units = len(values)
-    left = units - steps * float(weights @ weights) / units
-    if left <= 0:
-        return None
-    apart = weights * (values - mean)
-    return mean + sqrt(float(apart @ apart) / units) * sqrt(steps / left)
