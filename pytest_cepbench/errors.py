@@ -255,6 +255,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 REMOVED: Mapping[str, str] = {
+    "bounds": "no setting: differences decide which of the two bounds they have (docs/the-gate.md)",
     "[gate] proxy": "--cep-inconclusive=more alone, whose looks divide alpha",
     **dict.fromkeys(
         ("encoders", "[gate] agree", "[gate] held_out", "[gate] reward"),

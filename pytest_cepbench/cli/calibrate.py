@@ -175,7 +175,7 @@ def _row(case: Calibrated) -> tuple[str, ...]:
     tolerance = f"{policy.tolerance:g}"
     if noise is None:
         return (name, value, "-", "-", "-", alpha, tolerance, "-", "-")
-    known = case.reach
+    known = case.power
     return (
         name,
         value,

@@ -71,7 +71,7 @@ def _verdicts(cases: list[Entry]) -> str:
 
 def _delays(record: SeriesRecord, name: str) -> Iterator[Section]:
     """Delays of each case, from its spread when it was last compared."""
-    latest = {entry.case: entry for entry in record.lines if entry.spread is not None}
+    latest = {entry.case: entry for entry in record.lines if entry.design is not None}
     rows = tuple(row for entry in latest.values() if (row := _row(record, name, entry)) is not None)
     if not rows:
         return
@@ -86,15 +86,15 @@ def _delays(record: SeriesRecord, name: str) -> Iterator[Section]:
 
 
 def _row(record: SeriesRecord, name: str, entry: Entry) -> tuple[str, ...] | None:
-    if entry.spread is None or entry.tolerance is None or entry.units < 2:
+    if entry.design is None or entry.tolerance is None:
         return None
     policy = Policy(
         tolerance=entry.tolerance, alpha=entry.alpha, anchor_tolerance=entry.anchor_tolerance
     )
     place = Place(name, record.last_look, record.expected, entry.alpha, baseline=entry.baseline)
-    delays = delays_of(place, entry.spread, entry.units, policy)
+    delays = delays_of(place, entry.design, policy)
     if delays is None:
         return None
     _, twice, fourfold = delays.drops
     shown = (_OVER if delay is None else str(delay) for delay in (twice, fourfold, delays.decline))
-    return (entry.case, number(entry.tolerance), str(entry.units), *shown)
+    return (entry.case, number(entry.tolerance), str(entry.design.units), *shown)

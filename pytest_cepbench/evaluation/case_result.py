@@ -16,7 +16,7 @@ from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, record_of
 from pytest_cepbench.gate.measurement import rounded
-from pytest_cepbench.gate.sensitivity import remarks_on_accepting, tolerance_remark
+from pytest_cepbench.gate.sensitivity import design_of, power_remark, remarks_on_accepting
 from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
 from pytest_cepbench.suites import SuiteRun
 from pytest_cepbench.suites.answer_run import AnswerRun
@@ -59,6 +59,7 @@ def measured_case(
         baseline=judgement.baseline_value,
         baseline_floor=None if baseline is None else baseline.floor,
         difference=judgement.difference,
+        p=judgement.p,
         low=judgement.low,
         high=judgement.high,
         method=judgement.method,
@@ -190,5 +191,6 @@ def _calibration_notes(evaluated: EvaluatedCase) -> Iterator[str]:
     baseline, policy = evaluated.references.baseline, evaluated.policy
     units = evaluated.judgement.units
     if baseline is not None and baseline.noise is not None and policy.statistical and units:
-        remark = tolerance_remark(baseline.noise, units, policy)
-        yield from () if remark is None else (remark,)
+        design = design_of(baseline.noise, units)
+        remark = None if design is None else power_remark(design, policy)
+        yield from () if remark is None else (f"by this model's own noise, {remark}",)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase, References
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Policy, Verdict
@@ -51,8 +50,7 @@ class SeriesCase:
                 difference=judgement.difference,
                 tolerance=policy.tolerance,
                 anchor_tolerance=policy.since_anchor,
-                spread=judgement.spread,
-                units=judgement.units,
+                design=judgement.design,
             )
         self.file.settle(entry, self.run)
 
@@ -61,8 +59,8 @@ class SeriesCase:
         judgement, place = evaluated.judgement, self.place
         since = judgement.since_anchor
         delays = None
-        if judgement.spread is not None and judgement.units > 1:
-            delays = delays_of(place, judgement.spread, judgement.units, evaluated.policy)
+        if judgement.design is not None:
+            delays = delays_of(place, judgement.design, evaluated.policy)
         return SeriesShown(
             name=place.series,
             look=place.look,
@@ -82,17 +80,11 @@ def enter_series(
     """Enter a case in the series of the run; None without one, or where it has no part in it.
 
     A case that cannot fail the run, or is judged without statistics, has none.
-    Raises SuiteError for bounds that cannot be made at such levels, SeriesError, WriteError, and
-    what binding the model under test raises.
+    Raises SeriesError, WriteError, and what binding the model under test raises.
     """
     file = evaluator.series
     if file is None or not (policy.primary and policy.statistical):
         return None
-    if policy.bounds == "bca":
-        raise SuiteError(
-            f'{case.key}: bounds = "bca" cannot be made at the small levels of a series, which '
-            'would take millions of resamples: use bounds = "auto", or leave --cep-series out'
-        )
     record = evaluator.suite_run(suite_file).model_record()
     place, entry = file.enter(
         Entry(

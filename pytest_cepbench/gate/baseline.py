@@ -43,12 +43,16 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     units: independent samples.
     sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
     value_sd: of the case's value over seeds.
+    effective, degrees: of the units' differences, as in `Design`; None in files of before they were
+    kept, which are taken for samples of one category.
     """
 
     seeds: int
     units: int
     sd: float
     value_sd: float
+    effective: float | None = None
+    degrees: float | None = None
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 from pytest_cepbench.artifacts.outcome import EVEN
@@ -18,18 +19,20 @@ from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
     blindness_of,
     largest_drop,
+    power_of,
     power_remark,
     remarks_on_comparing,
     units_to_decide,
 )
 from pytest_cepbench.gate.statistics import (
+    GAFFKE,
     Bounds,
+    Design,
     Rounds,
     betting_bounds,
     mean_bounds,
     separate_shares,
     sequential_levels,
-    smallest_visible,
 )
 from pytest_cepbench.gate.verdict import Verdict
 
@@ -47,6 +50,9 @@ _LABELS_NEEDED = (
     "labels: this suite needs people's labels, which were drawn from all samples, and some were "
     "left out of the comparison: gate on the samples of the baseline, without --cep-pairing=common"
 )
+
+SAME_MODEL, SAME_ANSWERS = "same model", "same answers"
+"""Method of a verdict that needs no bounds."""
 
 _OTHER_ARITHMETIC = "other arithmetic, as of another processor"
 
@@ -81,13 +87,15 @@ class Judgement:
     All differences are turned so that positive is better; None where nothing was compared.
     baseline_value: over the samples that were compared.
     difference: mean paired difference.
+    p: of the sign-flip test, by which a drop is told from noise; None where bets, labels or a
+    series decide, and where the rule makes no test.
     low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
-    or none can be made.
+    or nothing can be excluded.
     upper_alpha: level of high where it is not alpha, in a series of gates.
-    spread: standard deviation of a unit's difference; None without bounds.
-    method: how they were made.
+    design: how unit differences scatter; None without bounds.
+    method: how they were made, or why none were: `SAME_MODEL`, `SAME_ANSWERS`.
     units: independent samples.
-    visible: the smallest drop that so many units can see with 80 % power, at this spread.
+    visible: the smallest drop that so many units fail in 80 % of runs, at this spread.
     needed: of an inconclusive comparison, the units that would decide it (`units_to_decide`); None
     where that is not known.
     reasons: why it does not pass, a sentence each.
@@ -100,11 +108,12 @@ class Judgement:
     verdict: Verdict
     baseline_value: float | None = None
     difference: float | None = None
+    p: float | None = None
     low: float | None = None
     high: float | None = None
     alpha: float | None = None
     upper_alpha: float | None = None
-    spread: float | None = None
+    design: Design | None = None
     method: str = ""
     units: int = 0
     visible: float | None = None
@@ -317,29 +326,62 @@ def _decide(
     """The judgement so far with the verdict on a pair, and its bounds."""
     if not policy.statistical:
         return _by_threshold(judgement, both, policy.tolerance)
-    judgement = _with_bounds(judgement, both, measurement, policy, upper_alpha)
-    difference = judgement.difference or 0.0
+    same = _held_as_same(judgement, both, measurement, baseline, policy, partial=partial)
+    if same is not None:
+        return same
+    bounds = (
+        _bounds_with_unscored(both, measurement, policy, policy.alpha) if both.bounded else None
+    )
+    if bounds is None:
+        judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
+        reason = "no blocks of samples were left out of both sets alike: there are no bounds"
+        return _add(judgement, reason)
+    if upper_alpha is not None:
+        upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
+        bounds = replace(bounds, high=upper.high, p=None)
+        judgement = replace(judgement, upper_alpha=upper.alpha)
+    strict = _is_strict(measurement, policy)
+    verdict = verdict_of(bounds, policy.tolerance, strict=strict)
+    if partial and _is_betting(measurement, policy) and verdict is not Verdict.INCONCLUSIVE:
+        judgement = _add(judgement, _OVERSTATED)
+    judgement = _with_bounds(judgement, bounds, _design(both, bounds, measurement), policy)
+    if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
+        judgement = _with_needed(judgement, measurement, policy)
+    return replace(judgement, verdict=verdict)
+
+
+def _held_as_same(
+    judgement: Judgement,
+    both: Pair,
+    measurement: Measurement,
+    baseline: Baseline,
+    policy: Policy,
+    *,
+    partial: bool,
+) -> Judgement | None:
+    """The judgement where nothing was compared that could differ; else None.
+
+    Bounds would say what other samples could have lost, and the model has not changed for any.
+    """
     # At a look at a part the answers that are still to come may be others.
     if measurement.answers and not partial and not _other_answers(measurement, baseline):
-        statement = "every answer is the one that was accepted"
+        method, statement = SAME_ANSWERS, "every answer is the one that was accepted"
         redrawn = sum(item in measurement.redrawn for item in baseline.answers.items())
         if redrawn:
             statement += f", {redrawn} but for rounding: {_OTHER_ARITHMETIC}"
-        return replace(_add(judgement, statement), verdict=Verdict.HELD)
     # Of battles the answers tell: ties are no sign of the same model.
-    same = _same_model(measurement, baseline) and not measurement.answers
-    if same and not both.unscored and both.largest_change <= _SAME * policy.tolerance:
-        statement = "the same model as the baseline's gave the same scores"
+    elif (
+        not measurement.answers
+        and _same_model(measurement, baseline)
+        and not both.unscored
+        and both.largest_change <= _SAME * policy.tolerance
+    ):
+        method, statement = SAME_MODEL, "the same model as the baseline's gave the same scores"
         if both.largest_change:
             statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
-        return replace(_add(judgement, statement), verdict=Verdict.HELD)
-    strict = _is_strict(measurement, policy)
-    verdict = verdict_of(difference, judgement.low, judgement.high, policy.tolerance, strict=strict)
-    if partial and _is_betting(measurement, policy) and verdict is not Verdict.INCONCLUSIVE:
-        judgement = _add(judgement, _OVERSTATED)
-    if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
-        judgement = _with_needed(judgement, both, measurement, policy)
-    return replace(judgement, verdict=verdict)
+    else:
+        return None
+    return replace(_add(judgement, statement), verdict=Verdict.HELD, method=method)
 
 
 def _by_threshold(judgement: Judgement, both: Pair, tolerance: float) -> Judgement:
@@ -369,23 +411,15 @@ def _is_betting(measurement: Measurement, policy: Policy) -> bool:
     return policy.bets and bool(measurement.answers)
 
 
-def _with_needed(
-    judgement: Judgement, both: Pair, measurement: Measurement, policy: Policy
-) -> Judgement:
+def _with_needed(judgement: Judgement, measurement: Measurement, policy: Policy) -> Judgement:
     """With how much more it takes to decide an inconclusive comparison."""
-    spread = both.differences.sd if judgement.spread is None else judgement.spread
+    design = judgement.design
+    if design is None:
+        return judgement
     if measurement.labels is not None:
-        remark = power_remark(spread, judgement.units, policy, what="labelled battles")
-        return _add(judgement, remark)
-    judgement = _add(judgement, power_remark(spread, judgement.units, policy))
-    needed = units_to_decide(
-        spread,
-        judgement.units,
-        judgement.difference or 0.0,
-        policy,
-        exact="exact" in judgement.method,
-        span=EVEN if measurement.answers else 1.0,
-    )
+        return _add(judgement, power_remark(design, policy, what="labelled battles"))
+    judgement = _add(judgement, power_remark(design, policy))
+    needed = units_to_decide(design, judgement.difference or 0.0, policy)
     return replace(judgement, needed=needed)
 
 
@@ -396,73 +430,58 @@ def _add(judgement: Judgement, statement: str | None) -> Judgement:
     return replace(judgement, statements=(*judgement.statements, statement))
 
 
-def verdict_of(
-    difference: float,
-    low: float | None,
-    high: float | None,
-    tolerance: float,
-    *,
-    strict: bool = False,
-) -> Verdict:
-    """Verdict from the bounds of a mean difference.
+def verdict_of(bounds: Bounds, tolerance: float, *, strict: bool = False) -> Verdict:
+    """Verdict from the bounds of a mean difference and the test of a drop.
 
     All are rounded as scores are, so that equal stays equal.
 
-    low, high: None where there are no bounds.
     tolerance: at least 0.
     strict: whether only a drop that is larger than the tolerance beyond doubt is a regression.
     """
-    if low is None or high is None:
-        return Verdict.INCONCLUSIVE
-    if rounded(low) > tolerance:
+    low = -inf if bounds.low is None else rounded(bounds.low)
+    high = inf if bounds.high is None else rounded(bounds.high)
+    if low > tolerance:
         return Verdict.IMPROVED
-    if rounded(low) > -tolerance:
+    if low > -tolerance:
         return Verdict.HELD
-    if rounded(difference) < -tolerance and rounded(high) < (-tolerance if strict else 0):
+    if strict:
+        lost = high < -tolerance
+    else:
+        lost = high < 0 if bounds.p is None else bounds.p <= bounds.alpha
+    if lost and rounded(bounds.mean) < -tolerance:
         return Verdict.REGRESSED
     return Verdict.INCONCLUSIVE
 
 
 def _with_bounds(
-    judgement: Judgement,
-    both: Pair,
-    measurement: Measurement,
-    policy: Policy,
-    upper_alpha: float | None,
+    judgement: Judgement, bounds: Bounds, design: Design | None, policy: Policy
 ) -> Judgement:
-    if not both.bounded:
-        judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
-        reason = "no blocks of samples were left out of both sets alike: there are no bounds"
-        return _add(judgement, reason)
-    bounds = _bounds_with_unscored(both, measurement, policy, policy.alpha)
-    judgement = replace(judgement, alpha=bounds.alpha)
-    if upper_alpha is not None:
-        upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
-        upper_alpha = upper.alpha
-        judgement = replace(judgement, upper_alpha=upper_alpha)
-        bounds = replace(bounds, high=upper.high)
     visible = None
-    spread = both.differences.sd if bounds.spread is None else bounds.spread
-    if spread > _NO_SPREAD and bounds.units > 1:
-        visible = rounded(
-            smallest_visible(
-                spread,
-                bounds.units,
-                bounds.alpha if upper_alpha is None else upper_alpha,
-                policy.tolerance,
-                strict=policy.series is not None,
-            )
-        )
+    if design is not None and design.sd > _NO_SPREAD:
+        drop = power_of(design, policy, judgement.upper_alpha or bounds.alpha).visible
+        visible = rounded(drop) if drop < inf else None
     return replace(
         _add(judgement, bounds.statement),
         difference=rounded(bounds.mean),
+        p=bounds.p,
         low=None if bounds.low is None else rounded(bounds.low),
         high=None if bounds.high is None else rounded(bounds.high),
+        alpha=bounds.alpha,
         method=bounds.method,
         units=bounds.units,
         visible=visible,
-        spread=spread,
+        design=design,
     )
+
+
+def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | None:
+    """The design that power is computed of; None of a single unit."""
+    if bounds.units < 2:
+        return None
+    if bounds.spread is not None:
+        return Design.plain(bounds.spread, bounds.units)
+    worst = (EVEN if measurement.answers else 1.0) if bounds.method == GAFFKE else None
+    return Design.of(both.differences, worst)
 
 
 def _bounds_with_unscored(
@@ -475,39 +494,38 @@ def _bounds_with_unscored(
     if both.worst is None or both.best is None:
         return bounds
     low = _bounds_of_look(both.worst, measurement, policy, alpha).low
-    high = _bounds_of_look(both.best, measurement, policy, alpha).high
+    best = _bounds_of_look(both.best, measurement, policy, alpha)
     return replace(
         bounds,
         low=None if low is None else min(low, bounds.mean),
-        high=None if high is None else max(high, bounds.mean),
+        high=None if best.high is None else max(best.high, bounds.mean),
+        p=best.p,
     )
 
 
 def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds at the level that the look has of an alpha, where looks know of each other.
 
-    What makes looks alike is the bell shape of their means. Exact bounds are for differences
+    What makes looks alike is the bell shape of their means. Gaffke's bounds are for differences
     without one, so theirs have shares of alpha that add up to it, by Bonferroni's inequality.
     """
     if not policy.sizes:
         return _bounds(both, measurement, policy, alpha)
     level = sequential_levels(policy.sizes, alpha)[policy.look]
     bounds = _bounds(both, measurement, policy, level)
-    if "exact" not in bounds.method:
+    if bounds.method != GAFFKE:
         return bounds
     return _bounds(both, measurement, policy, alpha * separate_shares(policy.sizes)[policy.look])
 
 
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
-    exchangeable = not _is_strict(measurement, policy)
     if measurement.labels is not None:
         return bounds_by_labels(
             both.now,
             measurement.labels,
             measurement.clusters,
             alpha,
-            exchangeable=exchangeable,
             unscored=measurement.unscored,
         )
     if _is_betting(measurement, policy):
@@ -515,12 +533,9 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
     return mean_bounds(
         both.differences,
         alpha,
-        method=policy.bounds,
         shares=measurement.shares,
         blocks=both.blocks,
         span=EVEN if measurement.answers else 1.0,
-        exchangeable=exchangeable,
-        early=both.early,
     )
 
 

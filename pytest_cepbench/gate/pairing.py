@@ -34,7 +34,6 @@ class Pair:
     blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
     bounded: whether bounds can be made.
     dropped: how many samples only one of the two has.
-    early: whether there are more samples to look at.
     unscored: how many samples have no score, in one of the two or both, and so no part in this.
     worst, best: the same with these too, at the worst and the best that they could be; None where
     every sample has a score.
@@ -47,7 +46,6 @@ class Pair:
     blocks: bool
     bounded: bool
     dropped: int = 0
-    early: bool = False
     unscored: int = 0
     worst: Pair | None = None
     best: Pair | None = None

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import ceil, inf, log, log1p
+from dataclasses import dataclass, replace
+from math import inf
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.baseline import Baseline, Noise
 from pytest_cepbench.gate.measurement import DECIMALS, Blindness, Measurement
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.gate.statistics import smallest_visible
+from pytest_cepbench.gate.statistics import (
+    Design,
+    chance_to_hold,
+    smallest_visible,
+    units_needed,
+    units_to_fail,
+)
 from pytest_cepbench.gate.statistics.power import POWER
 from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 
@@ -35,24 +41,49 @@ Record = Baseline | Measurement
 
 
 @dataclass(frozen=True)
-class Reach:
-    """Smallest drop that a case can show, and the units that it needs.
+class Power:
+    """What a case can tell, with so many independent samples.
 
-    visible: the smallest drop that so many units see (high bound below 0) with 80 % power.
-    needed: units that see a drop of the tolerance with 80 % power; None where no number does.
+    units: they are.
+    visible: the smallest drop that fails in 80 % of runs; infinite where none does.
+    held: probability that a checkpoint as good as its baseline is held; it is undecided else.
+    needed: units with which it would be held in 80 % of runs; None where no number is known.
     """
 
+    units: int
     visible: float
+    held: float
     needed: int | None
 
+    @property
+    def enough(self) -> bool:
+        """True where good checkpoints are held in most runs."""
+        return self.held >= POWER
 
-def reach(sd: float, units: int, policy: Policy) -> Reach:
-    """Of a case whose unit differences scatter by sd, with so many independent samples."""
-    if sd == 0:
-        return Reach(0.0, 1)
-    visible = smallest_visible(sd, units, policy.alpha) if units > 1 else inf
-    tolerance = policy.tolerance
-    return Reach(visible, samples_needed(sd, tolerance, policy.alpha) if tolerance > 0 else None)
+
+def power_of(design: Design, policy: Policy, alpha: float | None = None) -> Power:
+    """The one answer that the gate, a plan, a new suite and the doctor give.
+
+    design: of the units that are, or will be, compared; with some spread.
+    alpha: of the test of a drop, where it is not the policy's.
+    """
+    level, tolerance = policy.alpha if alpha is None else alpha, policy.tolerance
+    return Power(
+        design.units,
+        smallest_visible(design, level, tolerance, strict=policy.series is not None),
+        chance_to_hold(design, policy.alpha, tolerance),
+        units_needed(design, tolerance, policy.alpha) if tolerance > 0 else None,
+    )
+
+
+def design_of(noise: Noise, units: int) -> Design | None:
+    """The design of a case by the noise that was measured; None without spread or two units."""
+    if noise.sd == 0 or units < 2 or noise.units < 2:
+        return None
+    plain = Design.plain(noise.sd, noise.units)
+    if noise.effective is not None and noise.degrees is not None:
+        plain = replace(plain, effective=noise.effective, degrees=noise.degrees)
+    return plain.scaled(units)
 
 
 @dataclass(frozen=True)
@@ -178,55 +209,43 @@ def blindness_of(measurement: Measurement) -> Blindness | None:
     )
 
 
-def power_remark(
-    sd: float, units: int, policy: Policy, what: str = "independent samples"
-) -> str | None:
-    """A sentence where the samples cannot show a drop of the tolerance; None where they can.
+def power_remark(design: Design, policy: Policy, what: str = "independent samples") -> str | None:
+    """A sentence where good checkpoints would often be undecided; None where they are held.
 
-    sd: of a unit's difference.
-    units: how many were compared. what: they are.
+    design: with some spread, of what was compared or will be. what: its units are.
     """
-    short = _beyond_tolerance(sd, units, policy) if policy.statistical else None
-    if short is None:
+    if not policy.statistical or design.sd == 0:
         return None
-    more = f": about {short.needed} would do" if short.needed else ""
+    power = power_of(design, policy)
+    if power.enough:
+        return None
+    more = f"; about {power.needed} would do" if power.needed else ""
+    finds = f", and a drop of {power.visible:.4f} fails in 80" if power.visible < inf else ""
     return (
-        f"{units} {what} show a drop of {short.visible:.4f} with {POWER:.0%} power, "
-        f"and the tolerance is {policy.tolerance:g}{more}"
+        f"with {power.units} {what} and a tolerance of {policy.tolerance:g} a checkpoint as good "
+        f"as its baseline is held in {100 * power.held:.0f} of 100 runs{finds}{more}"
     )
 
 
-def units_to_decide(
-    sd: float,
-    units: int,
-    difference: float,
-    policy: Policy,
-    *,
-    exact: bool = False,
-    span: float = 1.0,
-) -> int | None:
+def units_to_decide(design: Design, difference: float, policy: Policy) -> int | None:
     """Units with which an inconclusive comparison would be decided with 80 % power.
 
-    sd: standard deviation of a unit's difference.
-    units: how many were compared.
+    design: of what was compared.
     difference: their mean; positive is better.
-    exact: whether the bounds are exact ones, which need enough units that a loss would show in even
-        if none shows a difference.
-    span: the most that a unit can lose.
-    Planned for a drop of the tolerance or none (`samples_needed`). Where there are as many already,
-    the difference lies between the two, and the plan is for a difference as large as observed.
-    None where the tolerance is 0 or covers the span, and where no more units would do.
+    Planned for a checkpoint as good as its baseline. Where there are as many already, or the mean
+    is beyond the tolerance, for a difference as large as observed. None where the tolerance is 0 or
+    covers the span, and where no more units would do.
     """
-    tolerance = policy.tolerance
-    if not 0 < tolerance < span:
+    tolerance, alpha = policy.tolerance, policy.alpha
+    if tolerance == 0 or (design.worst is not None and tolerance >= design.worst):
         return None
-    needed = samples_needed(sd, tolerance, policy.alpha) if sd > 0 else 0
-    if exact:
-        needed = max(needed, ceil(log(policy.alpha) / log1p(-tolerance / span)))
-    if needed <= units and sd > 0:
-        ahead = -difference if difference < -tolerance else difference + tolerance
-        needed = samples_needed(sd, ahead, policy.alpha) if ahead > 0 else 0
-    return needed if needed > units else None
+    if difference < -tolerance:
+        needed = units_to_fail(design, -difference, alpha, tolerance)
+    else:
+        needed = units_needed(design, tolerance, alpha)
+        if needed is not None and needed <= design.units:
+            needed = units_needed(design, tolerance + min(difference, 0.0), alpha)
+    return needed if needed is not None and needed > design.units else None
 
 
 def labels_needed(policy: Policy) -> int | None:
@@ -238,23 +257,5 @@ def labels_needed(policy: Policy) -> int | None:
     """
     if not policy.statistical or not policy.tolerance > 0:
         return None
-    return max(samples_needed(EVEN, policy.tolerance, policy.alpha), LEAST_LABELLED)
-
-
-def tolerance_remark(noise: Noise, units: int, policy: Policy) -> str | None:
-    """A sentence where the tolerance is smaller than what can be seen; else None."""
-    short = _beyond_tolerance(noise.sd, units, policy)
-    if short is None:
-        return None
-    more = f": {short.needed} units would show it" if short.needed else ""
-    return (
-        f"the tolerance {policy.tolerance:g} is below the smallest drop that {units} units can "
-        f"show above this model's own noise ({short.visible:.4f} with {POWER:.0%} power at alpha "
-        f"{policy.alpha:.2g}){more}"
-    )
-
-
-def _beyond_tolerance(sd: float, units: int, policy: Policy) -> Reach | None:
-    """The reach of so many units where it is known and does not show a drop of the tolerance."""
-    known = reach(sd, units, policy)
-    return known if policy.tolerance < known.visible < inf else None
+    needed = units_needed(Design.plain(EVEN, LEAST_LABELLED), policy.tolerance, policy.alpha) or 0
+    return max(needed, LEAST_LABELLED)

@@ -294,10 +294,12 @@ class CaseResult(msgspec.Struct, frozen=True):
     strict: whether it fails where nothing can be told.
     origins: setting -> where it came from.
     difference: to the baseline, turned so that positive is better.
-    low, high: one-sided bounds of the difference, each at that level.
-    method: of the bounds.
+    p: of the sign-flip test, by which a drop is told from noise; None where it decides nothing.
+    low, high: one-sided bounds of the difference, each at that level; None where none excludes
+    anything.
+    method: of the bounds, or why there are none: "same model", "same answers".
     units: independent samples.
-    visible: the smallest drop that so many can see with 80 % power.
+    visible: the smallest drop that so many fail in 80 % of runs.
     needed: samples that would decide an inconclusive case; None where that is not known.
     looks: samples at each look.
     partial: whether more samples were there.
@@ -349,6 +351,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     value: float | None = None
     baseline: float | None = None
     difference: float | None = None
+    p: float | None = None
     low: float | None = None
     high: float | None = None
     method: str = ""

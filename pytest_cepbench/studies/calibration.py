@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from math import fsum, sqrt
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.pairing import blocks_apart
-from pytest_cepbench.gate.sensitivity import Reach, reach, tolerance_remark
+from pytest_cepbench.gate.sensitivity import Power, design_of, power_of, power_remark
 from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.suites import (
     Case,
@@ -108,18 +108,18 @@ class Calibrated:
     broken: bool = False
 
     @property
-    def reach(self) -> Reach | None:
-        """The smallest drop that shows; None without noise or statistics, or if the noise is 0."""
-        if self.noise is None or self.noise.sd == 0 or not self.policy.statistical:
+    def power(self) -> Power | None:
+        """What the case can tell; None without noise or statistics, or if the noise is 0."""
+        design = None if self.noise is None else design_of(self.noise, self.noise.units)
+        if design is None or not self.policy.statistical:
             return None
-        return reach(self.noise.sd, self.noise.units, self.policy)
+        return power_of(design, self.policy)
 
     @property
     def remark(self) -> str | None:
-        """A sentence if the tolerance is below what can be seen, and that matters to the gate."""
-        if self.noise is None or not self.policy.statistical:
-            return None
-        return tolerance_remark(self.noise, self.noise.units, self.policy)
+        """A sentence if a good checkpoint would often be undecided."""
+        design = None if self.noise is None else design_of(self.noise, self.noise.units)
+        return None if design is None else power_remark(design, self.policy)
 
 
 def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibration:
@@ -219,6 +219,8 @@ def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
         units=units,
         sd=round(sqrt(fsum(pair.sd**2 for pair in differences) / len(differences)), DECIMALS),
         value_sd=round(stdev(measurement.value for measurement in measurements), DECIMALS),
+        effective=round(fmean(pair.effective_units for pair in differences), 1),
+        degrees=round(fmean(pair.degrees for pair in differences), 1),
     )
 
 

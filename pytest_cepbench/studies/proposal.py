@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, isfinite, log10
 
-from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
+from pytest_cepbench.gate.sensitivity import design_of
+from pytest_cepbench.gate.statistics import smallest_visible, units_needed
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.suites.cases import OVERALL
 
@@ -58,7 +59,9 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
             "differences between checkpoints are not known"
         )
         return Proposal(reasons=(reason,))
-    needed = samples_needed(noise.sd, TOLERANCE, whole.policy.alpha)
+    design = design_of(noise, noise.units)
+    assert design is not None  # noise is of two units or more
+    needed = units_needed(design, TOLERANCE, whole.policy.alpha)
     samples = _samples(needed, counts)
     used = {name: min(count, samples or count) for name, count in counts.items()}
     units = {OVERALL: sum(used.values()), **used}
@@ -110,10 +113,10 @@ def _visible(case: Calibrated, units: int) -> float:
     One sample shows none: infinity.
     """
     assert case.noise is not None
-    if units < 2:
+    design = design_of(case.noise, units)
+    if design is None:
         return float("inf")
-    visible = smallest_visible(case.noise.sd, units, case.policy.alpha)
-    return max(TOLERANCE, _rounded_up(visible))
+    return max(TOLERANCE, _rounded_up(smallest_visible(design, case.policy.alpha)))
 
 
 def _rounded_up(value: float) -> float:

@@ -25,7 +25,7 @@ from pytest_cepbench.chains.chain_plan import PLACEHOLDER
 from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
-from pytest_cepbench.gate.policy import BoundsName, GateName, LabelsName, LooksName
+from pytest_cepbench.gate.policy import GateName, LabelsName, LooksName
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
@@ -198,7 +198,6 @@ class GateTable(_Strict, frozen=True):
     tolerance: float = 0.01
     anchor_tolerance: float | None = None
     alpha: float = 0.05
-    bounds: BoundsName = "auto"
     primary: list[str] | None = None
     pooled: bool = False
     looks: LooksName = "bounds"
@@ -215,7 +214,6 @@ class CaseTable(_Strict, frozen=True):
     anchor_tolerance: float | None = None
     alpha: float | None = None
     gate: GateName | None = None
-    bounds: BoundsName | None = None
     weight: float | None = None
 
 

@@ -23,14 +23,12 @@ def bounds_by_labels(
     clusters: Mapping[str, str],
     alpha: float,
     *,
-    exchangeable: bool = True,
     unscored: Mapping[str, Collection[str]] = {},
 ) -> Bounds:
     """Bounds of people's win rate less one half, each at level alpha, in (0, 0.5].
 
     scores: category -> sample -> the judge's score of the candidate, in [0, 1].
     clusters: sample -> the cluster that it shares with others.
-    exchangeable: as in `mean_bounds`.
     unscored: category -> samples that the judge did not score. They are taken for one half: what is
     followed where there is no label may be anything, and where there is one people decide.
     Raises ValueError as `LabelledScores`.
@@ -48,7 +46,6 @@ def bounds_by_labels(
         LabelledScores(judge, labelled, clusters, people.probabilities),
         alpha,
         span=EVEN * people.stretch,
-        exchangeable=exchangeable,
     )
     return replace(
         bounds,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.series.record import Place
 from pytest_cepbench.gate.statistics import (
+    Design,
     checkpoint_share,
     detection_delay,
     reference_share,
@@ -36,29 +37,27 @@ class Delays:
     decline: int | None
 
 
-def delays_of(place: Place, spread: float, units: int, policy: Policy) -> Delays | None:
+def delays_of(place: Place, design: Design, policy: Policy) -> Delays | None:
     """Delays from the next checkpoint on.
 
     place: of the last one.
-    spread: standard deviation of a unit's difference.
-    units: that are compared, at least 2.
+    design: of what is compared.
     Returns None without spread or tolerance, where there is nothing to tell.
     """
     tolerance = policy.tolerance
-    if spread <= 0 or tolerance <= 0:
+    if not design.sd or tolerance <= 0:
         return None
     numbers = range(place.look + 1, place.look + 1 + LONGEST)
     levels = list(_levels(place, policy.alpha, numbers))
     drops = [
-        detection_delay(spread, units, levels, [drop * tolerance] * LONGEST, tolerance)
-        for drop in DROPS
+        detection_delay(design, levels, [drop * tolerance] * LONGEST, tolerance) for drop in DROPS
     ]
     fixed = [
         policy.alpha * checkpoint_share(number, place.expected) * reference_share(number, None)
         for number in numbers
     ]
     losses = [DECLINE * tolerance * number for number in range(1, LONGEST + 1)]
-    return Delays(tuple(drops), detection_delay(spread, units, fixed, losses, policy.since_anchor))
+    return Delays(tuple(drops), detection_delay(design, fixed, losses, policy.since_anchor))
 
 
 def _levels(place: Place, alpha: float, numbers: range) -> Iterator[float]:

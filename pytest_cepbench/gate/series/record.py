@@ -24,13 +24,14 @@ import msgspec
 from pytest_cepbench.gate.policy import SeriesShares
 from pytest_cepbench.gate.statistics import (
     EXPECTED_CHECKPOINTS,
+    Design,
     checkpoint_share,
     reference_share,
 )
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.option_values import LONGEST_SERIES
 
-FORMAT = 2
+FORMAT = 3
 
 SAYS_NOTHING = (Verdict.ERROR, Verdict.INCOMPARABLE)
 """Verdicts that say nothing of a checkpoint, and spend nothing."""
@@ -63,8 +64,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     baseline: look of the baseline, as in `Place`.
     difference: to the baseline; None where nothing was compared.
     tolerance, anchor_tolerance: of the case; None before it is judged.
-    spread: standard deviation of a unit's difference; None without bounds.
-    units: that were compared.
+    design: how the differences of what was compared scatter; None without bounds.
     digest: of the line, and of that of the line before; empty in memory.
     """
 
@@ -81,8 +81,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     difference: float | None = None
     tolerance: float | None = None
     anchor_tolerance: float | None = None
-    spread: float | None = None
-    units: int = 0
+    design: Design | None = None
     digest: str = ""
 
     @property

@@ -9,7 +9,7 @@ from pytest_cepbench.gate.statistics.betting import (
     betting_bounds,
     stops_of,
 )
-from pytest_cepbench.gate.statistics.bounds import Bounds, mean_bounds
+from pytest_cepbench.gate.statistics.bounds import GAFFKE, HALL, Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
 from pytest_cepbench.gate.statistics.power import (
@@ -19,6 +19,7 @@ from pytest_cepbench.gate.statistics.power import (
     detection_delay,
     smallest_visible,
     units_needed,
+    units_to_fail,
 )
 from pytest_cepbench.gate.statistics.sequential import (
     FIRST_SEQUENTIAL_LOOK,
@@ -36,6 +37,8 @@ from pytest_cepbench.gate.statistics.spending import (
 __all__ = [
     "EXPECTED_CHECKPOINTS",
     "FIRST_SEQUENTIAL_LOOK",
+    "GAFFKE",
+    "HALL",
     "LEAST_LOST",
     "LEAST_SHARE",
     "SEQUENTIAL_GROWTH",
@@ -59,4 +62,5 @@ __all__ = [
     "smallest_visible",
     "stops_of",
     "units_needed",
+    "units_to_fail",
 ]

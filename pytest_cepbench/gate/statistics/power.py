@@ -30,7 +30,8 @@ _MOST = 10**7  # units that are planned for
 class Design:
     """What power depends on: how unit differences scatter, and in which strata.
 
-    sd: standard deviation of a unit's difference (`Differences.sd`), above 0 and finite.
+    sd: standard deviation of a unit's difference (`Differences.sd`), finite and above 0; 0 only
+    where bounds are Gaffke's.
     units: independent samples, at least 2.
     effective: units of equal weight and spread that show as much of it, at most `units`.
     degrees: of freedom of the spread, at least 1.
@@ -45,7 +46,7 @@ class Design:
     worst: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.sd > 0 and isfinite(self.sd)):
+        if not (self.sd >= 0 and isfinite(self.sd) and (self.sd or self.worst is not None)):
             raise ValueError(
                 f"expected a standard deviation above 0, got {self.sd}: without spread there is "
                 "no plan"
@@ -90,7 +91,7 @@ def chance_to_fail(design: Design, drop: float, alpha: float, tolerance: float) 
     """
     from scipy.special import nctdtr
 
-    if alpha < 0.5**design.units:
+    if alpha < 0.5**design.units or not design.sd:
         return 0.0
     t = t_upper_quantile(alpha, _whole(design.effective - 1))
     found = 1.0 - float(nctdtr(max(design.effective - 1, 1.0), drop / design.error, t))
@@ -105,7 +106,9 @@ def chance_to_hold(design: Design, alpha: float, tolerance: float) -> float:
         least = design.worst * (1 - alpha ** (1 / design.units))
         ahead = tolerance - design.worst / (design.units + 1)
         steps = -_NORMAL.inv_cdf(alpha)
-        return _NORMAL.cdf(ahead / design.error - steps) if tolerance > least else 0.0
+        if tolerance <= least:
+            return 0.0
+        return _NORMAL.cdf(ahead / design.error - steps) if design.sd else 1.0
     steps = _steps_to_bound(design, alpha)
     held = 1.0 - nctdtr(design.degrees, tolerance / design.error, steps)
     return float(held @ _WEIGHTS) / float(_WEIGHTS.sum())
@@ -149,19 +152,29 @@ def units_needed(
     _check(alpha, power, tolerance)
     if tolerance == 0:
         raise ValueError("a tolerance above 0 is needed: no number of units holds a drop of 0")
-    least = max(2.0, design.units / design.effective)
-    many = least
-    while chance_to_hold(design.scaled(ceil(many)), alpha, tolerance) < power:
-        least, many = many, 2 * many
-        if many > _MOST:
+    return _enough(design, lambda many: chance_to_hold(many, alpha, tolerance) >= power)
+
+
+def units_to_fail(
+    design: Design, drop: float, alpha: float, tolerance: float, power: float = POWER
+) -> int | None:
+    """Units with which a drop beyond the tolerance fails in a share `power` of runs; see above."""
+    _check(alpha, power, tolerance)
+    if not drop > tolerance:
+        raise ValueError(f"no number of units fails a drop of {drop}, and {tolerance} is tolerated")
+    return _enough(design, lambda many: chance_to_fail(many, drop, alpha, tolerance) >= power)
+
+
+def _enough(design: Design, does: Callable[[Design], bool]) -> int | None:
+    """The fewest units with which something is so, if it is with all greater numbers too."""
+    few, enough = 1, max(2, ceil(design.units / design.effective))
+    while not does(design.scaled(enough)):
+        few, enough = enough, 2 * enough
+        if enough > _MOST:
             return None
-    few, enough = ceil(least) - 1, ceil(many)
     while enough - few > 1:
         middle = (few + enough) // 2
-        if chance_to_hold(design.scaled(middle), alpha, tolerance) < power:
-            few = middle
-        else:
-            enough = middle
+        few, enough = (few, middle) if does(design.scaled(middle)) else (middle, enough)
     return enough
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.gate.sensitivity import labels_needed, reach
+from pytest_cepbench.gate.sensitivity import design_of, labels_needed, power_of
 from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
@@ -86,8 +86,9 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
     groups = [Group(own, printable(suite)) for suite, own in rows.items()]
     yield from table_lines(_CASES, groups, columns, rule=rule)
     yield (
-        "visible: the smallest drop that the units show with 80 % power; needed: units that show a "
-        "drop of the tolerance; looks: samples, as far as they are needed"
+        "visible: the smallest drop that fails in 80 % of runs; needed: units with which a "
+        "checkpoint as good as its baseline is held in 80 % of runs; looks: samples, as far as "
+        "they are needed"
     )
     if uncalibrated:
         yield (
@@ -145,9 +146,12 @@ def _reach(evaluator: Evaluator, assigned: AssignedCase) -> tuple[str, str, str]
         return _UNKNOWN, _UNKNOWN, ""
     # Of a set metric the units are blocks of samples, as they were calibrated.
     units = baseline.noise.units if baseline.sizes else _units(evaluator, assigned)
-    sees = reach(baseline.noise.sd, units, assigned.policy)
-    needed = _UNKNOWN if sees.needed is None else str(sees.needed)
-    return number(sees.visible), needed, ""
+    design = design_of(baseline.noise, units)
+    if design is None:
+        return _UNKNOWN, _UNKNOWN, ""
+    power = power_of(design, assigned.policy)
+    needed = _UNKNOWN if power.needed is None else str(power.needed)
+    return number(power.visible), needed, ""
 
 
 # -- what they take --------------------------------------------------------------------------------

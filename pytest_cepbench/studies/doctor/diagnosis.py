@@ -202,7 +202,7 @@ class MeasuredSuite:
         for (_, encoder), own in uses.items():
             generations = sorted({g for _, compared, _ in own for g in compared})
             policy = min((case.policy for *_, case in own), key=lambda policy: policy.tolerance)
-            reaches = [case.reach.visible for *_, case in own if case.reach is not None]
+            reaches = [case.power.visible for *_, case in own if case.power is not None]
             visible = min(filter(isfinite, reaches), default=None)
             comparisons.append(Comparison(own[0][0], encoder, tuple(generations), policy, visible))
         return comparisons

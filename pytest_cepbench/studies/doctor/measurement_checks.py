@@ -140,14 +140,14 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
         return Check(name, "not done", ("no case is judged by statistics",))
     blind, small, needed = [], [], 0
     for case, _ in judged:
-        reach, measured = case.reach, case.measured
+        power, measured = case.power, case.measured
         assert measured is not None
-        if reach is None or reach.visible <= case.policy.tolerance:
+        if power is None or power.enough:
             continue
         small.append(case.key.within)
-        needed = max(needed, reach.needed or 0)
+        needed = max(needed, power.needed or 0)
         most_to_lose = largest_drop(measured.value, record_of(measured), measured.floor)
-        if most_to_lose is not None and reach.visible > most_to_lose:
+        if most_to_lose is not None and power.visible > most_to_lose:
             blind.append(case.key)
     findings: list[Finding] = []
     if blind:
@@ -156,7 +156,9 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
         whole = any(key.part == OVERALL for key in blind)
         findings.append(("problem" if whole else "remark", sentence, ""))
     if small:
-        sentence = f"the tolerance is smaller than the smallest drop that shows: {_listed(small)}"
+        sentence = (
+            f"a checkpoint as good as its baseline would often be undecided: {_listed(small)}"
+        )
         number = f" (up to {needed} units)" if needed else ""
         advice = (
             f"give these cases more units{number}, by samples or [chain] seeds, a larger "
@@ -191,7 +193,7 @@ def _with_known_noise(case: Calibrated, baselines: Path) -> tuple[Calibrated, st
 
 
 def _row(case: Calibrated, source: str) -> tuple[Cell, ...]:
-    reach, noise = case.reach, case.noise
+    power, noise = case.power, case.noise
     return (
         case.key.within,
         None if noise is None else noise.units,
@@ -199,8 +201,8 @@ def _row(case: Calibrated, source: str) -> tuple[Cell, ...]:
         source,
         round(case.policy.alpha, 6),
         case.policy.tolerance,
-        reach.visible if reach is not None and isfinite(reach.visible) else None,
-        None if reach is None else reach.needed,
+        power.visible if power is not None and isfinite(power.visible) else None,
+        None if power is None else power.needed,
     )
 
 

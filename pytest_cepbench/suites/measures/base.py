@@ -16,7 +16,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import SAMPLE, Blindness
-from pytest_cepbench.gate.policy import BoundsName, GateName, check_alpha, check_tolerance
+from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
 from pytest_cepbench.metrics.facts import FactSummary
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.model_spec import ModelSpec
@@ -48,7 +48,7 @@ class MetricTable(
     """Settings that every metric has; what is left out is the suite's or the metric's own.
 
     kind: which metric it is; the table's name when left out.
-    tolerance, anchor_tolerance, gate, bounds: as in `Policy`; the unit is the metric's own.
+    tolerance, anchor_tolerance, gate: as in `Policy`; the unit is the metric's own.
     weight: of each of its cases when alpha is divided among the cases of a run, 0.01 to 100.
     pool: whether groups and the whole suite are the unweighted mean of their categories' values
     ("categories") or one value over all their samples, each counted once ("samples").
@@ -59,7 +59,6 @@ class MetricTable(
     tolerance: float | None = None
     anchor_tolerance: float | None = None
     gate: GateName | None = None
-    bounds: BoundsName | None = None
     weight: float | None = None
     pool: Pool | None = None
     parts: Parts | None = None
