@@ -329,13 +329,11 @@ def _decide(
     same = _held_as_same(judgement, both, measurement, baseline, policy, partial=partial)
     if same is not None:
         return same
-    bounds = (
-        _bounds_with_unscored(both, measurement, policy, policy.alpha) if both.bounded else None
-    )
-    if bounds is None:
+    if not both.bounded:
         judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return _add(judgement, reason)
+    bounds = _bounds_with_unscored(both, measurement, policy, policy.alpha)
     if upper_alpha is not None:
         upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
         bounds = replace(bounds, high=upper.high, p=None)

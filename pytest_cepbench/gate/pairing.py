@@ -1,4 +1,4 @@
-"""Pairs of a measurement and its baseline, sample by sample, or all that makes them incomparable."""
+"""Pairs of a measurement and its baseline, sample by sample, or why there can be none."""
 
 from __future__ import annotations
 
@@ -105,9 +105,7 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    both = Pair(
-        before_scores, now_scores, sign, differences, blocks, bounded, dropped, early=partial
-    )
+    both = Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped)
     if any(unscored.values()):
         low, high = measurement.ends[:: int(sign)]
         return replace(

@@ -61,7 +61,7 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
         return Proposal(reasons=(reason,))
     design = design_of(noise, noise.units)
     assert design is not None  # noise is of two units or more
-    needed = units_needed(design, TOLERANCE, whole.policy.alpha)
+    needed = units_needed(design, TOLERANCE, whole.policy.alpha) or sum(counts.values())
     samples = _samples(needed, counts)
     used = {name: min(count, samples or count) for name, count in counts.items()}
     units = {OVERALL: sum(used.values()), **used}

@@ -110,7 +110,7 @@ def comparisons(draw: st.DrawFn) -> Comparison:
     return Comparison(
         before,
         now,
-        replace(policy, bounds="auto") if blocks else policy,
+        policy,
         anchor=None if steps is None else raised(before, steps),
         clusters={f"s{i}": f"k{i // size}" for i in range(len(differences))} if size > 1 else {},
         shares=draw(st.booleans()),

@@ -105,10 +105,9 @@ def chance_to_hold(design: Design, alpha: float, tolerance: float) -> float:
     if design.worst is not None:  # the bound has one more unit, which lost the most
         least = design.worst * (1 - alpha ** (1 / design.units))
         ahead = tolerance - design.worst / (design.units + 1)
-        steps = -_NORMAL.inv_cdf(alpha)
         if tolerance <= least:
             return 0.0
-        return _NORMAL.cdf(ahead / design.error - steps) if design.sd else 1.0
+        return _NORMAL.cdf(ahead / design.error + _NORMAL.inv_cdf(alpha)) if design.sd else 1.0
     steps = _steps_to_bound(design, alpha)
     held = 1.0 - nctdtr(design.degrees, tolerance / design.error, steps)
     return float(held @ _WEIGHTS) / float(_WEIGHTS.sum())
@@ -227,7 +226,7 @@ def _whole(degrees: float) -> int:
 
 
 def _least(rate: Callable[[float], float], power: float, step: float) -> float:
-    """The least number at which a rising rate is at least `power`; infinite where it stays below."""
+    """The least number at which a rising rate is `power`; infinite where it stays below."""
     high = step
     while rate(high) < power:
         high *= 2

@@ -15,6 +15,7 @@ from __future__ import annotations
 from functools import cache
 from hashlib import shake_128
 from math import ceil, log2
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,7 @@ def _share(values: Array, bits: int) -> float:
     return float(np.mean(statistic <= observed + _ROUNDING * (1 + abs(observed))))
 
 
-def _signed_sums(sums: npt.NDArray[np.float64]) -> Array:
+def _signed_sums(sums: npt.NDArray[Any]) -> Array:
     """(n,) sum over codes c of (-1)^(number of bits that c and g share) sums[c], for each flip g.
 
     The Walsh-Hadamard transform, n a power of two, as two products of matrices.

@@ -225,7 +225,9 @@ def explain_mismatch(error: Exception, table: type) -> str:
         if match is not None:
             table_name = (match["path"] or "").strip(".")
             typed = f"[{table_name}] {match['given']}" if table_name else match["given"]
-            if pattern is _UNKNOWN_KEY and (gone := removed(typed)):
+            if pattern is _UNKNOWN_KEY and (
+                gone := removed(typed) or removed(match["given"], typed)
+            ):
                 return gone
             known = known_at(_type_at(table, match["path"]))
             near = did_you_mean(match["given"], known)
