@@ -182,7 +182,8 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if baseline.accepted:
         yield "accepted", dict(sorted(baseline.accepted.items()))
     if baseline.noise is not None:
-        yield "noise", msgspec.structs.asdict(baseline.noise)
+        noise = msgspec.structs.asdict(baseline.noise)
+        yield "noise", {name: number for name, number in noise.items() if number is not None}
     yield "failures", dict(sorted(baseline.failures.items()))
     for name in ("sizes", "clusters", "answers"):
         if table := getattr(baseline, name):

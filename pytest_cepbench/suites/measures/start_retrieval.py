@@ -12,7 +12,7 @@ from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.gate.statistics.differences import Differences
-from pytest_cepbench.gate.statistics.exact import lower_exact, upper_exact
+from pytest_cepbench.gate.statistics.gaffke import gaffke_lower
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.retrieval import Gallery
 from pytest_cepbench.suites.cases import Case
@@ -200,8 +200,9 @@ def _notes(
     """Of the scores of samples by id. The chains of one unit count as one in the bounds."""
     count = len(starts.gallery.vectors)
     units = Differences.of({"": scores}, {sample.id: sample.unit for sample in samples})
-    low = lower_exact(units.weighted(), 0.0, _EACH_SIDE)
-    high = min(upper_exact(units.weighted(), float(units.weights().max()), _EACH_SIDE), 1.0)
+    values, heaviest = units.weighted(), float(units.weights().max())
+    low = gaffke_lower(values, 0.0, _EACH_SIDE)
+    high = min(-gaffke_lower(-values, -heaviest, _EACH_SIDE), 1.0)
     yield (
         f"{units.mean:.3f} of {len(scores)} chains end nearest to their own start (exact 95 % "
         f"bounds {low:.3f} to {high:.3f}); chance gives 1 of {count}, {starts.gallery.chance:.4f}"
