@@ -42,7 +42,6 @@ LEAST_IN_CATEGORY = 2
 _LEAST_UNLIKE = 15
 """Labelled units beside those of the most frequent score, without which there is no bell shape."""
 
-_FOLDED_BELOW = 200  # labelled units, under which lam is estimated on other folds than it serves
 _FOLDS = 5
 _DECIMALS = 9  # within which scores count as equal
 
@@ -127,7 +126,7 @@ class LabelledScores:
             judge = np.array([self.judge[name][s] for s in samples])
             every = np.append(judge, list(rest.values()))
             n, count = len(samples), len(rest)
-            shared += float(np.mean((people - people.mean()) * (judge - judge.mean()))) / n
+            shared += float(np.cov(people, judge)[0, 1]) / n
             spread += float(np.var(every, ddof=1)) * (1 / n + 1 / count)
         return min(max(shared / spread, 0.0), 1.0) if spread > 0 else 0.0
 
@@ -194,12 +193,13 @@ class PredictionPoweredMean:
     def steps(self, alpha: float) -> tuple[float, float]:
         """Distances of the one-sided bounds below and above the mean, in standard errors.
 
-        alpha: error of each, in (0, 0.5]. Student's quantile, with the skewness taken out where it
-        points to the bound. Source: Hall, On the removal of skewness by transformation, 1992.
+        alpha: error of each, in (0, 0.5]. As `hall_steps`, with the skewness of labelled and
+        unlabelled together, moved by the standard error that so many labels leave it.
         """
-        t = t_upper_quantile(alpha, self.degrees)
-        skewness = self.skewness
-        return hall_step(t, min(0.0, skewness)), hall_step(t, min(0.0, -skewness))
+        t, units = t_upper_quantile(alpha, self.degrees), self.labelled.effective_units
+        moved = sqrt(6) / units
+        below, above = (min(0.0, side) - moved for side in (self.skewness, -self.skewness))
+        return hall_step(t, below), hall_step(t, above)
 
     @property
     def worth(self) -> float:
@@ -226,9 +226,8 @@ def prediction_powered_mean(
 ) -> PredictionPoweredMean:
     """The mean of people's scores, of labels and verdicts together.
 
-    lam: in [0, 1]; tuned where None. Of fewer than 200 labelled units it is tuned in 5 folds, each
-    with the lam that the other four give: labels that choose lam and are then corrected by it would
-    look more alike than they are. The judge's scores are counted from the mean of their category,
+    lam: in [0, 1]; tuned where None, in 5 folds, each with the lam that the other four give: labels
+    that choose lam and are then corrected by it would look more alike than they are. The judge's scores are counted from the mean of their category,
     which changes nothing where there is one lam, and keeps the folds' lams from adding spread.
     Raises ValueError for a lam out of its range.
     """
@@ -278,7 +277,7 @@ def _weighted(parts: Scores, probabilities: Mapping[str, float]) -> Scores:
 def _lam_of_units(scores: LabelledScores, lam: float | None) -> dict[str, float]:
     """The lam of each labelled unit."""
     units = scores.units
-    if lam is not None or len(units) >= _FOLDED_BELOW or len(units) < _FOLDS:
+    if lam is not None or len(units) < _FOLDS:
         return dict.fromkeys(units, scores.tune() if lam is None else lam)
     lams: dict[str, float] = {}
     for fold in range(_FOLDS):
