@@ -23,6 +23,7 @@ POWER = 0.8
 
 _NORMAL = NormalDist()
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)  # of integrals over a normal density
+_SHARES = _WEIGHTS / _WEIGHTS.sum()
 _MOST = 10**7  # units that are planned for
 
 
@@ -100,17 +101,23 @@ def chance_to_fail(design: Design, drop: float, alpha: float, tolerance: float) 
 
 def chance_to_hold(design: Design, alpha: float, tolerance: float) -> float:
     """Probability that a checkpoint as good as its baseline is held: low > -tolerance."""
-    from scipy.special import nctdtr
-
     if design.worst is not None:  # the bound has one more unit, which lost the most
         least = design.worst * (1 - alpha ** (1 / design.units))
         ahead = tolerance - design.worst / (design.units + 1)
         if tolerance <= least:
             return 0.0
         return _NORMAL.cdf(ahead / design.error + _NORMAL.inv_cdf(alpha)) if design.sd else 1.0
-    steps = _steps_to_bound(design, alpha)
-    held = 1.0 - nctdtr(design.degrees, tolerance / design.error, steps)
-    return float(held @ _WEIGHTS) / float(_WEIGHTS.sum())
+    return _chance_to_exclude(design, tolerance, alpha)
+
+
+def _chance_to_exclude(design: Design, distance: float, alpha: float) -> float:
+    """Probability that Hall's bound lies on the near side of what is so far from the truth."""
+    from scipy.special import nctdtr
+
+    if distance <= 0:
+        return 0.0  # at most alpha
+    below = nctdtr(design.degrees, distance / design.error, _steps_to_bound(design, alpha))
+    return 1.0 - float(below @ _SHARES)
 
 
 def smallest_visible(
@@ -130,11 +137,13 @@ def smallest_visible(
     Raises ValueError for other numbers.
     """
     _check(alpha, power, tolerance)
-    if strict:
-        return tolerance + design.error * (
-            _usual_steps(design, alpha) + t_upper_quantile(1 - power, _whole(design.degrees))
-        )
-    return _least(lambda drop: chance_to_fail(design, drop, alpha, tolerance), power, design.error)
+
+    def chance(drop: float) -> float:
+        if strict:
+            return _chance_to_exclude(design, drop - tolerance, alpha)
+        return chance_to_fail(design, drop, alpha, tolerance)
+
+    return _least(chance, power, design.error)
 
 
 def units_needed(
@@ -195,13 +204,14 @@ def detection_delay(
     to each other that err alike take longer, unless the first one finds it.
     Raises ValueError for other numbers.
     """
+    from scipy.special import ndtr
+
     missed = np.ones(len(_NODES))  # given the noise of the reference
     for number, (alpha, drop) in enumerate(zip(levels, drops, strict=True), 1):
         _check(alpha, power, tolerance)
-        ahead = (drop - tolerance) / design.error - _usual_steps(design, alpha)
-        seen = [_NORMAL.cdf(sqrt(2) * ahead - node) for node in _NODES.tolist()]
-        missed *= 1 - np.array(seen)
-        if 1 - float(missed @ _WEIGHTS) / float(_WEIGHTS.sum()) >= power:
+        ahead = (drop - tolerance) / design.error - _steps_to_bound(design, alpha)
+        missed *= 1 - ndtr(sqrt(2) * ahead - _NODES[:, None]) @ _SHARES
+        if 1 - float(missed @ _SHARES) >= power:
             return number
     return None
 
@@ -215,10 +225,6 @@ def _steps_to_bound(design: Design, alpha: float) -> Array:
     t = t_upper_quantile(alpha, _whole(design.degrees))
     moved = (np.minimum(_NODES, 0.0) - 1) * sqrt(6) / design.effective
     return np.array([hall_step(t, skewness) for skewness in moved.tolist()])
-
-
-def _usual_steps(design: Design, alpha: float) -> float:
-    return float(_steps_to_bound(design, alpha) @ _WEIGHTS) / float(_WEIGHTS.sum())
 
 
 def _whole(degrees: float) -> int:

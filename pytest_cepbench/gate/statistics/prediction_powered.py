@@ -227,8 +227,9 @@ def prediction_powered_mean(
     """The mean of people's scores, of labels and verdicts together.
 
     lam: in [0, 1]; tuned where None, in 5 folds, each with the lam that the other four give: labels
-    that choose lam and are then corrected by it would look more alike than they are. The judge's scores are counted from the mean of their category,
-    which changes nothing where there is one lam, and keeps the folds' lams from adding spread.
+    that choose lam and are then corrected by it would look more alike than they are. The judge's
+    scores are counted from the mean of their category, which changes nothing where there is one
+    lam, and keeps the folds' lams from adding spread.
     Raises ValueError for a lam out of its range.
     """
     if lam is not None and not 0 <= lam <= 1:
