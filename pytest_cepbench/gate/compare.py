@@ -19,7 +19,6 @@ from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
     blindness_of,
     largest_drop,
-    power_of,
     power_remark,
     remarks_on_comparing,
     units_to_decide,
@@ -33,6 +32,7 @@ from pytest_cepbench.gate.statistics import (
     mean_bounds,
     separate_shares,
     sequential_levels,
+    smallest_visible,
 )
 from pytest_cepbench.gate.verdict import Verdict
 
@@ -454,10 +454,10 @@ def verdict_of(bounds: Bounds, tolerance: float, *, strict: bool = False) -> Ver
 def _with_bounds(
     judgement: Judgement, bounds: Bounds, design: Design | None, policy: Policy
 ) -> Judgement:
-    visible = None
+    visible = inf
     if design is not None and design.sd > _NO_SPREAD:
-        drop = power_of(design, policy, judgement.upper_alpha or bounds.alpha).visible
-        visible = rounded(drop) if drop < inf else None
+        level, strict = judgement.upper_alpha or bounds.alpha, policy.series is not None
+        visible = smallest_visible(design, level, policy.tolerance, strict=strict)
     return replace(
         _add(judgement, bounds.statement),
         difference=rounded(bounds.mean),
@@ -467,18 +467,19 @@ def _with_bounds(
         alpha=bounds.alpha,
         method=bounds.method,
         units=bounds.units,
-        visible=visible,
+        visible=rounded(visible) if visible < inf else None,
         design=design,
     )
 
 
 def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | None:
-    """The design that power is computed of; None of a single unit."""
-    if bounds.units < 2:
+    """The design that power is computed of; None without spread or a second unit."""
+    worst = (EVEN if measurement.answers else 1.0) if bounds.method == GAFFKE else None
+    spread = both.differences.sd if bounds.spread is None else bounds.spread
+    if bounds.units < 2 or (spread == 0 and worst is None):
         return None
     if bounds.spread is not None:
         return Design.plain(bounds.spread, bounds.units)
-    worst = (EVEN if measurement.answers else 1.0) if bounds.method == GAFFKE else None
     return Design.of(both.differences, worst)
 
 

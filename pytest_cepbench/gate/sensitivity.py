@@ -61,16 +61,15 @@ class Power:
         return self.held >= POWER
 
 
-def power_of(design: Design, policy: Policy, alpha: float | None = None) -> Power:
+def power_of(design: Design, policy: Policy) -> Power:
     """The one answer that the gate, a plan, a new suite and the doctor give.
 
     design: of the units that are, or will be, compared; with some spread.
-    alpha: of the test of a drop, where it is not the policy's.
     """
-    level, tolerance = policy.alpha if alpha is None else alpha, policy.tolerance
+    tolerance = policy.tolerance
     return Power(
         design.units,
-        smallest_visible(design, level, tolerance, strict=policy.series is not None),
+        smallest_visible(design, policy.alpha, tolerance, strict=policy.series is not None),
         chance_to_hold(design, policy.alpha, tolerance),
         units_needed(design, tolerance, policy.alpha) if tolerance > 0 else None,
     )
