@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import shake_128
-from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,10 @@ from pytest_cepbench.gate.statistics.differences import Array
 ALL_UNITS = 17
 """Units that differ of which all flips are made."""
 
-_HITS = 100  # flips in the tail at alpha: they put the p value right within a tenth
-_FIRST = 11  # log2 of the flips of a first round, which is enough for most p values
-_MOST = 18  # log2 of all flips: 4e-6 is the smallest p value of many units
-_CLEAR = 4  # times alpha: a p value of the first round that far above it is not refined
-_LEAST = 10  # flips in the tail that say so
+_ROUNDS = (11, 13, 15, 17, 18)  # log2 of flips: the first round is enough for most p values
+_HITS = 100  # flips in the tail: they put the p value right within a tenth
 _ROUNDING = 1e-9  # within which statistics tie: BLAS libraries round sums differently
+_NOTHING = 1e-13  # of the largest part: what is left where the seeds of a unit cancel out
 
 
 def flip_p_value(parts: Array, alpha: float) -> float:
@@ -41,26 +38,26 @@ def flip_p_value(parts: Array, alpha: float) -> float:
     alpha: level at which the value is needed, in (0, 0.5]; it says how many flips are made.
     Returns a value in (0, 1], 1 where no unit differs. Of up to 17 units that differ all flips are
     made, so the least possible value is 2^-K: seven losses beside any number of ties give 0.008.
-    Of more, a group of so many that the value is right within a tenth at alpha, at most 2^18; where
-    a first round of 2^11 shows that it is far above alpha, that round's.
+    Of more, a group of 2^11 to 2^18: more are made until 100 are in the tail, which puts the value
+    right within a tenth, or would be if it were alpha. So what is at most alpha at one level is at
+    every higher one, and rounds before the last decide nothing that the last would reject.
     The statistic is the mean y over the root of the sum of squares, S = sum y / sqrt(sum y^2), with
     its skewness a = sum y^3 / (sum y^2)^1.5 taken out: S + a S^2 / 3 + a^2 S^3 / 27 + a / 6.
     Where few units gain much, and the mean is 0 without the symmetry that is promised, the mean
     alone fails up to half as often again (`benchmarks/gate_error_rates.py`).
     """
-    differing = parts[parts != 0]
-    units = len(differing)
-    if not units:
-        return 1.0
-    scaled = differing / np.abs(differing).max()  # cubes of tiny numbers would vanish
+    sizes = np.abs(parts)
+    largest = sizes.max()
+    scaled = parts[sizes > _NOTHING * largest] / largest  # cubes of tiny numbers would vanish
+    units = len(scaled)
     if units <= ALL_UNITS:
-        return _share(scaled, units)
-    bits = min(max(ceil(log2(_HITS / alpha)), _FIRST), _MOST)
-    if bits > _FIRST:
-        first = _share(scaled, _FIRST)
-        if first * (1 << _FIRST) >= _LEAST and first > _CLEAR * alpha:
-            return first
-    return _share(scaled, bits)
+        return _share(scaled, units) if units else 1.0
+    p = 1.0
+    for bits in _ROUNDS:
+        p = _share(scaled, bits)
+        if max(p, alpha) * (1 << bits) >= _HITS:
+            break
+    return p
 
 
 def _share(values: Array, bits: int) -> float:
