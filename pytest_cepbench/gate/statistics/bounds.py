@@ -210,10 +210,10 @@ def hall_steps(d: Differences, alpha: float) -> tuple[float, float]:
 def hall_step(t: float, skewness: float) -> float:
     """Standard errors to a bound of a mean whose own skewness is known, at most 0; at least t.
 
-    3 / c (cbrt(1 + x) - 1) with x = c (t - c / 6), c the skewness. As c falls the bound moves away until
-    c t + c^2 / 6 is 9 / 8, to four times t, and then comes back, which would make the most lopsided
-    samples count as harmless: from there on it stays where it was farthest. Without that, bounds of
-    8 samples err up to 2.8 times as often as they say.
+    3 / c (cbrt(1 + x) - 1) with x = c (t - c / 6), c the skewness. As c falls the bound moves
+    away until c t + c^2 / 6 is 9 / 8, to four times t, and then comes back, which would make the
+    most lopsided samples count as harmless: from there on it stays where it was farthest. Without
+    that, bounds of 8 samples err up to 2.8 times as often as they say.
     """
     c = -min(-skewness, 3 * (sqrt(t * t + _FARTHEST * 2 / 3) - t))
     root = float(np.cbrt(1 + c * (t - c / 6)))
