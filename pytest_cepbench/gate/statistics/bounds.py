@@ -72,8 +72,9 @@ def mean_bounds(
     blocks there are no bounds.
     span: the most that a sample can lose or gain; where one has lost more, that is the most.
     Gaffke's bounds are made of shares and of lumps (`find_lump`), units without any spread among
-    them, since an estimated spread of 0 would promise certainty. Those of clusters or categories of different sizes let one more unit weigh as much as the heaviest that
-    was seen: with one tiny category among large ones they are wide. All others are Hall's.
+    them, since an estimated spread of 0 would promise certainty. Those of clusters or categories of
+    different sizes let one more unit weigh as much as the heaviest that was seen: with one tiny
+    category among large ones they are wide. All others are Hall's.
     Raises ValueError for another alpha, a span that is not above 0 and finite, or a center without
     blocks.
     """

@@ -1,4 +1,4 @@
-"""Power: drops that are found, checkpoints that are held, units that do, checked by drawing them."""
+"""Power: drops that are found, checkpoints that are held, and units that do, by drawing them."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_other_numbers_are_refused(settings: dict[str, float], message: str) -> 
 
 def test_a_drop_that_is_tolerated_fails_with_no_number_of_units() -> None:
     """It is asked for by mistake."""
-    with pytest.raises(ValueError, match="no number of units fails a drop of 0.01"):
+    with pytest.raises(ValueError, match=r"no number of units fails a drop of 0\.01"):
         units_to_fail(Design.plain(1.0, 24), 0.01, 0.05, 0.01)
 
 

@@ -49,7 +49,7 @@ def test_the_statistic_is_not_the_mean() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_more_units_it_is_right_within_a_tenth(seed: int) -> None:
-    """Beside random flips: three of the errors that a hundred in the tail have, or both are tiny."""
+    """Beside random flips: three of the errors of a hundred in the tail, or both tiny."""
     rng = np.random.default_rng(seed)
     parts = rng.gamma(0.7, size=24) * rng.choice([1, -1], size=24, p=[0.25, 0.75])
     parts[rng.random(24) < 0.1] = 0.0
