@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile
 from pytest_cepbench.gate.series.record import SeriesRecord, parse_record
-from pytest_cepbench.gate.statistics import LEAST_SHARE, Design, checkpoint_share
+from pytest_cepbench.gate.statistics import LEAST_SHARE, Design, Differences, checkpoint_share
 from pytest_cepbench.option_values import LONGEST_SERIES
 
 CASE = "shapes/overall/gc"
@@ -173,7 +173,7 @@ def test_a_checkpoint_that_is_its_own_baseline_keeps_its_look(series: SeriesFile
 
 def test_what_differences_looked_like_is_kept(series: SeriesFile) -> None:
     """Spread, units and strata, so that delays are told of the comparison that was made."""
-    design = Design(0.05, 24, 18.5, 14.0, worst=1.0)
+    design = Design.of(Differences.of({"c": {"a": 0.5, "b": 0.25, "c": 0.0}}), worst=1.0)
     _, entered = series.enter(entry("step-1", "1"))
     series.settle(msgspec.structs.replace(entered, verdict="held", design=design), "1")
     record = series.read()

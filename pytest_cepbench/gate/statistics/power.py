@@ -57,12 +57,13 @@ class Design:
     @classmethod
     def of(cls, d: Differences, worst: float | None = None) -> Design:
         """The design of differences that were seen. Raises ValueError as the class does."""
-        return cls(d.sd, d.units, d.effective_units, d.degrees, worst)
+        # Files have floats: a whole number would not be read as it was written.
+        return cls(d.sd, d.units, float(d.effective_units), float(d.degrees), worst)
 
     @classmethod
     def plain(cls, sd: float, units: int) -> Design:
         """Of units of one category. Raises ValueError as the class does."""
-        return cls(sd, units, float(units), units - 1)
+        return cls(sd, units, float(units), float(units - 1))
 
     def scaled(self, units: int) -> Design:
         """The same with another number of units, in the same shares of categories."""
