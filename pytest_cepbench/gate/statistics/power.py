@@ -233,10 +233,10 @@ def _beyond(distance: float, degrees: float, steps: Array) -> Array:
 
 @cache
 def _found_errors(degrees: float) -> Array:
-    """(200,) quantiles of a standard error over the true one."""
+    """(64,) quantiles of a standard error over the true one."""
     from scipy.special import chdtri
 
-    return np.asarray(np.sqrt(chdtri(degrees, (np.arange(200) + 0.5) / 200) / degrees), np.float64)
+    return np.asarray(np.sqrt(chdtri(degrees, (np.arange(64) + 0.5) / 64) / degrees), np.float64)
 
 
 def _usual_steps(design: Design, alpha: float) -> float:
