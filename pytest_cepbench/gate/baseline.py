@@ -280,6 +280,9 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
         return "does not hold one answer, and a score of one half, for every sample"
     if noise and not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
         return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
+    for name in ("effective", "degrees") if noise else ():
+        if (number := getattr(noise, name)) is not None and not 0 < number < inf:
+            return f"says of its noise {name} = {number}"
     return None
 
 

@@ -473,14 +473,14 @@ def _with_bounds(
 
 
 def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | None:
-    """The design that power is computed of; None without spread or a second unit."""
-    worst = (EVEN if measurement.answers else 1.0) if bounds.method == GAFFKE else None
+    """The design that power is computed of; None of a single unit, and of Hall's without spread."""
     spread = both.differences.sd if bounds.spread is None else bounds.spread
-    if bounds.units < 2 or (spread == 0 and worst is None):
+    exact = bounds.method == GAFFKE
+    if bounds.units < 2 or not (exact or spread > _NO_SPREAD):
         return None
     if bounds.spread is not None:
-        return Design.plain(bounds.spread, bounds.units)
-    return Design.of(both.differences, worst)
+        return Design.plain(spread, bounds.units)
+    return Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
 
 
 def _bounds_with_unscored(

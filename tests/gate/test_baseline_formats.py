@@ -75,7 +75,7 @@ higher_is_better = false
 "all" = 12.5
 """
 
-NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031)
+NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031, effective=18.5, degrees=14.0)
 
 FINITE = st.floats(-1e6, 1e6).map(lambda x: round(x, 6))
 
@@ -114,7 +114,10 @@ def test_calibration_and_acceptance_come_back() -> None:
     again = load_baseline(text, KEY, "x")
     assert again == baseline
     assert dump_baseline(again) == text
-    assert '"sd" = 0.0125\n"value_sd" = 0.0031' in text
+    noise = '"sd" = 0.0125\n"value_sd" = 0.0031\n"effective" = 18.5\n"degrees" = 14.0\n'
+    assert noise in text
+    earlier = load_baseline(text.replace(noise, noise.partition('"effective"')[0]), KEY, "x")
+    assert earlier.noise == replace(NOISE, effective=None, degrees=None)
 
 
 def test_a_file_of_format_1_is_read() -> None:
@@ -183,6 +186,8 @@ DAMAGE = {
     "noise below nothing": ('"sd" = 0.0125', '"sd" = -0.0125'),
     "a value's noise that is none": ('"value_sd" = 0.0031', '"value_sd" = nan'),
     "a value's noise below nothing": ('"value_sd" = 0.0031', '"value_sd" = -1.0'),
+    "no effective units": ('"effective" = 18.5', '"effective" = 0.0'),
+    "degrees of freedom that are none": ('"degrees" = 14.0', '"degrees" = nan'),
     "half a calibration": ('"units" = 24\n', ""),
     "more than a calibration": ('"units" = 24', '"units" = 24\n"looks" = 3'),
     "a set twice": ("$", '\n[scores."color"]\n"all" = 12.5\n'),

@@ -5,16 +5,13 @@ What these tests say of differences they say under the threshold gate, which kno
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import PRESENTATIONS, Policy, Verdict, judge
-from pytest_cepbench.gate.policy import SeriesShares
 from tests.gate.build import SCORES, Scores, accepted, measured
 
 TOLERANCES = st.sampled_from([0.0, 1e-6, 0.01, 0.1])
@@ -223,22 +220,3 @@ def test_a_wider_tolerance_never_makes_the_plain_verdict_worse(
         for t in (0.0, 0.001, 0.01, 0.05, 0.5)
     ]
     assert verdicts == sorted(verdicts, key=lambda verdict: verdict is Verdict.HELD)
-
-
-def test_a_first_look_at_two_samples_of_each_category_can_decide() -> None:
-    """A clear drop in eight categories; the last look and a series know the strata alone."""
-    names = [f"c{i % 8}" for i in range(16)]
-    drops = np.random.default_rng(0).normal(-0.1, 0.05, 16).tolist()
-    before: dict[str, dict[str, float]] = {}
-    after: dict[str, dict[str, float]] = {}
-    for i, (name, drop) in enumerate(zip(names, drops, strict=True)):
-        before.setdefault(name, {})[f"s{i:02d}"] = 0.6
-        after.setdefault(name, {})[f"s{i:02d}"] = round(0.6 + drop, 6)
-    baseline = accepted(measured(before))
-    candidate = measured(after, model={"spec": "step-8000", "identity": "another"})
-    policy = Policy(alpha=0.008)
-    assert judge(candidate, baseline, policy, partial=True).verdict is Verdict.REGRESSED
-    assert judge(candidate, baseline, policy).verdict is Verdict.INCONCLUSIVE
-    serial = replace(policy, series=SeriesShares(baseline=1.0, anchor=1.0))
-    early, last = (judge(candidate, baseline, serial, partial=p) for p in (True, False))
-    assert early.high == last.high

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Judgement, Policy, Verdict, judge
-from pytest_cepbench.gate.compare import verdict_of
+from pytest_cepbench.gate.compare import SAME_MODEL, verdict_of
+from pytest_cepbench.gate.statistics import GAFFKE, HALL, Bounds
 from tests.gate.build import MODEL, SCORES, Scores, accepted, bell, drifted, measured, scored
 
 ONE_MODEL = {"model": MODEL}
@@ -47,45 +48,65 @@ def test_every_row_of_the_table(
     assert judgement.low is not None
     assert judgement.high is not None
     assert judgement.low < mean < judgement.high
-    assert (judgement.alpha, judgement.method, judgement.units) == (0.05, "t", n)
+    assert judgement.p is not None
+    assert (judgement.alpha, judgement.method, judgement.units) == (0.05, HALL, n)
+    regressed = mean < -0.01 and judgement.p <= 0.05
     assert {
         Verdict.IMPROVED: judgement.low > 0.01,
         Verdict.HELD: -0.01 < judgement.low <= 0.01,
-        Verdict.REGRESSED: mean < -0.01 and judgement.high < 0,
-        Verdict.INCONCLUSIVE: judgement.low <= -0.01 and not (mean < -0.01 and judgement.high < 0),
+        Verdict.REGRESSED: regressed,
+        Verdict.INCONCLUSIVE: judgement.low <= -0.01 and not regressed,
     }[verdict]
 
 
 @pytest.mark.parametrize(
-    ("difference", "low", "high", "verdict"),
+    ("mean", "low", "high", "p", "verdict"),
     [
-        (0.02, 0.010001, 0.03, Verdict.IMPROVED),
-        (0.02, 0.01, 0.03, Verdict.HELD),
-        (0.02, 0.0100004, 0.03, Verdict.HELD),
-        (0.0, -0.009999, 0.01, Verdict.HELD),
-        (0.0, -0.01, 0.01, Verdict.INCONCLUSIVE),
-        (0.0, -0.0099996, 0.01, Verdict.INCONCLUSIVE),
-        (-0.010001, -0.02, -0.000001, Verdict.REGRESSED),
-        (-0.01, -0.02, -0.000001, Verdict.INCONCLUSIVE),
-        (-0.0100004, -0.02, -0.000001, Verdict.INCONCLUSIVE),
-        (-0.010001, -0.02, 0.0, Verdict.INCONCLUSIVE),
-        (-0.010001, -0.02, -0.0000004, Verdict.INCONCLUSIVE),
-        (0.02, None, 0.03, Verdict.INCONCLUSIVE),
-        (0.02, 0.010001, None, Verdict.INCONCLUSIVE),
+        (0.02, 0.010001, 0.03, 1.0, Verdict.IMPROVED),
+        (0.02, 0.01, 0.03, 1.0, Verdict.HELD),
+        (0.02, 0.0100004, 0.03, 1.0, Verdict.HELD),
+        (0.0, -0.009999, 0.01, 0.5, Verdict.HELD),
+        (-0.005, -0.009999, -0.001, 0.01, Verdict.HELD),
+        (0.0, -0.01, 0.01, 0.5, Verdict.INCONCLUSIVE),
+        (0.0, -0.0099996, 0.01, 0.5, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, 0.01, 0.05, Verdict.REGRESSED),
+        (-0.010001, None, None, 0.05, Verdict.REGRESSED),
+        (-0.010001, -0.02, -0.001, 0.050001, Verdict.INCONCLUSIVE),
+        (-0.01, -0.02, -0.001, 0.001, Verdict.INCONCLUSIVE),
+        (-0.0100004, -0.02, -0.001, 0.001, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, -0.000001, None, Verdict.REGRESSED),
+        (-0.010001, -0.02, 0.0, None, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, -0.0000004, None, Verdict.INCONCLUSIVE),
+        (-0.010001, -0.02, None, None, Verdict.INCONCLUSIVE),
+        (0.02, None, 0.03, 1.0, Verdict.INCONCLUSIVE),
+        (0.02, 0.010001, None, 1.0, Verdict.IMPROVED),
     ],
 )
 def test_what_lies_exactly_at_the_tolerance_is_not_beyond_it(
-    difference: float, low: float | None, high: float | None, verdict: Verdict
+    mean: float, low: float | None, high: float | None, p: float | None, verdict: Verdict
 ) -> None:
-    """A bound decides where it is past the tolerance by a millionth, not where it equals it."""
-    assert verdict_of(difference, low, high, 0.01) is verdict
+    """A bound decides where it is past the tolerance by a millionth, p where it is alpha."""
+    bounds = Bounds(mean, low, high, 0.05, HALL, 60, p=p)
+    assert verdict_of(bounds, 0.01) is verdict
+    if verdict is Verdict.REGRESSED:  # not by the strict rule, whatever p is
+        assert verdict_of(bounds, 0.01, strict=True) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("high", "lost"), [(-0.010001, True), (-0.01, False), (None, False)])
+@pytest.mark.parametrize("p", [0.001, 0.5, None])
+def test_the_strict_rule_asks_the_upper_bound_alone(
+    high: float | None, lost: bool, p: float | None
+) -> None:
+    """Beyond the tolerance without doubt."""
+    verdict = verdict_of(Bounds(-0.03, None, high, 0.05, HALL, 60, p=p), 0.01, strict=True)
+    assert verdict is (Verdict.REGRESSED if lost else Verdict.INCONCLUSIVE)
 
 
 def test_a_drop_that_matters_and_is_no_noise_is_both() -> None:
     """Half the tolerance, measured ever so well, is no regression; nor is a large drop of two."""
     small = _judged(bell(5000, -0.005, 0.01))
-    assert small.high is not None
-    assert small.high < 0
+    assert small.p is not None
+    assert small.p < 0.001
     assert small.verdict is Verdict.HELD
     assert _judged([-0.1, -0.2]).verdict is Verdict.INCONCLUSIVE
 
@@ -95,6 +116,8 @@ def test_the_same_model_with_the_same_scores_holds_at_any_number(n: int) -> None
     """Nothing has changed, so nothing needs to be shown by samples; the judgement says so."""
     judgement = _judged([0.0] * n, Policy(tolerance=0.0), now=ONE_MODEL)
     assert (judgement.verdict, judgement.difference, judgement.losers) == (Verdict.HELD, 0.0, ())
+    assert (judgement.method, judgement.units) == (SAME_MODEL, n)
+    assert (judgement.low, judgement.high, judgement.p, judgement.design) == (None,) * 4
     assert "the same model as the baseline's gave the same scores" in judgement.statements
 
 
@@ -112,7 +135,7 @@ def test_equal_scores_of_another_model_tell_by_their_number(n: int, verdict: Ver
     """A rare loss may hide in what few samples show: the rule of three needs 299 for 1 %."""
     judgement = _judged([0.0] * n)
     assert judgement.verdict is verdict
-    assert judgement.method == "exact"
+    assert (judgement.method, judgement.p) == (GAFFKE, 1.0)
     assert judgement.low == pytest.approx(-1 + 0.05 ** (1 / n), abs=1e-6)
     (statement,) = judgement.statements
     assert statement.endswith("the bounds allow for rare others" if n > 1 else "others may show")
@@ -166,24 +189,24 @@ def test_noninferiority_has_the_same_table() -> None:
 
 def test_the_smallest_drop_that_can_be_seen_is_said() -> None:
     """It is above the tolerance, falls with the number of samples, and is absent without spread."""
-    two, few, many = (_judged(bell(n, 0.0, 0.05)).visible for n in (2, 25, 400))
-    assert two is not None
+    four, few, many = (_judged(bell(n, 0.0, 0.05)).visible for n in (4, 25, 400))
+    assert four is None  # of four units no p value is below 1 / 16
     assert few is not None
     assert many is not None
-    assert two > few > many > 0.01
+    assert few > many > 0.01
     assert _judged([0.0] * 50).visible is None
 
 
 def test_differences_that_are_all_alike_show_no_spread() -> None:
     """Rounding in the last bit is no spread from which a smallest visible drop could be had."""
     judgement = _judged([0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
-    assert (judgement.method, judgement.visible) == ("exact", None)
+    assert (judgement.method, judgement.visible) == (GAFFKE, None)
 
 
-def test_shares_of_right_answers_have_exact_bounds() -> None:
+def test_shares_of_right_answers_have_gaffkes_bounds() -> None:
     """Right and wrong are no bell shape, however many there are; points on a scale may be."""
     before, now = [1.0, 0.0] * 100, [1.0, 0.0, 0.0, 1.0] * 50
-    for shares, method in [(True, "exact"), (False, "t")]:
+    for shares, method in [(True, GAFFKE), (False, HALL)]:
         candidate = measured(scored(now), model={}, shares=shares)
         judgement = judge(candidate, accepted(measured(scored(before), shares=shares)), Policy())
         assert (judgement.method, judgement.difference) == (method, 0.0)
@@ -247,10 +270,13 @@ def test_a_verdict_over_bounds_is_never_without_them(before: Scores, now: Scores
         assert judgement.reasons
         assert judgement.difference is None
     else:
-        assert judgement.low is not None
-        assert judgement.high is not None
         assert judgement.difference is not None
-        assert judgement.low <= judgement.difference <= judgement.high
+        assert judgement.p is not None
+        low, high = judgement.low, judgement.high
+        assert low is None or low <= judgement.difference
+        assert high is None or high >= judgement.difference
+        if judgement.verdict in (Verdict.HELD, Verdict.IMPROVED):
+            assert low is not None
 
 
 @given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=60), st.floats(0, 0.3))
@@ -267,3 +293,13 @@ def test_raising_every_score_alike_never_makes_the_verdict_worse(
         for g in (0.0, gain)
     )
     assert order.index(second.verdict) >= order.index(first.verdict)
+
+
+def test_categories_that_are_all_lost_alike_regress() -> None:
+    """A bound at the end of what a mean can be says nothing; the test of a drop still does."""
+    before = {c: {f"{c}{i}": 1.0 for i in range(n)} for c, n in (("tiny", 2), ("large", 22))}
+    now = {c: dict.fromkeys(part, 0.6) for c, part in before.items()}
+    judgement = judge(measured(now, model={"spec": "other"}), accepted(measured(before)), Policy())
+    assert (judgement.verdict, judgement.low, judgement.method) == (Verdict.REGRESSED, None, GAFFKE)
+    assert judgement.p is not None
+    assert judgement.p == 2**-11

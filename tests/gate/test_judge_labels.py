@@ -11,7 +11,8 @@ from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import SeriesShares
-from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
+from pytest_cepbench.gate.statistics import GAFFKE, HALL
+from pytest_cepbench.gate.statistics.prediction_powered import PEOPLE_ONLY, PREDICTION_POWERED
 from tests.gate.build import accepted, measured
 
 NAMES = {task: [f"{task}/{i:03d}" for i in range(300)] for task in ("long", "short")}
@@ -89,8 +90,22 @@ def test_undecided_labels_say_how_many_would_do() -> None:
     judgement = judged(battled(judge_says=0.5, people_say=0.45, labels=60))
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.needed is None
-    assert any("60 labelled battles show a drop of" in line for line in judgement.statements)
+    assert any(
+        line.startswith("with 60 labelled battles and a tolerance of 0.1 a checkpoint as good")
+        for line in judgement.statements
+    )
     assert any("would do" in line for line in judgement.statements)
+
+
+@pytest.mark.parametrize("label", [0.0, 0.5])
+def test_labels_that_are_all_alike_are_judged(label: float) -> None:
+    """They show no spread: Gaffke's bounds decide, and no drop is said to be visible."""
+    candidate = battled(judge_says=0.5, people_say=0.5)
+    assert candidate.labels is not None
+    alike = replace(candidate.labels, scores=dict.fromkeys(candidate.labels.scores, label))
+    judgement = judged(replace(candidate, labels=alike))
+    assert judgement.verdict is (Verdict.HELD if label else Verdict.REGRESSED)
+    assert (judgement.method, judgement.visible) == (f"{PEOPLE_ONLY}, {GAFFKE}", None)
 
 
 def test_the_anchor_goes_by_the_judge() -> None:
@@ -99,7 +114,7 @@ def test_the_anchor_goes_by_the_judge() -> None:
     both = judged(replace(candidate, anchor_scores=candidate.scores), anchor=True)
     assert both.method == PREDICTION_POWERED
     assert both.since_anchor is not None
-    assert both.since_anchor.method == "t"
+    assert both.since_anchor.method == HALL
 
 
 def test_a_threshold_has_no_use_for_labels() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.statistics import HALL
 from tests.gate.build import MODEL, accepted, bell, measured
 
 OTHER = {"spec": "step-8000", "identity": "another"}
@@ -53,7 +54,7 @@ def test_the_bounds_of_a_set_are_those_of_its_blocks(
 ) -> None:
     """A distance that rose is a drop; each block counts as one unit."""
     judgement = _apart(drop, sd)
-    assert (judgement.verdict, judgement.units, judgement.method) == (verdict, 24, "t")
+    assert (judgement.verdict, judgement.units, judgement.method) == (verdict, 24, HALL)
     assert judgement.difference == pytest.approx(-drop)
     assert judgement.low is not None
     assert judgement.high is not None
@@ -120,9 +121,10 @@ def test_other_blocks_are_no_pairs() -> None:
 
 def test_blocks_that_all_differ_alike_give_no_bounds() -> None:
     """Their spread of 0 would promise certainty."""
-    before = bell(24, 12.0, 1.0)
+    before = [round(b, 1) for b in bell(24, 12.0, 1.0)]
     judgement = judge(_set(12.5, [b + 0.5 for b in before]), accepted(_set(12.0, before)), Policy())
     assert (judgement.verdict, judgement.low, judgement.high) == (Verdict.INCONCLUSIVE, None, None)
+    assert (judgement.p, judgement.design, judgement.visible) == (None, None, None)
     assert judgement.statements == (
         "all blocks of samples differ alike: their spread says nothing",
     )

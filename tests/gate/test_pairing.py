@@ -222,6 +222,21 @@ def test_what_has_no_score_is_the_worst_for_one_bound_and_the_best_for_the_other
     assert judge(measured(MANY), accepted(measured(MANY)), policy).verdict is Verdict.HELD
 
 
+def test_what_has_no_score_speaks_against_a_drop() -> None:
+    """Seven losses of sixty fail at a hundredth; if another sample may have gained, they do not."""
+    policy = Policy("regression", 0.01, alpha=0.01)
+    names = sorted(MANY["color"])[10:17]
+    lost = {"color": MANY["color"] | {name: MANY["color"][name] - 0.2 for name in names}}
+    whole = judge(measured(lost, model={"spec": "other"}), accepted(measured(MANY)), policy)
+    assert (whole.verdict, whole.p) == (Verdict.REGRESSED, 2**-7)
+    judged = judge(
+        _unscored(lost, "s07", model={"spec": "other"}), accepted(measured(MANY)), policy
+    )
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert judged.p is not None
+    assert judged.p > 0.01
+
+
 def test_what_the_baseline_could_not_score_counts_alike() -> None:
     """Of the same samples it lacks only what a model failed at; of others, or of more, nothing."""
     policy = Policy("regression", 0.01)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.gate import Baseline, Measurement, Policy, Verdict, judge, load_baseline
+from pytest_cepbench.gate import Baseline, Measurement, Noise, Policy, Verdict, judge, load_baseline
 from pytest_cepbench.gate.acceptance import propose
 from pytest_cepbench.gate.baseline import baseline_path
-from pytest_cepbench.gate.policy import check_span
+from pytest_cepbench.gate.policy import SeriesShares, check_span
 from pytest_cepbench.gate.sensitivity import (
+    Power,
     Range,
+    design_of,
+    power_of,
     power_remark,
     remarks_on_accepting,
     units_to_decide,
     why_not_accepted,
 )
-from tests.gate.build import KEY, accepted, bell, measured, scored, text_of
+from pytest_cepbench.gate.statistics import Design, chance_to_hold, smallest_visible, units_needed
+from tests.gate.build import KEY, accepted, bell, drifted, measured, scored, text_of
 
 OTHER = {"spec": "step-8000", "identity": "another"}
 
@@ -234,36 +239,51 @@ def test_a_floor_that_is_new_is_a_change_and_no_step(tmp_path: Path) -> None:
     assert propose(KEY, accepted(_at(0.5, floor=0.1)), tmp_path) is None
 
 
-def test_samples_that_cannot_show_the_tolerance() -> None:
-    """How small a drop they show, and how many would do; nothing where they can."""
-    remark = power_remark(0.1, 24, Policy())
-    assert remark is not None
-    assert remark.startswith("24 independent samples show a drop of 0.0")
-    assert "the tolerance is 0.01: about " in remark
-    many = int(remark.partition("about ")[2].split()[0])
-    assert power_remark(0.1, many, Policy()) is None
-    assert power_remark(0.1, many // 2, Policy()) is not None
-    assert power_remark(0.1, 24, Policy(tolerance=0.5)) is None
-    assert power_remark(0.1, 24, Policy(gate="threshold")) is None
+def test_samples_with_which_good_checkpoints_are_often_undecided() -> None:
+    """How many are held, what is found all the same, and how many would do; else nothing."""
+    design, policy = Design.plain(0.1, 24), Policy()
+    remark = power_remark(design, policy)
+    power = power_of(design, policy)
+    assert remark == (
+        "with 24 independent samples and a tolerance of 0.01 a checkpoint as good as its baseline "
+        f"is held in {100 * power.held:.0f} of 100 runs, and a drop of {power.visible:.4f} fails "
+        f"in 80; about {power.needed} would do"
+    )
+    assert power.needed is not None
+    assert power_remark(design.scaled(power.needed), policy) is None
+    assert power_remark(design.scaled(power.needed - 1), policy) is not None
+    assert power_remark(design, Policy(tolerance=0.5)) is None
+    assert power_remark(design, Policy(gate="threshold")) is None
+    untold = power_remark(design, Policy(tolerance=0.0))
+    assert untold is not None
+    assert "would do" not in untold
+    four = power_remark(Design.plain(0.1, 4), policy, what="labelled battles")
+    assert four is not None
+    assert four.startswith("with 4 labelled battles")
+    assert "fails" not in four
 
 
 def test_units_that_decide_are_planned_for_the_tolerance() -> None:
     """As many as the remark says; with that many already, for the difference as observed."""
-    policy = Policy()
-    needed = units_to_decide(0.1, 24, 0.0, policy)
-    assert f"about {needed} would do" in str(power_remark(0.1, 24, policy))
+    policy, design = Policy(), Design.plain(0.1, 24)
+    needed = units_to_decide(design, 0.0, policy)
+    assert f"about {needed} would do" in str(power_remark(design, policy))
     assert needed is not None
-    between = units_to_decide(0.1, needed, -0.004, policy)
+    enough = design.scaled(needed)
+    between = units_to_decide(enough, -0.004, policy)
     assert between is not None
     assert between > needed
-    assert units_to_decide(0.1, needed, -0.01, policy) is None  # at the very tolerance
-    assert units_to_decide(0.1, 24, 0.0, Policy(tolerance=0.0)) is None
-    assert units_to_decide(0.1, 24, 0.0, Policy(tolerance=0.5), span=0.5) is None
+    assert units_to_decide(enough, -0.01, policy) is None  # at the very tolerance
+    beyond = units_to_decide(design, -0.03, policy)
+    assert beyond is not None
+    assert 24 < beyond < needed
+    assert units_to_decide(design, 0.0, Policy(tolerance=0.0)) is None
+    assert units_to_decide(replace(design, worst=0.5), 0.0, Policy(tolerance=0.5)) is None
 
 
-def test_exact_bounds_need_units_enough_to_see_a_rare_loss() -> None:
+def test_gaffkes_bounds_need_units_enough_to_see_a_rare_loss() -> None:
     """Where no unit differs, n units exclude a loss of 1 - alpha^(1/n): as the gate then does."""
-    needed = units_to_decide(0.0, 24, 0.0, Policy(), exact=True)
+    needed = units_to_decide(Design(0.0, 24, 24.0, 23.0, worst=1.0), 0.0, Policy())
     assert needed == 299  # 0.99^299 < 0.05 < 0.99^298
     same = [1.0] * needed
     for count, verdict in ((needed, Verdict.HELD), (needed - 1, Verdict.INCONCLUSIVE)):
@@ -273,6 +293,19 @@ def test_exact_bounds_need_units_enough_to_see_a_rare_loss() -> None:
         )
         assert judgement.verdict is verdict
         assert judgement.needed == (None if verdict is Verdict.HELD else needed)
+
+
+@pytest.mark.parametrize("series", [None, SeriesShares(baseline=0.01, anchor=0.01)])
+def test_the_gate_says_of_a_comparison_what_is_planned_for_it(series: SeriesShares | None) -> None:
+    """The same number for the same design, also where an upper bound has its own share."""
+    differences = [*bell(30, 0.0, 0.1)[::-1], *bell(30, 0.0, 0.02)]
+    policy = Policy(series=series)
+    judgement = judge(*drifted(differences), policy)
+    assert judgement.design is not None
+    alpha = None if series is None else 0.05 * 0.01
+    assert judgement.visible == round(power_of(judgement.design, policy, alpha).visible, 6)
+    alone = power_of(judgement.design, Policy()).visible
+    assert (judgement.visible > alone + 1e-3) is bool(series)
 
 
 def test_an_inconclusive_case_says_how_many_samples_would_do() -> None:
@@ -322,3 +355,33 @@ def _record(**fields: Any) -> Baseline:
 def test_a_floor_at_the_best_leaves_no_range() -> None:
     """Samples that all look alike: nothing could be told apart, so nothing is accepted."""
     assert why_not_accepted(_record(scores=scored([1.0, 1.0]), floor=1.0)) is not None
+
+
+NOISE = Noise(seeds=3, units=24, sd=0.05, value_sd=0.01)
+
+
+def test_measured_noise_is_planned_with() -> None:
+    """With its strata where the file has them, as one category where it is of an earlier version.
+
+    Neither where a model repeats itself, nor of a single sample, is there anything to plan.
+    """
+    assert design_of(NOISE, 96) == Design.plain(0.05, 96)
+    kept = Noise(3, 24, 0.05, 0.01, effective=18.0, degrees=14.0)
+    assert design_of(kept, 96) == Design(0.05, 96, 72.0, 68.0)
+    assert design_of(Noise(3, 24, 0.0, 0.0), 96) is None
+    assert design_of(Noise(3, 1, 0.05, 0.01), 96) is None
+    assert design_of(NOISE, 1) is None
+
+
+def test_power_is_one_answer() -> None:
+    """What is visible at the test's own level, what is held, and with how many units."""
+    design, policy = Design(0.05, 24, 18.0, 14.0), Policy(alpha=0.05 / 14)
+    power = power_of(design, policy)
+    held = chance_to_hold(design, policy.alpha, 0.01)
+    visible = smallest_visible(design, policy.alpha, 0.01)
+    assert power == Power(24, visible, held, units_needed(design, 0.01, policy.alpha))
+    assert not power.enough
+    assert power_of(design, policy, 1e-4).visible > visible
+    assert power_of(design, Policy(tolerance=0.0)).needed is None
+    assert power.needed is not None
+    assert power_of(design.scaled(power.needed), policy).enough

@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile
 from pytest_cepbench.gate.series.record import SeriesRecord, parse_record
-from pytest_cepbench.gate.statistics import LEAST_SHARE, checkpoint_share
+from pytest_cepbench.gate.statistics import LEAST_SHARE, Design, Differences, checkpoint_share
 from pytest_cepbench.option_values import LONGEST_SERIES
 
 CASE = "shapes/overall/gc"
@@ -73,7 +73,7 @@ def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile
     assert [place.share for place in places] == [checkpoint_share(k) for k in (1, 2, 3)]
     opening, *lines = map(json.loads, series.path.read_text().splitlines())
     digest = opening.pop("digest")
-    assert opening == {"format": 2, "series": "run-1", "expected": 40}
+    assert opening == {"format": 3, "series": "run-1", "expected": 40}
     assert len({digest, *(line["digest"] for line in lines)}) == 7
     assert [line["look"] for line in lines] == [1, 1, 2, 2, 3, 3]
     assert [line.get("verdict") for line in lines] == [None, "inconclusive"] * 3
@@ -171,6 +171,18 @@ def test_a_checkpoint_that_is_its_own_baseline_keeps_its_look(series: SeriesFile
     assert judge(series, "step-2", "held", "step-2", run="again").look == 2
 
 
+def test_what_differences_looked_like_is_kept(series: SeriesFile) -> None:
+    """Spread, units and strata, so that delays are told of the comparison that was made."""
+    design = Design.of(Differences.of({"c": {"a": 0.5, "b": 0.25, "c": 0.0}}), worst=1.0)
+    _, entered = series.enter(entry("step-1", "1"))
+    series.settle(msgspec.structs.replace(entered, verdict="held", design=design), "1")
+    record = series.read()
+    assert record is not None
+    kept = record.entry(CASE, "step-1")
+    assert kept is not None
+    assert kept.design == design
+
+
 def test_the_length_is_that_of_the_beginning(series: SeriesFile) -> None:
     """Another one later would divide the error a second time."""
     root, name = series.path.parents[1], series.name
@@ -195,8 +207,8 @@ DAMAGE: dict[str, Callable[[str], str]] = {
         line for line in text.split("\n") if '"look":2' not in line
     ),
     "another series": lambda text: text.replace('"run-1"', '"run-2"'),
-    "an earlier format": lambda text: text.replace('"format":2', '"format":1'),
-    "a later format": lambda text: text.replace('"format":2', '"format":3'),
+    "an earlier format": lambda text: text.replace('"format":3', '"format":2'),
+    "a later format": lambda text: text.replace('"format":3', '"format":4'),
     "a longer series": lambda text: text.replace('"expected":40', '"expected":1000000000'),
     "a somewhat longer series": lambda text: text.replace('"expected":40', '"expected":400'),
     "another verdict": lambda text: text.replace('"held"', '"improved"', 1),

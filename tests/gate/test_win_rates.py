@@ -22,6 +22,7 @@ from pytest_cepbench.gate import (
     judge,
     load_baseline,
 )
+from pytest_cepbench.gate.compare import SAME_ANSWERS
 from pytest_cepbench.gate.measurement import Blindness
 from tests.gate.build import NAMES, accepted, measured, text_of
 
@@ -123,7 +124,8 @@ def test_ties_hold() -> None:
 def test_equal_answers_of_another_model_hold(n: int) -> None:
     """However few they are: nothing was left to a judge, so there is no doubt to be had."""
     judgement = judge(_battles(0.5, OTHER, n), _baseline(n=n), POLICY)
-    assert judgement.verdict is Verdict.HELD
+    assert (judgement.verdict, judgement.method) == (Verdict.HELD, SAME_ANSWERS)
+    assert (judgement.low, judgement.high, judgement.p) == (None, None, None)
     assert "every answer is the one that was accepted" in judgement.statements
 
 

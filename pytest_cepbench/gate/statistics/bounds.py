@@ -71,10 +71,10 @@ def mean_bounds(
     never Gaffke's bound, since nothing is known of the worst. Without spread over at least two
     blocks there are no bounds.
     span: the most that a sample can lose or gain; where one has lost more, that is the most.
-    Gaffke's bounds are made of shares, of lumps (`find_lump`), and of units that show no spread
-    within their categories, since an estimated spread of 0 would promise certainty. Those of
-    clusters or categories of different sizes let one more unit weigh as much as the heaviest that
-    was seen: with one tiny category among large ones they are wide. All others are Hall's.
+    Gaffke's bounds are made of shares and of lumps (`find_lump`), units without any spread among
+    them, since an estimated spread of 0 would promise certainty. Those of clusters or categories of
+    different sizes let one more unit weigh as much as the heaviest that was seen: with one tiny
+    category among large ones they are wide. All others are Hall's.
     Raises ValueError for another alpha, a span that is not above 0 and finite, or a center without
     blocks.
     """
@@ -88,12 +88,10 @@ def mean_bounds(
         raise ValueError(
             f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         )
-    if shares:
-        return _gaffke_bounds(d, alpha, span, "")
-    statement = find_lump(d, span)
-    if statement is not None or not shows_spread(d):
-        return _gaffke_bounds(d, alpha, span, statement or _no_spread(d))
-    return _hall_bounds(d, alpha, span)
+    statement = "" if shares else find_lump(d, span)
+    if statement is None:
+        return _hall_bounds(d, alpha, span)
+    return _gaffke_bounds(d, alpha, span, statement)
 
 
 def _hall_bounds(d: Differences, alpha: float, span: float) -> Bounds:
@@ -158,32 +156,30 @@ def find_lump(d: Differences, span: float) -> str | None:
     """
     weights = d.weights()
     values = np.sort(d.weighted() / weights)
-    near = _SAME * span
+    near = max(_SAME * span, 10.0**-_GRID)
     first = np.searchsorted(values, values - near, "left")
     counts = np.searchsorted(values, values + near, "right") - first
     within = int((np.abs(d.residuals / weights) <= near).sum())
-    most = max(int(counts.max()), within)
-    if most < LUMP * d.units:
+    most = int(counts.max())
+    if max(most, within) < LUMP * d.units:
         return None
     return _lump_statement(values, float(values[int(counts.argmax())]), most, within)
 
 
-def _no_spread(d: Differences) -> str:
-    if d.units == 1:
-        return "one unit shows no spread: the bounds allow for whatever others may show"
-    return "no category shows any spread: the bounds allow for rare others"
-
-
 def _lump_statement(values: Array, center: float, most: int, within: int) -> str:
     count, value = len(values), f"{round(center, _GRID) + 0.0:g}"
+    if count == 1:
+        return "one unit shows no spread: the bounds allow for whatever others may show"
     if float(values[-1] - values[0]) <= 10.0**-_GRID:
         return f"all {count} differences are {value}: the bounds allow for rare others"
     equal = int((np.abs(values - center) <= 10.0**-_GRID).sum())
-    if within == most > equal:
+    if within > most:
         like = "those of their category"
     else:
         like = value if equal == most else f"{value} but for noise"
-    return f"{most} of {count} differences are {like}: the bounds allow for rare others"
+    return (
+        f"{max(most, within)} of {count} differences are {like}: the bounds allow for rare others"
+    )
 
 
 def hall_steps(d: Differences, alpha: float) -> tuple[float, float]:
@@ -210,13 +206,12 @@ def hall_steps(d: Differences, alpha: float) -> tuple[float, float]:
 def hall_step(t: float, skewness: float) -> float:
     """Standard errors to a bound of a mean whose own skewness is known, at most 0; at least t.
 
-    3 / c (cbrt(1 + c (t - c / 6)) - 1), c the skewness. As c falls the bound moves away until
-    c t + c^2 / 6 is 9 / 8, to four times t, and then comes back, which would make the most lopsided
-    samples count as harmless: from there on it stays where it was farthest. Without that, bounds of
-    8 samples err up to 2.8 times as often as they say.
+    3 / c (cbrt(1 + x) - 1) with x = c (t - c / 6), c the skewness. As c falls the bound moves
+    away until c t + c^2 / 6 is 9 / 8, to four times t, and then comes back, which would make the
+    most lopsided samples count as harmless: from there on it stays where it was farthest. Without
+    that, bounds of 8 samples err up to 2.8 times as often as they say.
     """
     c = -min(-skewness, 3 * (sqrt(t * t + _FARTHEST * 2 / 3) - t))
-    if not c:
-        return t
     root = float(np.cbrt(1 + c * (t - c / 6)))
-    return max(t, 3 / c * (root - 1))
+    # (root^3 - 1) / (root - 1): hardly any skewness would leave nothing but rounding of root - 1.
+    return max(t, 3 * (t - c / 6) / (root * root + root + 1))

@@ -167,10 +167,11 @@ class Differences:
 
         All of them in a plain sample; hardly more than the clusters of one stratum where the mean's
         spread is that stratum's alone. The square of a variance that was found is larger than that
-        of the true one, on average, by 1 + 2 / degrees, which is taken out.
+        of the true one, on average, by 1 + 2 / degrees, which is taken out: of each stratum's and
+        of their sum.
         """
         free, found, expected = self._spreads
-        shown = _combined(found, (free + 1) * (1 + 2 / free))
+        shown = _combined(found, (free + 1) * (1 + 2 / free)) / (1 + 2 / _combined(found, free))
         return min(shown, _combined(expected, free + 1))
 
     @cached_property

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import shake_128
-from math import ceil, log2
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +23,11 @@ from pytest_cepbench.gate.statistics.differences import Array
 ALL_UNITS = 17
 """Units that differ of which all flips are made."""
 
-_HITS = 100  # flips in the tail at alpha: they put the p value right within a tenth
-_FIRST = 11  # log2 of the flips of a first round, which is enough for most p values
-_MOST = 18  # log2 of all flips: 4e-6 is the smallest p value of many units
-_CLEAR = 4  # times alpha: a p value of the first round that far above it is not refined
-_LEAST = 10  # flips in the tail that say so
+_ROUNDS = (11, 13, 15, 17, 18)  # log2 of flips: the first round is enough for most p values
+_HITS = 100  # flips in the tail: they put the p value right within a tenth
+_AT_ONCE = 6  # bits: all in two products would take three times as long
 _ROUNDING = 1e-9  # within which statistics tie: BLAS libraries round sums differently
+_NOTHING = 1e-13  # of the largest part: what is left where the seeds of a unit cancel out
 
 
 def flip_p_value(parts: Array, alpha: float) -> float:
@@ -41,32 +38,35 @@ def flip_p_value(parts: Array, alpha: float) -> float:
     alpha: level at which the value is needed, in (0, 0.5]; it says how many flips are made.
     Returns a value in (0, 1], 1 where no unit differs. Of up to 17 units that differ all flips are
     made, so the least possible value is 2^-K: seven losses beside any number of ties give 0.008.
-    Of more, a group of so many that the value is right within a tenth at alpha, at most 2^18; where
-    a first round of 2^11 shows that it is far above alpha, that round's.
+    Of more, a group of 2^11 to 2^18: more are made until 100 are in the tail, which puts the value
+    right within a tenth, or would if it were alpha. Only the last round has values of at most
+    alpha, so stopping before it costs no error, and what one level rejects every higher one does.
     The statistic is the mean y over the root of the sum of squares, S = sum y / sqrt(sum y^2), with
     its skewness a = sum y^3 / (sum y^2)^1.5 taken out: S + a S^2 / 3 + a^2 S^3 / 27 + a / 6.
     Where few units gain much, and the mean is 0 without the symmetry that is promised, the mean
     alone fails up to half as often again (`benchmarks/gate_error_rates.py`).
     """
-    differing = parts[parts != 0]
-    units = len(differing)
-    if not units:
-        return 1.0
-    scaled = differing / np.abs(differing).max()  # cubes of tiny numbers would vanish
+    sizes = np.abs(parts)
+    largest = sizes.max()
+    scaled = parts[sizes > _NOTHING * largest] / largest  # cubes of tiny numbers would vanish
+    units = len(scaled)
     if units <= ALL_UNITS:
-        return _share(scaled, units)
-    bits = min(max(ceil(log2(_HITS / alpha)), _FIRST), _MOST)
-    if bits > _FIRST:
-        first = _share(scaled, _FIRST)
-        if first * (1 << _FIRST) >= _LEAST and first > _CLEAR * alpha:
-            return first
-    return _share(scaled, bits)
+        return _share(scaled, units) if units else 1.0
+    p = 1.0
+    for bits in _ROUNDS:
+        p = _share(scaled, bits)
+        if max(p, alpha) * (1 << bits) >= _HITS:
+            break
+    return p
 
 
 def _share(values: Array, bits: int) -> float:
     """Share of 2^bits flips with a statistic of at most the first one's, which flips nothing."""
     numbers = _numbers(len(values), bits)
-    sums = [_signed_sums(np.bincount(numbers, part, 1 << bits)) for part in (values, values**3)]
+    sums = [
+        _signed_sums(np.asarray(np.bincount(numbers, part, 1 << bits), np.float64))
+        for part in (values, values**3)
+    ]
     square = float(values @ values)
     mean, skewness = sums[0] / square**0.5, sums[1] / square**1.5
     bent = skewness * mean
@@ -75,14 +75,18 @@ def _share(values: Array, bits: int) -> float:
     return float(np.mean(statistic <= observed + _ROUNDING * (1 + abs(observed))))
 
 
-def _signed_sums(sums: npt.NDArray[Any]) -> Array:
+def _signed_sums(sums: Array) -> Array:
     """(n,) sum over codes c of (-1)^(number of bits that c and g share) sums[c], for each flip g.
 
-    The Walsh-Hadamard transform, n a power of two, as two products of matrices.
+    The Walsh-Hadamard transform, n a power of two, by products with small matrices: each takes the
+    last bits of the codes and puts them first, so that all are in their places at the end.
     """
-    bits = len(sums).bit_length() - 1
-    left, right = _hadamard(bits // 2), _hadamard(bits - bits // 2)
-    return np.asarray(left @ sums.reshape(len(left), len(right)) @ right, np.float64).ravel()
+    left = len(sums).bit_length() - 1
+    while left:
+        bits = min(left, _AT_ONCE)
+        sums = (sums.reshape(-1, 1 << bits) @ _hadamard(bits)).T.ravel()
+        left -= bits
+    return sums
 
 
 @cache

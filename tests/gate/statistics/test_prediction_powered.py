@@ -199,11 +199,11 @@ def test_bounds_of_labels_that_are_alike_are_peoples_alone() -> None:
     said = np.array([0.0] * 50 + [-0.5] * 5)
     judge = np.array([0.5, -0.5] * 150)
     bounds, _ = labelled_bounds(scores_of_array(said, judge[:55], judge[55:]), 0.05, span=0.5)
-    assert bounds.method == f"{PEOPLE_ONLY}, exact"
+    assert bounds.method == f"{PEOPLE_ONLY}, Gaffke"
     everything, _ = labelled_bounds(
         scores_of_array(said * 0, judge[:55], judge[55:]), 0.05, span=0.5
     )
-    assert everything.method == f"{PEOPLE_ONLY}, exact"
+    assert everything.method == f"{PEOPLE_ONLY}, Gaffke"
     assert everything.low is not None
     assert everything.low < 0
 
