@@ -67,7 +67,7 @@ def _quantile(points: Array, counts: Array, alpha: float) -> float:
     def excess(q: float) -> float:
         return _log_probability(points - q, counts) - log(alpha)
 
-    return float(brentq(excess, _EDGE, 1 - _EDGE, xtol=_EDGE, rtol=_SETTLED))
+    return float(brentq(excess, _EDGE, 1 - _EDGE, xtol=_EDGE, rtol=1e-14))
 
 
 def _log_probability(away: Array, counts: Array) -> float:
