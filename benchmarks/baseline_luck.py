@@ -4,7 +4,7 @@ Scores are simulated; test, bounds and verdicts are the gate's own. All standard
 the difference between two measurements, so each of the two has 1 / sqrt(2) of them. A drop of 0.01
 is tolerated; alpha is 0.05, divided by the number of cases.
 
-    OMP_NUM_THREADS=1 python benchmarks/baseline_luck.py           # 15 minutes, one core
+    OMP_NUM_THREADS=1 python benchmarks/baseline_luck.py           # 5 minutes, one core
     OMP_NUM_THREADS=1 python benchmarks/baseline_luck.py --quick   # seconds
 
 Prints Markdown tables.
@@ -59,7 +59,7 @@ def verdict(baselines: Array, candidate: Array, alpha: float) -> Verdict:
 def lucky(*, quick: bool) -> Iterator[str]:
     """Equal checkpoints against many baselines of 60 units: how often each baseline fails them."""
     rng = np.random.default_rng(1)
-    runs, candidates = (60, 60) if quick else (600, 400)
+    runs, candidates = (60, 60) if quick else (500, 200)
     yield "| measurements | on average | one baseline in ten, at least | one in fifty, at least |"
     yield "|---|---|---|---|"
     for count in (1, 5, 10):
@@ -79,7 +79,6 @@ def effects(effect: float, *, quick: bool) -> Iterator[str]:
     Of several cases, taken for independent, a run fails where one does; a drop is one case's.
     """
     rng = np.random.default_rng(2)
-    runs = 60 if quick else 2000
     yield (
         "| cases | measurements | equal runs that fail | drop of 0.02 fails | of 0.04 fails "
         "| equal held | drop of 0.01 held |"
@@ -89,6 +88,7 @@ def effects(effect: float, *, quick: bool) -> Iterator[str]:
         for count in SEEDS:
             found = {}
             for drop in DROPS:
+                runs = 60 if quick else 500 if drop else 2500
                 verdicts = [
                     verdict(
                         measurements(rng, count, 4, 48, effect),

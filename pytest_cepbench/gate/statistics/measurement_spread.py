@@ -107,4 +107,4 @@ class MeasurementSpread:
         if self.reach(alpha) <= of_samples:
             return design
         sd = self.error * sqrt(design.units)
-        return Design(sd, design.units, self.degrees + 1, self.degrees)
+        return Design(sd, design.units, self.degrees + 1, self.degrees, student=True)
