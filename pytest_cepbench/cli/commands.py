@@ -131,7 +131,7 @@ _REMEASURE = OptionGroup(
             "--seeds",
             metavar="K",
             help="measure it under so many seeds, at least 2, and accept the means; the gate then "
-            "allows for the spread between them (5 or more find more drops)",
+            "allows for the spread between them; take 5 or more",
         ),
         option("--model", metavar="SPEC", help="default: as in the results"),
         *MODELS.values(),

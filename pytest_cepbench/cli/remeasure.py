@@ -127,7 +127,7 @@ class Remeasured:
         if self.ready.choice.seeds == _FEW:
             yield (
                 "2 measurements show a spread with one degree of freedom for each category: drops "
-                "are found late, 5 measurements find most of them"
+                "are hard to find, take 5 or more"
             )
 
     def write_suite(self) -> int:
