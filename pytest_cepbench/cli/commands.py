@@ -127,6 +127,12 @@ _REMEASURE = OptionGroup(
             type=Path,
             help="measure it again, on held-out samples or under a fresh seed, and accept that",
         ),
+        option(
+            "--seeds",
+            metavar="K",
+            help="measure it under so many seeds, at least 2, and accept the means; the gate then "
+            "allows for the spread between them; take 5 or more",
+        ),
         option("--model", metavar="SPEC", help="default: as in the results"),
         *MODELS.values(),
         *_ROLE_AND_DATA,

@@ -22,7 +22,7 @@ from pytest_cepbench.cli.session import (
     read_data,
     suite_file,
 )
-from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.errors import SpecError, SuiteError, few_of
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
@@ -40,7 +40,9 @@ from pytest_cepbench.suites.definition import amended_text
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
 
-_ONLY_WITH = ("model", "describer", "generator", "detector", "vqa", "role", "samples")
+_FEW = 2  # measurements, of whose spread hardly anything is known
+
+_ONLY_WITH = ("model", "describer", "generator", "detector", "vqa", "role", "samples", "seeds")
 
 
 def refuse_unused_options(arguments: Namespace) -> None:
@@ -105,9 +107,28 @@ class Remeasured:
             Table(head, tuple(rows)),
             f"later runs are compared under the same conditions: {self.ready.setting} in {file}",
         ]
+        blocks += self._spread_remarks()
         if self.others:
             blocks.append(f"of other suites, and not accepted: {counted(self.others, 'case')}")
         yield Section(f"measured again {self.ready.conditions}", tuple(blocks))
+
+    def _spread_remarks(self) -> Iterator[str]:
+        """What several seeds show of the cases; nothing of a single one."""
+        spreads = {
+            key.within: measured.spread
+            for key, (result, *_) in self.cases.items()
+            if (measured := result.measured) is not None and measured.spread is not None
+        }
+        still = [name for name, spread in spreads.items() if not any(spread.deviations.values())]
+        if len(still) == len(spreads) > 0:
+            yield "the seeds change nothing: the gate compares as with one measurement"
+        elif still:
+            yield f"the seeds change nothing in {few_of(still)}"
+        if self.ready.choice.seeds == _FEW:
+            yield (
+                "2 measurements show a spread with one degree of freedom for each category: drops "
+                "are hard to find, take 5 or more"
+            )
 
     def write_suite(self) -> int:
         """Have later runs measure as the new baselines were measured; returns the exit code."""
@@ -195,8 +216,22 @@ def _accepted_checkpoint(
         digest=report.digest,
         data=read_data(arguments.data),
         samples=read_count("--samples", arguments.samples),
+        seeds=_read_seeds(arguments.seeds),
         anchors={} if arguments.move_anchor else dict(_references(records, arguments.baselines)),
     )
+
+
+def _read_seeds(text: str | None) -> int:
+    """The value of `--seeds`; 1 where it is not given. Raises SpecError."""
+    if text is None:
+        return 1
+    seeds = read_count("--seeds", text) or 0
+    if seeds < 2:
+        raise SpecError(
+            f"--seeds {seeds}: a spread shows between at least 2 measurements; for a single fresh "
+            "one leave --seeds out"
+        )
+    return seeds
 
 
 def _references(

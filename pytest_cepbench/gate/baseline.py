@@ -7,19 +7,27 @@ read back strictly, since a baseline that was edited into nonsense must not let 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.errors import BaselineError, MeasurementError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import parse_toml, read_text
-from pytest_cepbench.gate.measurement import DECIMALS, CaseKey, Measurement, rounded
+from pytest_cepbench.gate.measurement import (
+    DECIMALS,
+    CaseKey,
+    Measurement,
+    Scores,
+    mean_of_scores,
+    rounded,
+)
 
 FORMAT = 2
 """Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
@@ -55,12 +63,27 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     degrees: float | None = None
 
 
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Several measurements of one model, whose means are the scores (`cepbench accept --seeds`).
+
+    seeds: how many there are, each under a seed of its own.
+    first: digest of the scores of the first, which the same model gives again.
+    deviations: part -> standard deviation over them, in the metric's unit: of each category's mean,
+    or of the case's value where categories share samples or a score is that of a whole set.
+    """
+
+    seeds: int
+    first: str
+    deviations: dict[str, float]
+
+
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An accepted measurement, as it is kept in a file, and a measurement as reports carry it.
 
     Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
     accepted: how it came to be accepted, where `cepbench accept` wrote it.
     noise: where the model was calibrated.
+    spread: where the scores are means over several measurements.
     floor: what chance alone gives; None in files of before it was kept, and where it is not known.
     answers: the accepted answers, where scores are of battles against them: each score is one half
     then, what these answers score against themselves.
@@ -82,6 +105,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clusters: dict[str, str] = {}
     accepted: dict[str, str] = {}
     noise: Noise | None = None
+    spread: Spread | None = None
     floor: float | None = None
     answers: dict[str, str] = {}
 
@@ -150,6 +174,65 @@ def measurement_of(baseline: Baseline, key: CaseKey) -> Measurement:
     )
 
 
+def scores_digest(scores: Scores) -> str:
+    """Digest of scores, by category and sample."""
+    return digest_json({name: dict(part) for name, part in scores.items()})
+
+
+def averaged(records: Sequence[Baseline]) -> Baseline:
+    """The baseline of a model that was measured several times, each time under another seed.
+
+    records: of one case, the one under the suite's seed first.
+    A sample counts where every measurement has a score of it; of all but scores and blocks the
+    first measurement tells. One record alone is given back.
+    Raises MeasurementError where a category has no such sample.
+    """
+    first = records[0]
+    if len(records) == 1:
+        return first
+    scores = _means([record.scores for record in records])
+    if not all(scores.values()):
+        raise MeasurementError(
+            f"{first.case}: a category has no sample with a score under each of "
+            f"{len(records)} seeds: nothing can be averaged"
+        )
+    units = [first.clusters.get(sample, sample) for part in scores.values() for sample in part]
+    apart = not first.sizes and sum(
+        len({first.clusters.get(sample, sample) for sample in part}) for part in scores.values()
+    ) == len(set(units))
+    values = [
+        {name: fmean(record.scores[name][s] for s in part) for name, part in scores.items()}
+        for record in records
+    ]
+    if not apart:
+        values = [{CaseKey.parse(first.case).part: fmean(own.values())} for own in values]
+    spread = Spread(
+        seeds=len(records),
+        first=scores_digest(first.scores),
+        deviations={name: rounded(stdev(own[name] for own in values)) for name in values[0]},
+    )
+    return msgspec.structs.replace(
+        first,
+        value=rounded(mean_of_scores(scores)),
+        n=first.n if first.sizes else sum(map(len, scores.values())),
+        scores=scores,
+        blocks=_means([record.blocks for record in records]),
+        spread=spread,
+    )
+
+
+def _means(parts: Sequence[Scores]) -> dict[str, dict[str, float]]:
+    """Mean of each number that all of them have."""
+    return {
+        category: {
+            name: rounded(fmean(part[category][name] for part in parts))
+            for name in own
+            if all(name in part.get(category, {}) for part in parts)
+        }
+        for category, own in parts[0].items()
+    }
+
+
 def answers_digest(baseline: Baseline) -> str:
     """Digest of the answers of a baseline, by sample; empty where it has none."""
     return digest_json(sorted(baseline.answers.items())) if baseline.answers else ""
@@ -184,6 +267,9 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if baseline.noise is not None:
         noise = msgspec.structs.asdict(baseline.noise)
         yield "noise", {name: number for name, number in noise.items() if number is not None}
+    if (spread := baseline.spread) is not None:
+        yield "spread", {"seeds": spread.seeds, "first": spread.first}
+        yield "spread.deviations", dict(sorted(spread.deviations.items()))
     yield "failures", dict(sorted(baseline.failures.items()))
     for name in ("sizes", "clusters", "answers"):
         if table := getattr(baseline, name):
@@ -262,7 +348,7 @@ def _refuse_newer(table: Any, where: str) -> None:
 
 def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check
     """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
-    noise, floor = baseline.noise, baseline.floor
+    noise, floor, spread = baseline.noise, baseline.floor, baseline.spread
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
@@ -283,7 +369,19 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
     for name in ("effective", "degrees") if noise else ():
         if (number := getattr(noise, name)) is not None and not 0 < number < inf:
             return f"says of its noise {name} = {number}"
+    if spread and not _is_sound(spread, baseline):
+        return (
+            f"says of its spread seeds = {spread.seeds} and deviations = {spread.deviations}: at "
+            "least 2 seeds, and a number of at least 0 for each category or for the whole"
+        )
     return None
+
+
+def _is_sound(spread: Spread, baseline: Baseline) -> bool:
+    parts = spread.deviations.keys()
+    known = parts in (baseline.scores.keys(), {CaseKey.parse(baseline.case).part})
+    numbers = all(0 <= deviation < inf for deviation in spread.deviations.values())
+    return spread.seeds >= 2 and known and numbers
 
 
 def _holds_answers(baseline: Baseline) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
-from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.gate.baseline import Baseline, scores_digest
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
     Measurement,
@@ -372,10 +372,15 @@ def _held_as_same(
         not measurement.answers
         and _same_model(measurement, baseline)
         and not both.unscored
-        and both.largest_change <= _SAME * policy.tolerance
+        and (
+            both.largest_change <= _SAME * policy.tolerance
+            or _measured_before(measurement, baseline)
+        )
     ):
         method, statement = SAME_MODEL, "the same model as the baseline's gave the same scores"
-        if both.largest_change:
+        if _measured_before(measurement, baseline):
+            statement += " as in the first of its measurements"
+        elif both.largest_change:
             statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
     else:
         return None
@@ -480,7 +485,8 @@ def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | No
         return None
     if bounds.spread is not None:
         return Design.plain(spread, bounds.units)
-    return Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
+    design = Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
+    return design if both.spread is None else both.spread.limited(design, bounds.alpha)
 
 
 def _bounds_with_unscored(
@@ -529,13 +535,16 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
         )
     if _is_betting(measurement, policy):
         return _bounds_by_betting(both, measurement, alpha)
-    return mean_bounds(
+    bounds = mean_bounds(
         both.differences,
         alpha,
         shares=measurement.shares,
         blocks=both.blocks,
         span=EVEN if measurement.answers else 1.0,
     )
+    if both.spread is None:
+        return bounds
+    return both.spread.widened(bounds, inf if both.blocks else 1.0)
 
 
 def _bounds_by_betting(both: Pair, measurement: Measurement, alpha: float) -> Bounds:
@@ -560,6 +569,12 @@ def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
     """True where weights and settings say that they are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
+
+
+def _measured_before(measurement: Measurement, baseline: Baseline) -> bool:
+    """True where the scores are those of the first measurement of which the baseline is a mean."""
+    spread = baseline.spread
+    return spread is not None and spread.first == scores_digest(measurement.scores)
 
 
 def _other_answers(measurement: Measurement, baseline: Baseline) -> list[str]:

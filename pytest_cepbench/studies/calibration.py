@@ -23,10 +23,8 @@ from pytest_cepbench.suites import (
     RoleChoices,
     SuiteRun,
     load_prepared_suite,
-    prepare_suite,
 )
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
-from pytest_cepbench.suites.definition import SuiteNumber, amended
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from pytest_cepbench.suites.option_names import check_data_names
 
@@ -131,19 +129,12 @@ def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibrat
     own = load_prepared_suite(trial.suite, trial.choices, trial.data, trial.samples)
     check_data_names(trial.data, [own.suite], "--data")
     refuse_answers(own.suite, _NEEDS_CHAINS)
-    first = own.suite.table.chain.seed
-    seeded = [
-        prepare_suite(
-            amended(own.suite, SuiteNumber("chain", "seed", seed)), own.dataset, trial.choices
-        )
-        for seed in range(first + 1, first + trial.seeds)
-    ]
     for assignment in own.assignments.roles.values():
         model_pool.runner(assignment)
     policies = settle(
         {case.key: claim_of(own.suite, case.key, trial.overrides) for case in own.cases}
     )
-    return PreparedCalibration((own, *seeded), policies)
+    return PreparedCalibration(own.under_seeds(trial.seeds), policies)
 
 
 def calibrate(

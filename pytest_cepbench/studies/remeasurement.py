@@ -18,6 +18,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, record_of
+from pytest_cepbench.gate.baseline import averaged, scores_digest
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.suites import (
     Assignments,
@@ -58,6 +59,7 @@ class AcceptedCheckpoint:
     digest: of the results.
     data: data set name -> path or URL.
     samples: most of each category, as in the run.
+    seeds: how often it is measured, each time under another seed; the means are kept.
     anchors: records that the accepted baselines are held to, measured under the conditions of the
     results.
     """
@@ -68,6 +70,7 @@ class AcceptedCheckpoint:
     digest: str
     data: Mapping[str, DataPlace] = field(default_factory=dict)
     samples: int | None = None
+    seeds: int = 1
     anchors: Mapping[CaseKey, Baseline] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -144,7 +147,7 @@ def measure_again(
 ) -> Remeasurement:
     """Measure the chosen model, and those that the anchors are of, all cases of each.
 
-    announce: is given a line for each model.
+    announce: is given a line for each model, and for each of several seeds.
     Raises SpecError where what was measured is not what the results are of, or where the scores are
     the same once more; else what measuring raises.
     """
@@ -173,6 +176,13 @@ def seeds_of(records: Mapping[CaseKey, Baseline]) -> int:
     return 1 + max(further, default=0)
 
 
+def _gave(anchor: Baseline, record: Baseline) -> bool:
+    """Whether the anchor, or the first measurement of which it is a mean, has these scores."""
+    if anchor.spread is not None:
+        return anchor.spread.first == scores_digest(record.scores)
+    return _scores(anchor) == _scores(record)
+
+
 def _scores(record: Baseline) -> list[list[float]]:
     return [sorted(part.values()) for part in record.scores.values()]
 
@@ -184,18 +194,23 @@ def _measure(
     model_pool: ModelPool,
     announce: Announce,
 ) -> dict[CaseKey, Baseline]:
-    """The records of the cases that were measured before."""
+    """The records of the cases that were measured before, means over the seeds."""
     announce(
         f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.conditions}"
     )
-    run = require_chains(prepared.run(model_pool), "--remeasure")
-    records = {}
-    for case in prepared.cases:
-        if case.key in before:
-            record = record_of(run.measure(case))
-            _require_same_conditions(case.key, before[case.key], record, ready.setting)
-            records[case.key] = record
-    return records
+    records: dict[CaseKey, list[Baseline]] = {key: [] for key in before}
+    for number, seeded in enumerate(prepared.under_seeds(ready.choice.seeds), 1):
+        if ready.choice.seeds > 1:
+            seed = seeded.suite.table.chain.seed
+            announce(f"{number} of {ready.choice.seeds}: seed {seed}")
+        run = require_chains(seeded.run(model_pool), "--remeasure")
+        for case in prepared.cases:
+            if case.key in before:
+                record = record_of(run.measure(case))
+                if not records[case.key]:  # the further ones are under seeds that no run will have
+                    _require_same_conditions(case.key, before[case.key], record, ready.setting)
+                records[case.key].append(record)
+    return {key: averaged(measured) for key, measured in records.items()}
 
 
 # -- what is fresh ---------------------------------------------------------------------------------
@@ -216,20 +231,31 @@ def _fresh(
 ) -> tuple[SuiteNumber, str]:
     """Enough held-out samples, else a fresh seed. Raises SpecError where neither helps."""
     held_out = _held_out(choice, suite, dataset)
-    if held_out is not None:
-        return held_out, f"on {choice.samples} held-out samples of each category"
-    seeded = [
-        name
+    seeded = any(
+        model_pool.runner(assignments.roles[name]).bound.seeded
         for name in GROWERS
-        if name in assignments.roles and model_pool.runner(assignments.roles[name]).bound.seeded
-    ]
+        if name in assignments.roles
+    )
+    if not seeded and choice.seeds > 1:
+        raise SpecError(
+            f"--seeds {choice.seeds}: nothing that plays uses its seed, so every measurement would "
+            "be the same: leave --seeds out"
+        )
+    if held_out is not None:
+        own = suite.table.chain.seed
+        under = "" if choice.seeds == 1 else f", {_seeds(own, choice.seeds)}"
+        return held_out, f"on {choice.samples} held-out samples of each category{under}"
     if not seeded:
         raise SpecError(
             "nothing that plays uses its seed, and no samples are left that the choice did not "
             f"see: measured again, the score would be the same. {_REMEDY}"
         )
-    seed = _seed(choice.digest, suite.table.chain.seed)
-    return SuiteNumber("chain", "seed", seed), f"under seed {seed}, on the same samples"
+    seed = _seed(choice, suite.table.chain.seed)
+    return SuiteNumber("chain", "seed", seed), f"{_seeds(seed, choice.seeds)}, on the same samples"
+
+
+def _seeds(first: int, count: int) -> str:
+    return f"under seed {first}" if count == 1 else f"under seeds {first} to {first + count - 1}"
 
 
 def _held_out(choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset) -> SuiteNumber | None:
@@ -254,10 +280,13 @@ def _held_out(choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset) -> Sui
     return setting if enough and not overlap else None
 
 
-def _seed(digest: str, used: int) -> int:
-    """A seed that follows from the results, so that it cannot be chosen; not the one used."""
-    seed = 1 + int(sha256(f"remeasure {digest}".encode()).hexdigest()[:12], 16) % _SEEDS
-    return seed if seed != used else seed + 1
+def _seed(choice: AcceptedCheckpoint, used: int) -> int:
+    """The first seed; it follows from the results, so that it cannot be chosen; none is the used.
+
+    Further ones follow it.
+    """
+    seed = 1 + int(sha256(f"remeasure {choice.digest}".encode()).hexdigest()[:12], 16) % _SEEDS
+    return used + 1 if seed <= used < seed + choice.seeds else seed
 
 
 # -- what must be as it was ------------------------------------------------------------------------
@@ -346,7 +375,7 @@ def _anchors(
     for key, anchor in choice.anchors.items():
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
-        elif _scores(anchor) != _scores(choice.records[key]):
+        elif not _gave(anchor, choice.records[key]):
             raise SpecError(
                 f"one identity answered in two ways: the anchor of {key} is of {chosen}, as the "
                 "results are, and has other scores. Look whether its weights moved or a library "

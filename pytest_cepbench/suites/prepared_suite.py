@@ -6,7 +6,7 @@ Gate, studies, calibration, doctor and remeasurement all begin here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -18,7 +18,7 @@ from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case, PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
-from pytest_cepbench.suites.definition import Suite, load_suite
+from pytest_cepbench.suites.definition import Suite, SuiteNumber, amended, load_suite
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
 from pytest_cepbench.suites.measures import Measure, list_cases
 from pytest_cepbench.suites.measures.answer_base import AnswerMeasure
@@ -64,6 +64,14 @@ class PreparedSuite:
             return ChainRun(*parts, self.chain_measures, model_pool)
         answers = cast("Mapping[str, AnswerMeasure]", self.measures)
         return AnswerRun(*parts, answers, model_pool, baselines)
+
+    def under_seeds(self, count: int) -> tuple[PreparedSuite, ...]:
+        """The suite of chains under so many seeds: its own first, then those that follow it."""
+        first = self.suite.table.chain.seed
+        return tuple(
+            replace(self, suite=amended(self.suite, SuiteNumber("chain", "seed", seed)))
+            for seed in range(first, first + count)
+        )
 
     @property
     def chain_measures(self) -> Mapping[str, Measure]:

@@ -7,11 +7,21 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-from pytest_cepbench.gate import Baseline, CaseKey, Measurement, load_baseline, record_of
-from pytest_cepbench.gate.baseline import anchor_path, baseline_path
+from pytest_cepbench.gate import (
+    Baseline,
+    CaseKey,
+    Measurement,
+    Policy,
+    Verdict,
+    judge,
+    load_baseline,
+    record_of,
+)
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, scores_digest
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     ChainRun,
@@ -130,6 +140,88 @@ def test_later_runs_are_compared_under_the_same_conditions(home: Home) -> None:
     assert "incomparable" not in ended.stdout
 
 
+def test_several_measurements_leave_their_means_and_their_spread(home: Home) -> None:
+    """The suite has the first of the seeds from then on; no other is needed in a run."""
+    chosen = measure(home, CHOSEN)
+    ended = accept_again(home, chosen, "--seeds=3")
+    assert ended.code == 0
+    first = seed_of(home)
+    under = [record_of(m) for m in measure(home, CHOSEN)]
+    for further in (1, 2):
+        text = SMALL.replace("[chain]\n", f"[chain]\nseed = {first + further}\n")
+        write_suite(home.path, text)
+        under += [record_of(m) for m in measure(home, CHOSEN)]
+    for key, baseline in accepted(home, chosen).items():
+        own = [record for record in under if record.case == str(key)]
+        for category, scores in baseline.scores.items():
+            for sample, score in scores.items():
+                seen = [record.scores[category][sample] for record in own]
+                assert score == pytest.approx(fmean(seen), abs=1e-6)
+        assert baseline.spread is not None
+        assert baseline.spread.seeds == 3
+        assert baseline.spread.first == scores_digest(own[0].scores)
+        assert baseline.identity == own[0].identity
+        assert baseline.accepted["remeasured"] == (
+            f"again under seeds {first} to {first + 2}, on the same samples"
+        )
+    assert f"3 of 3: seed {first + 2}" in ended.err
+    assert re.search(r"the seeds change nothing in [^.:]*overall/failures", ended.out)
+
+
+def test_the_model_of_several_measurements_holds_in_a_run(home: Home) -> None:
+    """It gives the scores of the first again, which are not the means; another model is judged."""
+    chosen = measure(home, CHOSEN)
+    assert accept_again(home, chosen, "--seeds=2").code == 0
+    baselines = accepted(home, chosen)
+    for measurement in measure(home, CHOSEN):
+        judgement = judge(measurement, baselines[measurement.key], Policy())
+        assert judgement.verdict is Verdict.HELD
+        assert judgement.method == "same model"
+    worse = {m.key.within: m for m in measure(home, "shapes:?miss=0.9")}["overall/gc"]
+    judgement = judge(worse, baselines[worse.key], Policy())
+    assert judgement.method != "same model"
+    assert judgement.difference == pytest.approx(worse.value - baselines[worse.key].value, abs=1e-5)
+
+
+def test_anchors_are_means_too_and_are_known_again(home: Home) -> None:
+    """An anchor of the same model has the scores of its first measurement, so it is not another."""
+    root = home.path / "baselines"
+    older = measure(home, OLDER)
+    accept_by_hand(root, older)
+    chosen = measure(home, CHOSEN)
+    assert accept_again(home, chosen, "--seeds=2").code == 0
+    for key in accepted(home, chosen):
+        path = anchor_path(root, key)
+        anchor = load_baseline(path.read_text(), key, path.name)
+        assert anchor.model["spec"] == OLDER
+        assert anchor.spread is not None
+    assert accept_again(home, measure(home, OLDER), "--seeds=2").code == 0
+    assert "one identity" not in home.capture.readouterr().err
+
+
+def test_held_out_samples_are_measured_several_times_too(home: Home) -> None:
+    """Under the suite's seed and those that follow it."""
+    write_suite(home.path, GATED)
+    ended = accept_again(home, measure(home, CHOSEN, 1), "--samples=1", "--seeds=2")
+    assert ended.code == 0
+    assert "on 1 held-out samples of each category, under seeds 0 to 1" in ended.out
+    assert "one degree of freedom" in ended.out
+    assert seed_of(home) == 0
+
+
+def test_several_seeds_need_a_model_that_uses_them(home: Home) -> None:
+    """Else every measurement would be the same, on held-out samples too."""
+    (home.path / "fixed.py").write_text(PAINTER)
+    text = GATED.replace('generator = "shapes:"', 'generator = "python:fixed:Painter"')
+    write_suite(home.path, text)
+    sys.path.insert(0, str(home.path))
+    chosen = measure(home, EXACT, 1)
+    ended = accept_again(home, chosen, "--samples=1", "--seeds=3")
+    assert ended.code == 2
+    assert "--seeds 3: nothing that plays uses its seed" in ended.err
+    assert not (home.path / "baselines").exists()
+
+
 def test_the_seed_follows_from_the_results(home: Home) -> None:
     """The same results give the same seed, others another one: it cannot be chosen."""
     chosen = measure(home, CHOSEN)
@@ -204,7 +296,9 @@ def test_a_seed_that_changes_nothing_is_refused(home: Home) -> None:
 
 def test_a_score_that_is_chance_the_second_time_is_refused(home: Home) -> None:
     """What was accepted on the report's word is looked at again when it was measured again."""
-    write_suite(home.path, SMALL.replace('generator = "shapes:"', 'generator = "shapes:?move=0.5"'))
+    # Of so many samples the value is at chance under any seed.
+    text = SMALL.replace("samples_per_category = 1", "samples_per_category = 8")
+    write_suite(home.path, text.replace('generator = "shapes:"', 'generator = "shapes:?move=0.5"'))
     lucky = [
         altered(
             measurement,
@@ -310,6 +404,9 @@ def test_results_are_measured_again_once(home: Home) -> None:
         (["--generator=shapes:?move=0.1"], "the results were measured with generator"),
         (["--remeasure=nowhere"], "no suite at 'nowhere'"),
         (["--samples=none"], "--samples 'none'"),
+        (["--seeds=1"], "--seeds 1: a spread shows between at least 2 measurements"),
+        (["--seeds=0"], "--seeds '0'"),
+        (["--seeds=0,1"], "--seeds '0,1'"),
     ],
 )
 def test_another_set_up_is_refused(home: Home, argv: list[str], message: str) -> None:
@@ -346,6 +443,9 @@ def test_options_of_measuring_need_it(home: Home) -> None:
     assert refused.code == 2
     assert "--model says what is measured again: it needs --remeasure SUITE" in refused.err
     assert plain.code == 0
+    several = home.command("accept", "r.json", "--reason=x", "--seeds=5")
+    assert several.code == 2
+    assert "--seeds says what is measured again: it needs --remeasure SUITE" in several.err
     assert "chosen as the best of several checkpoints?" in plain.out
     assert "--remeasure SUITE" in plain.out
 

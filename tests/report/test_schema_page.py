@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pytest_cepbench.gate import Baseline, Noise, Verdict
+from pytest_cepbench.gate.baseline import Spread
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import (
     AnchorShown,
@@ -58,6 +59,7 @@ _NAMES: dict[Any, str] = {
     Usage: "Usage",
     Baseline: "Measured",
     Noise: "Noise",
+    Spread: "Spread",
     str: "string",
     bool: "boolean",
     int: "integer",

@@ -122,6 +122,9 @@ def test_the_seed_depends_on_the_results_and_is_not_the_old_one(tmp_path: Path) 
     assert seeds[0] == 779064  # as every version has made it of this digest
     used = Results(tmp_path, with_seed(seeds[0]))
     assert prepared(used.checkpoint()).setting.value == seeds[0] + 1
+    among = Results(tmp_path, with_seed(seeds[0] + 2))
+    assert prepared(among.checkpoint(seeds=2)).setting.value == seeds[0]
+    assert prepared(among.checkpoint(seeds=3)).setting.value == seeds[0] + 3
 
 
 def test_held_out_samples_go_before_a_seed(tmp_path: Path) -> None:

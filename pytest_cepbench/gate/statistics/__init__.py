@@ -12,6 +12,7 @@ from pytest_cepbench.gate.statistics.betting import (
 from pytest_cepbench.gate.statistics.bounds import GAFFKE, HALL, Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
+from pytest_cepbench.gate.statistics.measurement_spread import MeasurementSpread
 from pytest_cepbench.gate.statistics.power import (
     Design,
     chance_to_fail,
@@ -45,6 +46,7 @@ __all__ = [
     "Bounds",
     "Design",
     "Differences",
+    "MeasurementSpread",
     "Rounds",
     "alpha_shares",
     "betting_bounds",

@@ -37,6 +37,7 @@ class Design:
     effective: units of equal weight and spread that show as much of it, at most `units`.
     degrees: of freedom of the spread, at least 1.
     worst: the most that a unit can lose, where bounds are Gaffke's; None where they are Hall's.
+    student: whether bounds are Student's, of measurements that spread more than their units.
     Raises ValueError for other numbers.
     """
 
@@ -45,6 +46,7 @@ class Design:
     effective: float
     degrees: float
     worst: float | None = None
+    student: bool = False
 
     def __post_init__(self) -> None:
         if not (self.sd >= 0 and isfinite(self.sd) and (self.sd or self.worst is not None)):
@@ -220,11 +222,13 @@ def detection_delay(
 
 @cache  # delays of many cases ask for the same levels
 def _steps_to_bound(design: Design, alpha: float) -> Array:
-    """(40,) standard errors between a mean of bell-shaped differences and Hall's bound.
+    """(40,) standard errors between a mean of bell-shaped differences and its bound.
 
     At each node of the skewness that they happen to show, in its standard errors.
     """
     t = t_upper_quantile(alpha, _whole(design.degrees))
+    if design.student:
+        return np.full(len(_NODES), t)
     moved = (np.minimum(_NODES, 0.0) - 1) * sqrt(6) / design.effective
     return np.array([hall_step(t, skewness) for skewness in moved.tolist()])
 
