@@ -364,16 +364,22 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
     if baseline.answers and not _holds_answers(baseline):
         return "does not hold one answer, and a score of one half, for every sample"
-    if noise and not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
-        return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
-    for name in ("effective", "degrees") if noise else ():
-        if (number := getattr(noise, name)) is not None and not 0 < number < inf:
-            return f"says of its noise {name} = {number}"
+    if noise and (wrong := _wrong_noise(noise)):
+        return f"says of its noise {wrong}"
     if spread and not _is_sound(spread, baseline):
         return (
             f"says of its spread seeds = {spread.seeds} and deviations = {spread.deviations}: at "
             "least 2 seeds, and a number of at least 0 for each category or for the whole"
         )
+    return None
+
+
+def _wrong_noise(noise: Noise) -> str | None:
+    if not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
+        return f"sd = {noise.sd}, value_sd = {noise.value_sd}"
+    for name in ("effective", "degrees"):
+        if (number := getattr(noise, name)) is not None and not 0 < number < inf:
+            return f"{name} = {number}"
     return None
 
 
