@@ -45,6 +45,7 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value_sd: of the case's value over seeds.
     effective, degrees: of the units' differences, as in `Design`; None in files of before they were
     kept, which are taken for samples of one category.
+    worst: the most that a unit can lose, as in `Design`; None where bounds are Hall's.
     """
 
     seeds: int
@@ -53,6 +54,7 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value_sd: float
     effective: float | None = None
     degrees: float | None = None
+    worst: float | None = None
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
