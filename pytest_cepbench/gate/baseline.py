@@ -280,9 +280,19 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
     if baseline.answers and not _holds_answers(baseline):
         return "does not hold one answer, and a score of one half, for every sample"
-    if noise and not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
-        return f"says of its noise sd = {noise.sd}, value_sd = {noise.value_sd}"
+    if noise and not _is_possible(noise):
+        return f"says of its noise what cannot be: {noise}"
     return None
+
+
+def _is_possible(noise: Noise) -> bool:
+    """True for a noise of which power can be computed."""
+    kept = (noise.effective, noise.degrees, noise.worst)
+    return (
+        0 <= noise.sd < inf
+        and 0 <= noise.value_sd < inf
+        and all(number is None or 0 < number < inf for number in kept)
+    )
 
 
 def _holds_answers(baseline: Baseline) -> bool:

@@ -103,7 +103,8 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
         enough,
         *(
             f"{part} can lose {plan.loss:.2g}, and a tolerance that holds good checkpoints, "
-            f"{plan.holding:g}, would hide that: {power_remark(plan.design, policies[part])}"
+            f"{plan.holding:g}, would hide that: "
+            f"{power_remark(plan.design, policies[part]) or 'no drop fails there'}"
             for part, plan in planned.items()
             if not plan.sees
         ),
