@@ -176,7 +176,7 @@ def _page(
     ]
     if small:
         often = f"a checkpoint as good as its baseline is often undecided: {', '.join(small)}"
-        sections.append(Section("tolerances below the noise", (often, _REMEDY)))
+        sections.append(Section("cases that are often undecided", (often, _REMEDY)))
     sections.append(Section("A/A: the same weights twice", tuple(_repeats(prepared, calibrated))))
     broken = [f"{case.key}: {case.reason}" for case in calibrated if case.noise is None]
     if broken:
