@@ -483,12 +483,13 @@ def _with_bounds(
 
 
 def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | None:
-    """The design that power is computed of; None of a single unit."""
-    if bounds.units < 2:
+    """The design that power is computed of; None of a single unit, and of Hall's without spread."""
+    worst = (EVEN if measurement.answers else 1.0) if bounds.method == GAFFKE else None
+    spread = both.differences.sd if bounds.spread is None else bounds.spread
+    if bounds.units < 2 or (worst is None and not spread):
         return None
     if bounds.spread is not None:
         return Design.plain(bounds.spread, bounds.units)
-    worst = (EVEN if measurement.answers else 1.0) if bounds.method == GAFFKE else None
     return Design.of(both.differences, worst)
 
 

@@ -143,9 +143,10 @@ def _planned(case: Calibrated, units: int) -> _Plan | None:
         return None
     holding = max(TOLERANCE, _rounded_up(tolerance_that_holds(design, case.policy.alpha)))
     visible = power_of(design, replace(case.policy, tolerance=holding)).visible
-    measured = case.measured
-    known = measured and largest_drop(measured.value, record_of(measured), measured.floor)
-    loss = inf if known is None else known
+    loss, measured = None, case.measured
+    if measured is not None:
+        loss = largest_drop(measured.value, record_of(measured), measured.floor)
+    loss = inf if loss is None else loss
     return _Plan(design, holding, loss, visible <= loss)
 
 

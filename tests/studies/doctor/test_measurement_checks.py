@@ -11,8 +11,8 @@ import pytest
 
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, dump_baseline, record_of
 from pytest_cepbench.gate.baseline import baseline_path
-from pytest_cepbench.gate.sensitivity import design_of, power_of
-from pytest_cepbench.gate.statistics import tolerance_that_holds
+from pytest_cepbench.gate.sensitivity import power_of
+from pytest_cepbench.gate.statistics import Design, tolerance_that_holds
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.doctor.diagnosis import Check
 from pytest_cepbench.studies.doctor.measurement_checks import (
@@ -25,8 +25,7 @@ POLICY = Policy(tolerance=0.1, alpha=0.05)
 
 NOISE = Noise(seeds=2, units=16, sd=0.02, value_sd=0.01)
 
-DESIGN = design_of(NOISE, NOISE.units)
-assert DESIGN is not None
+DESIGN = Design.plain(NOISE.sd, NOISE.units)
 
 HOLDING = tolerance_that_holds(DESIGN, POLICY.alpha)
 """The smallest tolerance that holds good checkpoints above that noise: about 0.015."""
