@@ -6,6 +6,7 @@ import shlex
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,6 +38,7 @@ from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.registry import PRESET
+from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
@@ -47,6 +49,7 @@ from pytest_cepbench.studies.calibration import (
 from pytest_cepbench.studies.proposal import Proposal, propose
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
+from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.role_assignment import expand_preset
@@ -167,21 +170,36 @@ def _summary(
     counts = _counts(dataset)
     samples = "all" if proposal.samples is None else f"{proposal.samples} of each category"
     source = "measured" if proposal.measured else "a default, nothing was measured"
-    rows = [("the whole", str(len(dataset.samples)), f"{proposal.tolerance:g}")]
-    for name, count in counts.items():
-        tolerance = proposal.larger.get(f"{name}/{METRIC}", proposal.tolerance)
-        rows.append((name, str(count), f"{tolerance:g}"))
-    table = Table(("category", "images", "tolerance"), tuple(rows))
+    sizes = {OVERALL: len(dataset.samples), **counts}
+    rows = [_row(part, size, proposal) for part, size in sizes.items()]
+    head = ("part", "images", "tolerance", "held", "visible", "needed")
     lines = [f"samples: {samples}; tolerance: {source}", *proposal.reasons]
     if proposal.measured:
         lines.append(
-            "a tolerance is the smallest drop that 80 % of runs see; differences between "
-            "checkpoints scatter at least as much: cepbench doctor tells more"
+            "held: in so many of 100 runs a checkpoint as good as this one is held, and undecided "
+            "else; visible: the smallest drop that fails in 80 of them; needed: images with which "
+            "80 are held. Checkpoints differ by more than seeds: take these numbers as the best "
+            "there can be"
         )
+    table = Table(head, tuple(rows))
     return Section(
         f"suite {plan.name}: {len(dataset.samples)} images in {len(counts)} categories",
         (*lines, table, *(f"written: {path}" for path in written)),
     )
+
+
+def _row(part: str, size: int, proposal: Proposal) -> tuple[str, ...]:
+    """A part of the suite, and what its case can tell."""
+    tolerance = proposal.cases.get(f"{part}/{METRIC}", proposal.tolerance)
+    power = proposal.power.get(part)
+    known = ("-", "-", "-")
+    if power is not None:
+        known = (
+            str(power.held_of_100),
+            number(power.visible) if isfinite(power.visible) else "-",
+            "-" if power.needed is None else str(power.needed),
+        )
+    return (part, str(size), f"{tolerance:g}", *known)
 
 
 def _command(

@@ -152,7 +152,7 @@ class ProjectPlan:
         )
         cases = "".join(
             f"\n[cases.{_quoted(case)}]\ntolerance = {tolerance:g}\n"
-            for case, tolerance in proposal.larger.items()
+            for case, tolerance in proposal.cases.items()
         )
         source = "By the noise that was measured" if proposal.measured else "A default"
         reasons = "\n".join(f"# {line}." for line in (source, *proposal.reasons))

@@ -15,6 +15,7 @@ from pytest_cepbench.evaluation.shown_samples import shown_answers
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, record_of
+from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.measurement import rounded
 from pytest_cepbench.gate.sensitivity import design_of, power_remark, remarks_on_accepting
 from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
@@ -188,9 +189,11 @@ def _partial_notes(evaluated: EvaluatedCase) -> Iterator[str]:
 
 def _calibration_notes(evaluated: EvaluatedCase) -> Iterator[str]:
     """What the calibration of the baseline's model says of the tolerance."""
-    baseline, policy = evaluated.references.baseline, evaluated.policy
+    baseline, anchor = evaluated.references.baseline, evaluated.references.anchor
     units = evaluated.judgement.units
-    if baseline is not None and baseline.noise is not None and policy.statistical and units:
-        design = design_of(baseline.noise, units)
-        remark = None if design is None else power_remark(design, policy)
-        yield from () if remark is None else (f"by this model's own noise, {remark}",)
+    if baseline is None or baseline.noise is None or not units:
+        return
+    design = design_of(baseline.noise, units)
+    policy = policy_beside(anchor, baseline, evaluated.policy)
+    remark = None if design is None else power_remark(design, policy)
+    yield from () if remark is None else (f"by this model's own noise, {remark}",)

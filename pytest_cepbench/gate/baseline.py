@@ -53,6 +53,7 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value_sd: of the case's value over seeds.
     effective, degrees: of the units' differences, as in `Design`; None in files of before they were
     kept, which are taken for samples of one category.
+    worst: the most that a unit can lose, as in `Design`; None where bounds are Hall's.
     """
 
     seeds: int
@@ -61,6 +62,7 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value_sd: float
     effective: float | None = None
     degrees: float | None = None
+    worst: float | None = None
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -377,7 +379,7 @@ def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0
 def _wrong_noise(noise: Noise) -> str | None:
     if not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
         return f"sd = {noise.sd}, value_sd = {noise.value_sd}"
-    for name in ("effective", "degrees"):
+    for name in ("effective", "degrees", "worst"):
         if (number := getattr(noise, name)) is not None and not 0 < number < inf:
             return f"{name} = {number}"
     return None

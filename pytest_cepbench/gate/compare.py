@@ -165,10 +165,10 @@ def judge(
         )
 
     of_baseline, of_anchor = (None, None) if shares is None else (shares.baseline, shares.anchor)
-    if anchor is None or (anchor.scores, anchor.answers) == (baseline.scores, baseline.answers):
+    half = policy_beside(anchor, baseline, policy)
+    if anchor is None or half is policy:
         judgement = compare(measurement, baseline, policy, of_baseline)
     else:
-        half = replace(policy, alpha=policy.alpha / 2)
         since_anchor = compare(
             _against_anchor(measurement),
             anchor,
@@ -178,6 +178,16 @@ def judge(
         since_baseline = compare(measurement, baseline, half, of_baseline)
         judgement = _both(since_baseline, since_anchor, policy)
     return _limited_by_headroom(judgement, measurement, baseline, policy)
+
+
+def policy_beside(anchor: Baseline | None, baseline: Baseline, policy: Policy) -> Policy:
+    """The policy of the comparison with the baseline: half of alpha beside an anchor that differs.
+
+    The policy itself where there is none.
+    """
+    if anchor is None or (anchor.scores, anchor.answers) == (baseline.scores, baseline.answers):
+        return policy
+    return replace(policy, alpha=policy.alpha / 2)
 
 
 def _against_anchor(measurement: Measurement) -> Measurement:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.baseline import Baseline, Noise
@@ -12,6 +12,7 @@ from pytest_cepbench.gate.measurement import DECIMALS, Blindness, Measurement
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import (
     Design,
+    Differences,
     chance_to_hold,
     smallest_visible,
     units_needed,
@@ -60,6 +61,14 @@ class Power:
         """True where good checkpoints are held in most runs."""
         return self.held >= POWER
 
+    @property
+    def held_of_100(self) -> int:
+        """In how many of 100 runs a checkpoint as good as its baseline is held, in whole numbers.
+
+        Rounded down, so that 80 are there where they are enough.
+        """
+        return floor(100 * self.held)
+
 
 def power_of(design: Design, policy: Policy) -> Power:
     """The one answer that the gate, a plan, a new suite and the doctor give.
@@ -79,10 +88,20 @@ def design_of(noise: Noise, units: int) -> Design | None:
     """The design of a case by the noise that was measured; None without spread or two units."""
     if noise.sd == 0 or units < 2 or noise.units < 2:
         return None
-    plain = Design.plain(noise.sd, noise.units)
+    plain = replace(Design.plain(noise.sd, noise.units), worst=noise.worst)
     if noise.effective is not None and noise.degrees is not None:
         plain = replace(plain, effective=noise.effective, degrees=noise.degrees)
     return plain.scaled(units)
+
+
+def unchanged_design(sizes: Mapping[str, int]) -> Design | None:
+    """The design of a checkpoint with the very scores of its baseline; None of less than two units.
+
+    sizes: category -> its independent samples. That nothing changed tells nothing of rare losses,
+    so bounds are Gaffke's.
+    """
+    unchanged = {name: {f"{name}\0{i}": 0.0 for i in range(size)} for name, size in sizes.items()}
+    return Design.of(Differences.of(unchanged), BEST) if sum(sizes.values()) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -211,18 +230,20 @@ def blindness_of(measurement: Measurement) -> Blindness | None:
 def power_remark(design: Design, policy: Policy, what: str = "independent samples") -> str | None:
     """A sentence where good checkpoints would often be undecided; None where they are held.
 
-    design: with some spread, of what was compared or will be. what: its units are.
+    design: of what was compared or will be.
+    what: its units are.
     """
-    if not policy.statistical or design.sd == 0:
+    if not policy.statistical:
         return None
     power = power_of(design, policy)
     if power.enough:
         return None
+    like = "as good as its baseline" if design.sd else "that changes next to no score"
     more = f"; about {power.needed} would do" if power.needed else ""
     finds = f", and a drop of {power.visible:.4f} fails in 80" if power.visible < inf else ""
     return (
-        f"with {power.units} {what} and a tolerance of {policy.tolerance:g} a checkpoint as good "
-        f"as its baseline is held in {100 * power.held:.0f} of 100 runs{finds}{more}"
+        f"with {power.units} {what} and a tolerance of {policy.tolerance:g} a checkpoint {like} is "
+        f"held in {power.held_of_100} of 100 runs, undecided else{finds}{more}"
     )
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations
 from math import fsum, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
+from msgspec.structs import replace
+
 from pytest_cepbench.datasets.sources.location import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
-from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
+from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.pairing import blocks_apart
-from pytest_cepbench.gate.sensitivity import Power, design_of, power_of, power_remark
-from pytest_cepbench.gate.statistics import Differences
+from pytest_cepbench.gate.sensitivity import BEST, Power, design_of, power_of
+from pytest_cepbench.gate.statistics import GAFFKE, Design, Differences, mean_bounds
 from pytest_cepbench.suites import (
     Case,
     ModelPool,
@@ -95,6 +97,7 @@ class Calibrated:
     measured: under the suite's own seed.
     noise: None where it cannot be told, for a reason.
     broken: whether that is because the case could not be measured.
+    seeded: the measurements under all seeds, the suite's own first; none where one is lacking.
     """
 
     key: CaseKey
@@ -104,6 +107,7 @@ class Calibrated:
     noise: Noise | None
     reason: str = ""
     broken: bool = False
+    seeded: tuple[Measurement, ...] = ()
 
     @property
     def power(self) -> Power | None:
@@ -112,12 +116,6 @@ class Calibrated:
         if design is None or not self.policy.statistical:
             return None
         return power_of(design, self.policy)
-
-    @property
-    def remark(self) -> str | None:
-        """A sentence if a good checkpoint would often be undecided."""
-        design = None if self.noise is None else design_of(self.noise, self.noise.units)
-        return None if design is None else power_remark(design, self.policy)
 
 
 def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibration:
@@ -177,9 +175,22 @@ def _calibrated(
             reason = f"not measured under seed {seed}: {result}"
             return Calibrated(case.key, case.label, policy, own, None, reason, broken=True)
     noise = noise_of(measured)
-    if isinstance(noise, str):
-        return Calibrated(case.key, case.label, policy, own, None, noise)
-    return Calibrated(case.key, case.label, policy, own, noise)
+    known, reason = (None, noise) if isinstance(noise, str) else (noise, "")
+    return Calibrated(
+        case.key, case.label, policy, own, known, reason=reason, seeded=tuple(measured)
+    )
+
+
+def repeated_verdicts(case: Calibrated) -> list[Verdict]:
+    """The gate's verdicts on measurements of the same weights, each seed against each other one.
+
+    In the order of `itertools.permutations` of the seeds, of which the first is the baseline. They
+    are judged as if the weights were others: the gate holds the same model without bounds.
+    """
+    return [
+        judge(now, replace(record_of(before), identity=now.identity, model={}), case.policy).verdict
+        for before, now in permutations(case.seeded, 2)
+    ]
 
 
 # -- the noise of a case, from the same case under several seeds -----------------------------------
@@ -191,7 +202,8 @@ def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
     measurements: of one case, one for each seed, at least 2. sd^2 is the mean over all pairs of
     seeds of the variance of a unit's difference, as the gate has it (`Differences.sd`); of a score
     of a whole set the units are its jackknife blocks. value_sd is the sample standard deviation of
-    the values. Both in the metric's unit.
+    the values. Both in the metric's unit. A unit can lose its `worst` where the gate would make
+    Gaffke's bounds of most pairs.
     Raises ValueError for fewer than 2 measurements.
     """
     if len(measurements) < 2:
@@ -205,14 +217,25 @@ def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
     units = differences[0].units
     if units < 2:
         return "one independent sample shows no spread: at least 2 are needed"
+    sd = round(sqrt(fsum(pair.sd**2 for pair in differences) / len(differences)), DECIMALS)
     return Noise(
         seeds=len(measurements),
         units=units,
-        sd=round(sqrt(fsum(pair.sd**2 for pair in differences) / len(differences)), DECIMALS),
+        sd=sd,
         value_sd=round(stdev(measurement.value for measurement in measurements), DECIMALS),
         effective=round(fmean(pair.effective_units for pair in differences), 1),
         degrees=round(fmean(pair.degrees for pair in differences), 1),
+        worst=_worst(differences, measurements[0]) if sd else None,
     )
+
+
+def _worst(differences: Sequence[Differences], measurement: Measurement) -> float | None:
+    """The most that a unit can lose; None where most bounds of such differences are Hall's."""
+    blocks, shares = bool(measurement.sizes), measurement.shares
+    methods = [mean_bounds(d, 0.05, shares=shares, blocks=blocks).method for d in differences]
+    if 2 * methods.count(GAFFKE) <= len(methods):
+        return None
+    return Design.of(differences[0], BEST).worst
 
 
 def _difference(first: Measurement, second: Measurement) -> Differences | str:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil, floor, isfinite, log10
+from dataclasses import dataclass, field, replace
+from math import ceil, floor, inf, isfinite, log10
+from typing import NamedTuple
 
-from pytest_cepbench.gate.sensitivity import design_of
-from pytest_cepbench.gate.statistics import smallest_visible, units_needed
+from pytest_cepbench.gate import Policy, record_of
+from pytest_cepbench.gate.sensitivity import (
+    Power,
+    design_of,
+    largest_drop,
+    power_of,
+    power_remark,
+    unchanged_design,
+)
+from pytest_cepbench.gate.statistics import Design, tolerance_that_holds, units_needed
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.suites.cases import OVERALL
 
@@ -26,21 +35,23 @@ class Proposal:
     """What a suite should ask for.
 
     tolerance: largest drop that does not matter, of every case but those in `larger`.
-    larger: PART/METRIC -> tolerance of a case that sees less.
+    cases: PART/METRIC -> tolerance of a case that needs a larger one, or can lose no more than it.
     samples: most of each category; None for all.
     reasons: a sentence each, also why there is no measured number.
+    power: part -> what its case can tell with these samples, where that is known.
     measured: whether the noise was measured; the default tolerance is proposed otherwise.
     """
 
     tolerance: float = TOLERANCE
-    larger: Mapping[str, float] = field(default_factory=dict)
+    cases: Mapping[str, float] = field(default_factory=dict)
     samples: int | None = None
     reasons: tuple[str, ...] = ()
+    power: Mapping[str, Power] = field(default_factory=dict)
     measured: bool = False
 
 
 def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric: str) -> Proposal:
-    """The samples that show a drop of 0.01 in the whole, and the drop that each case shows then.
+    """The samples that hold good checkpoints at 0.01, and the tolerance at which those here do.
 
     calibrated: the cases of a pilot.
     counts: category -> samples that there are.
@@ -65,30 +76,97 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
     samples = _samples(needed, counts)
     used = {name: min(count, samples or count) for name, count in counts.items()}
     units = {OVERALL: sum(used.values()), **used}
-    tolerances = {
-        part: _visible(case, units[part])
+    planned = {
+        part: plan
         for part, case in cases.items()
-        if part in units and case.noise is not None
+        if part in units and (plan := _planned(case, units[part])) is not None
     }
-    tolerance = tolerances[OVERALL]
-    larger = {
-        f"{part}/{metric}": visible
-        for part, visible in tolerances.items()
-        if visible > tolerance and isfinite(visible)
+    tolerance = planned[OVERALL].tolerance
+    own = {
+        part: plan.tolerance
+        for part, plan in planned.items()
+        if plan.tolerance > tolerance or plan.loss <= tolerance
+    }
+    policies = {
+        part: replace(cases[part].policy, tolerance=own.get(part, tolerance)) for part in planned
     }
     scatter = (
         f"paired differences of a sample scatter by {noise.sd:.3g} over {noise.seeds} seeds "
         f"({noise.units} samples)"
     )
     enough = (
-        f"about {needed} samples show a drop of {TOLERANCE:g} in the whole; there are "
-        f"{sum(counts.values())}"
+        f"about {needed} samples would hold as good a checkpoint at a tolerance of {TOLERANCE:g} "
+        f"in the whole; there are {sum(counts.values())}"
     )
-    reasons = (scatter, enough, *_remarks(counts))
-    return Proposal(tolerance, larger, samples, reasons, measured=True)
+    reasons = (
+        scatter,
+        enough,
+        *(
+            f"{part} can lose {plan.loss:.2g}, and a tolerance that holds good checkpoints, "
+            f"{plan.holding:g}, would hide that: "
+            f"{power_remark(plan.design, policies[part]) or 'no drop fails there'}"
+            for part, plan in planned.items()
+            if not plan.sees
+        ),
+        *_on_unchanged_scores(used, policies),
+        *_on_categories(counts),
+    )
+    power = {part: power_of(plan.design, policies[part]) for part, plan in planned.items()}
+    by_case = {f"{part}/{metric}": drop for part, drop in own.items()}
+    return Proposal(tolerance, by_case, samples, reasons, power, measured=True)
 
 
-def _remarks(counts: Mapping[str, int]) -> Iterator[str]:
+class _Plan(NamedTuple):
+    """What a case of so many samples can hold.
+
+    design: of its samples.
+    holding: the smallest tolerance at which good checkpoints are held, at least `TOLERANCE`.
+    loss: the most that the case can lose; infinite where that has no end.
+    sees: whether a fall that large would fail in most runs at that tolerance.
+    """
+
+    design: Design
+    holding: float
+    loss: float
+    sees: bool
+
+    @property
+    def tolerance(self) -> float:
+        """The one that holds; half of what can be lost where no drop would be seen with it."""
+        return self.holding if self.sees else max(TOLERANCE, _rounded_up(self.loss / 2))
+
+
+def _planned(case: Calibrated, units: int) -> _Plan | None:
+    """The plan of a case; None where its noise is not known, and of one sample."""
+    design = None if case.noise is None else design_of(case.noise, units)
+    if design is None:
+        return None
+    holding = max(TOLERANCE, _rounded_up(tolerance_that_holds(design, case.policy.alpha)))
+    visible = power_of(design, replace(case.policy, tolerance=holding)).visible
+    loss, measured = None, case.measured
+    if measured is not None:
+        loss = largest_drop(measured.value, record_of(measured), measured.floor)
+    loss = inf if loss is None else loss
+    return _Plan(design, holding, loss, visible <= loss)
+
+
+def _on_unchanged_scores(sizes: Mapping[str, int], policies: Mapping[str, Policy]) -> Iterator[str]:
+    """A sentence on the cases that are undecided though next to no score changes."""
+    undecided = []
+    for part, policy in policies.items():
+        design = unchanged_design(sizes if part == OVERALL else {part: sizes[part]})
+        power = None if design is None else power_of(design, policy)
+        if power is not None and not power.enough:
+            undecided.append(f"{part} (about {power.needed})")
+    if undecided:
+        yield (
+            "a checkpoint that changes next to no score, as the same weights in another precision, "
+            "tells nothing of rare losses, and is undecided with fewer samples than in brackets: "
+            f"{', '.join(undecided)}"
+        )
+
+
+def _on_categories(counts: Mapping[str, int]) -> Iterator[str]:
     """A sentence on categories of few images."""
     small = [f"{name} ({count})" for name, count in sorted(counts.items()) if count < _SMALL]
     if small:
@@ -105,18 +183,6 @@ def _samples(needed: int, counts: Mapping[str, int]) -> int | None:
         if sum(min(count, samples) for count in counts.values()) >= needed:
             return samples
     return None
-
-
-def _visible(case: Calibrated, units: int) -> float:
-    """The smallest drop that a case shows with so many samples, rounded up; at least `TOLERANCE`.
-
-    One sample shows none: infinity.
-    """
-    assert case.noise is not None
-    design = design_of(case.noise, units)
-    if design is None:
-        return float("inf")
-    return max(TOLERANCE, _rounded_up(smallest_visible(design, case.policy.alpha)))
 
 
 def _rounded_up(value: float) -> float:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.gate import Policy
+from pytest_cepbench.gate.sensitivity import power_of, power_remark
+from pytest_cepbench.gate.statistics import Design
 from tests.models.files import VIT, safetensors_bytes, write_checkpoint
 from tests.models.smi import install_smi
 from tests.plugin.project import contents
@@ -69,13 +72,13 @@ def test_a_plan_asks_no_model_and_writes_nothing(
     ended.lines.fnmatch_lines(
         [
             "*= cepbench plan =*",
-            "case *gate *alpha *tolerance *units *visible *needed *looks",
+            "case *gate *alpha *tolerance *units *visible *held *needed *looks",
             "a GC@1 *regression *0.017 *0.0100 *60 *- *- *60",
             "b GC@1 *regression *0.017 *0.0100 *60 *- *- *60  (no baseline)",
-            "overall GC@1 *regression *0.017 *0.0100 *120 *0.00* *120",
+            "overall GC@1 *regression *0.017 *0.0100 *120 *0.0115 *99 *42  120",
             "overall s(1) *informational *0.05 *120 *- *- *120",
             "overall failure rate *threshold *- *0.0100 *120 *- *- *120",
-            "visible: the smallest drop that the units show with 80 % power; *",
+            "visible: the smallest drop that fails in 80 % of runs; held: *",
             "what is - is not known: `cepbench calibrate` *",
             "",
             "suite scored: 120 samples, 120 chains, 480 steps, 0 of them in the store",
@@ -171,27 +174,37 @@ def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_pa
 
 
 def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
-    """Smallest visible drop at the case's share of alpha, and the units the tolerance needs."""
-    from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
-
+    """What the gate's own function says of the noise, at the case's share of alpha."""
     ended = accepted.run("--cep-plan", "-k", "overall-gc", "--cep-tolerance=0.003")
-    visible = smallest_visible(0.02, 120, 0.05)
-    needed = samples_needed(0.02, 0.003, 0.05)
-    ended.lines.fnmatch_lines(
-        [f"overall GC@1 *regression *0.05 *0.0030 *120 *{visible:.4f} *{needed}  120"]
-    )
+    design, policy = Design.plain(0.02, 120), Policy(tolerance=0.003, alpha=0.05)
+    power = power_of(design, policy)
+    cells = f"*{power.visible:.4f} *{power.held_of_100} *{power.needed}  120"
+    ended.lines.fnmatch_lines([f"overall GC@1 *regression *0.05 *0.0030 *120 {cells}"])
     assert "what is - is not known" not in ended.output
 
 
 def test_a_run_says_what_its_tolerance_cannot_see(accepted: ScoredProject) -> None:
-    """The calibration is remembered in the run itself: a note where the tolerance is below it."""
+    """The calibration is remembered in the run itself: a note where it often leaves undecided."""
     ended = accepted.run("-k", "overall-gc", "--cep-tolerance=0.003", model(spread=0.02))
     measured, calibrated = [
         note for note in ended.cases["overall-gc"]["notes"] if "tolerance" in note
     ]
-    below = "the tolerance 0.003 is below the smallest drop that 120 units can show"
-    assert calibrated.startswith(below)
-    assert measured.startswith("120 independent samples show a drop of 0.00")
+    remark = power_remark(Design.plain(0.02, 120), Policy(tolerance=0.003, alpha=0.05))
+    assert calibrated == f"by this model's own noise, {remark}"
+    assert measured.startswith("with 120 independent samples and a tolerance of 0.003 a checkpoint")
+
+
+def test_a_plan_beside_an_anchor_has_half_of_alpha(accepted: ScoredProject, tmp_path: Path) -> None:
+    """As the comparison with the baseline has it in the run itself."""
+    project = accepted.copy(tmp_path / "anchored")
+    baseline = project.baseline("overall-gc")
+    anchor = baseline.parent / "anchors" / baseline.name
+    anchor.parent.mkdir()
+    project.accept(model(drop=0.001), "-k", "overall-gc")
+    assert anchor.exists()
+    ended = project.run("--cep-plan", "-k", "overall-gc", "--cep-tolerance=0.003")
+    power = power_of(Design.plain(0.02, 120), Policy(tolerance=0.003, alpha=0.025))
+    ended.lines.fnmatch_lines([f"overall GC@1 *{power.visible:.4f} *{power.needed}  120"])
 
 
 def test_looks_are_planned(accepted: ScoredProject) -> None:
@@ -258,12 +271,12 @@ def test_a_plan_says_how_many_labels_a_tolerance_needs(tmp_path: Path) -> None:
     project = ScoredProject.make(tmp_path / "arena", ARENA)
     small = (
         "labels: arena is too small to show a drop of 0.1 of the overall win rate as people see it "
-        "with 80 % power: that takes 166 labelled battles, and it has 10; *"
+        "with 80 % power: that takes 159 labelled battles, and it has 10; *"
     )
     project.run("--cep-plan").lines.fnmatch_lines([small])
     project.edit("suite.toml", "samples_per_category = 1", "samples_per_category = 17")
     project.run("--cep-plan").lines.fnmatch_lines(
-        ["labels: 166 of the 170 battles of arena show a drop of 0.1 of the overall win rate as *"]
+        ["labels: 159 of the 170 battles of arena show a drop of 0.1 of the overall win rate as *"]
     )
     project.run("--cep-plan", "--cep-gate=threshold").lines.no_fnmatch_line("labels: *")
 

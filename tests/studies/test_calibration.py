@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate import CaseKey, Measurement, Noise
+from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, judge, record_of
+from pytest_cepbench.gate.sensitivity import design_of, power_of
+from pytest_cepbench.gate.statistics import tolerance_that_holds
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import (
     Calibrated,
@@ -95,7 +97,8 @@ def test_a_shift_of_a_whole_seed_moves_the_value_only(
     """What all samples gain under a seed is no scatter of single samples."""
     shifted = [[value + shift * i for value in row] for i, row in enumerate(rows)]
     assert noise(one_category(shifted)).sd == pytest.approx(noise(one_category(rows)).sd, abs=3e-6)
-    assert noise(one_category([rows[0]] * 3)) == Noise(3, len(rows[0]), 0.0, 0.0)
+    silent = noise(one_category([rows[0]] * 3))
+    assert (silent.seeds, silent.units, silent.sd, silent.value_sd) == (3, len(rows[0]), 0.0, 0.0)
 
 
 @pytest.mark.slow
@@ -210,18 +213,50 @@ def test_alpha_is_divided_as_in_a_run_of_the_suite(tmp_path: Path) -> None:
     assert alphas.pop("overall/gc") == pytest.approx(0.03)  # 3 of 10 weights: 7 categories and it
     assert list(alphas.values()) == pytest.approx([0.01] * 7)
     assert actual["overall/s"].policy.alpha == 0.1  # it can fail no run
-    assert actual["overall/failures"].remark is None  # judged without statistics
-    assert actual["overall/gc"].remark is not None
+    assert actual["overall/failures"].power is None  # judged without statistics
+    assert actual["overall/gc"].power is not None
 
 
-def test_a_small_tolerance_is_remarked_on_until_it_is_visible(tmp_path: Path) -> None:
-    """The remark begins where the tolerance falls below what so many samples can see."""
-    visible = calibrated(tmp_path)["overall/gc"].reach
-    assert visible is not None
-    for factor, remarked in ((0.99, True), (1.01, False)):
-        overrides = Overrides(tolerance=visible.visible * factor)
-        actual = calibrated(tmp_path, overrides=overrides)["overall/gc"]
-        assert (actual.remark is not None) is remarked
+def test_a_case_holds_good_checkpoints_from_one_tolerance_on(tmp_path: Path) -> None:
+    """Just below it they are often undecided."""
+    noise = calibrated(tmp_path)["overall/gc"].noise
+    assert noise is not None
+    design = design_of(noise, noise.units)
+    assert design is not None
+    alpha = calibrated(tmp_path)["overall/gc"].policy.alpha
+    for factor, enough in ((0.99, False), (1.01, True)):
+        overrides = Overrides(tolerance=factor * tolerance_that_holds(design, alpha))
+        power = calibrated(tmp_path, overrides=overrides)["overall/gc"].power
+        assert power is not None
+        assert power.enough is enough
+
+
+@pytest.mark.parametrize(
+    ("rows", "shares", "gaffke"),
+    [
+        ([[0.1, 0.5, 0.3, 0.9], [0.4, 0.2, 0.9, 0.1]], False, False),
+        ([[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]], True, True),
+        ([[0.1, 0.5, 0.3, 0.9], [0.1, 0.5, 0.3, 0.1]], False, True),
+    ],
+    ids=["spread", "shares", "lump"],
+)
+def test_noise_knows_which_bounds_the_gate_makes(
+    rows: list[list[float]], shares: bool, gaffke: bool
+) -> None:
+    """Gaffke's know how much a unit can lose, and power is computed with that."""
+    measurements = [
+        measured({"c": {str(i): x for i, x in enumerate(row)}}, shares=shares) for row in rows
+    ]
+    actual = noise(measurements)
+    assert actual.worst == (1.0 if gaffke else None)
+    judged = judge(measurements[1], record_of(measurements[0]), Policy())
+    assert (judged.method == "Gaffke") is gaffke
+    design = design_of(actual, actual.units)
+    assert design is not None
+    assert judged.design is not None
+    power, known = power_of(design, Policy()), power_of(judged.design, Policy())
+    assert power.visible == pytest.approx(known.visible, rel=0.01)
+    assert power.held == pytest.approx(known.held, abs=0.01)
 
 
 def test_distances_of_sets_are_calibrated_by_their_blocks(tmp_path: Path) -> None:

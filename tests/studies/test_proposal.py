@@ -2,50 +2,104 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pytest_cepbench.gate import CaseKey, Noise, Policy
-from pytest_cepbench.gate.statistics import samples_needed, smallest_visible
+from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
+from pytest_cepbench.gate.sensitivity import design_of, power_of
+from pytest_cepbench.gate.statistics import Design, chance_to_hold, units_needed
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.proposal import Proposal, propose
 
 POLICY = Policy(gate="regression", tolerance=0.01, alpha=0.025)
 
 
-def calibrated(part: str, sd: float | None, units: int = 8) -> Calibrated:
-    """A case of a pilot."""
+def calibrated(
+    part: str, sd: float | None, units: int = 8, value: float | None = None
+) -> Calibrated:
+    """A case of a pilot. value: of its scores, which chance puts at 0.1."""
+    key = CaseKey("photos", part, "gc")
     noise = None if sd is None else Noise(seeds=3, units=units, sd=sd, value_sd=sd)
-    reason = "" if noise else "too few"
-    return Calibrated(CaseKey("photos", part, "gc"), "GC@3", POLICY, None, noise, reason)
+    measured = value and Measurement(key, "GC@3", True, {"c": {"s": value}}, {}, {}, floor=0.1)
+    return Calibrated(key, "GC@3", POLICY, measured or None, noise, "" if noise else "too few")
 
 
 def test_more_images_than_needed_are_left_out() -> None:
-    """As many of each category as show a drop of 0.01 in the whole, and no more."""
-    needed = samples_needed(0.05, 0.01, POLICY.alpha)
+    """As many of each category as hold good checkpoints at 0.01 in the whole, and no more."""
+    needed = units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha)
+    assert needed is not None
     counts = {"a": 1000, "b": 1000}
     proposal = propose([calibrated("overall", 0.05), calibrated("a", 0.05)], counts, "gc")
     assert proposal.measured
     assert proposal.samples is not None
     assert 2 * proposal.samples - 2 < needed <= 2 * proposal.samples
     assert proposal.tolerance == 0.01
-    assert proposal.larger == {"a/gc": pytest.approx(0.014, abs=0.002)}
+    assert proposal.cases == {"a/gc": pytest.approx(0.014, abs=0.002)}
 
 
 def test_fewer_images_than_needed_have_a_larger_tolerance() -> None:
-    """All are used, and the tolerance is what they show: rounded up, never down."""
+    """All are used, and the tolerance is the smallest of two digits that holds good checkpoints."""
     proposal = propose([calibrated("overall", 0.2)], {"a": 20, "b": 20}, "gc")
-    visible = smallest_visible(0.2, 40, POLICY.alpha)
+    design = Design.plain(0.2, 8).scaled(40)
     assert proposal.samples is None
-    assert visible <= proposal.tolerance < 1.11 * visible
+    held = [chance_to_hold(design, POLICY.alpha, proposal.tolerance - x) for x in (0.01, 0.0)]
+    assert held[0] < 0.8 <= held[1]
+    assert proposal.power["overall"].held_of_100 in (80, 81, 82, 83)
+
+
+def test_the_numbers_are_the_gates_own() -> None:
+    """Of the samples that there are, at the proposed tolerance, and no others."""
+    cases = [calibrated("overall", 0.2), calibrated("a", 0.3), calibrated("b", 0.01)]
+    proposal = propose(cases, {"a": 12, "b": 20}, "gc")
+    assert set(proposal.cases) == {"a/gc"}
+    for case, units in zip(cases, (32, 12, 20), strict=True):
+        assert case.noise is not None
+        design = design_of(case.noise, units)
+        assert design is not None
+        tolerance = proposal.cases.get(case.key.within, proposal.tolerance)
+        policy = replace(POLICY, tolerance=tolerance)
+        assert proposal.power[case.key.part] == power_of(design, policy)
+
+
+@pytest.mark.parametrize("value", [0.2, 0.9])
+def test_a_tolerance_leaves_a_drop_to_see(value: float) -> None:
+    """Where the one that holds would hide a fall to chance, half of that fall is proposed."""
+    cases = [calibrated("overall", 0.1), calibrated("a", 0.1, value=value)]
+    proposal = propose(cases, {"a": 10, "b": 90}, "gc")
+    said = [reason for reason in proposal.reasons if reason.startswith("a can lose 0.1, ")]
+    held = proposal.power["a"].held
+    if value == 0.2:
+        assert proposal.cases == {"a/gc": 0.05}
+        assert held < 0.8
+        assert f"is held in {100 * held:.0f} of 100 runs, undecided else" in said[0]
+        assert said[0].endswith(f"about {proposal.power['a'].needed} would do")
+    else:
+        assert proposal.cases["a/gc"] > 0.1
+        assert held >= 0.8
+        assert not said
+
+
+def test_what_changes_no_score_is_foretold() -> None:
+    """With 32 samples of two categories the bound of 32 zeros is beyond the tolerance."""
+    cases = [calibrated("overall", 0.05), calibrated("a", 0.05)]
+    (said,) = [r for r in propose(cases, {"a": 16, "b": 16}, "gc").reasons if "no score" in r]
+    tolerance = propose(cases, {"a": 16, "b": 16}, "gc").tolerance
+    needed = next(n for n in range(1, 999) if 1 - POLICY.alpha ** (1 / n) < tolerance)
+    assert f"overall (about {needed})" in said
+    many = propose([calibrated("overall", 0.1)], {"a": 500, "b": 500}, "gc")
+    assert not [r for r in many.reasons if "overall (about" in r]
 
 
 def test_uneven_categories() -> None:
     """A category with fewer images gives all that it has; one image shows nothing."""
     cases = [calibrated("overall", 0.05), calibrated("a", 0.05), calibrated("b", 0.05)]
     proposal = propose(cases, {"a": 5000, "b": 1}, "gc")
-    needed = samples_needed(0.05, 0.01, POLICY.alpha)
+    needed = units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha)
+    assert needed is not None
     assert proposal.samples == needed - 1
-    assert "b/gc" not in proposal.larger
+    assert "b/gc" not in proposal.cases
+    assert "b" not in proposal.power
 
 
 @pytest.mark.parametrize("sd", [None, 0.0])

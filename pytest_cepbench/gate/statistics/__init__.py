@@ -19,6 +19,7 @@ from pytest_cepbench.gate.statistics.power import (
     chance_to_hold,
     detection_delay,
     smallest_visible,
+    tolerance_that_holds,
     units_needed,
     units_to_fail,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "sequential_levels",
     "smallest_visible",
     "stops_of",
+    "tolerance_that_holds",
     "units_needed",
     "units_to_fail",
 ]

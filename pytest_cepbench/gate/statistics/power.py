@@ -36,7 +36,8 @@ class Design:
     units: independent samples, at least 2.
     effective: units of equal weight and spread that show as much of it, at most `units`.
     degrees: of freedom of the spread, at least 1.
-    worst: the most that a unit can lose, where bounds are Gaffke's; None where they are Hall's.
+    worst: the most that a unit can lose, the heaviest one, where bounds are Gaffke's; None where
+    they are Hall's.
     student: whether bounds are Student's, of measurements that spread more than their units.
     Raises ValueError for other numbers.
     """
@@ -59,9 +60,14 @@ class Design:
 
     @classmethod
     def of(cls, d: Differences, worst: float | None = None) -> Design:
-        """The design of differences that were seen. Raises ValueError as the class does."""
+        """The design of differences that were seen.
+
+        worst: the most that a pair can lose, where bounds are Gaffke's.
+        Raises ValueError as the class does.
+        """
+        heaviest = None if worst is None else worst * float(d.weights().max())
         # Files have floats: a whole number would not be read as it was written.
-        return cls(d.sd, d.units, float(d.effective_units), float(d.degrees), worst)
+        return cls(d.sd, d.units, float(d.effective_units), float(d.degrees), heaviest)
 
     @classmethod
     def plain(cls, sd: float, units: int) -> Design:
@@ -137,10 +143,13 @@ def smallest_visible(
     alpha, tolerance: as in `chance_to_fail`.
     power: in (0.5, 1).
     strict: whether found means high < -tolerance, as in a series of gates.
-    Positive, in the unit of sd; infinite where so few units can fail nothing at alpha.
+    Positive, in the unit of sd; infinite where so few units can fail nothing at alpha, and where
+    there is no spread, which tells nothing of drops.
     Raises ValueError for other numbers.
     """
     _check(alpha, power, tolerance)
+    if not design.sd:
+        return inf
 
     def chance(drop: float) -> float:
         if strict:
@@ -148,6 +157,17 @@ def smallest_visible(
         return chance_to_fail(design, drop, alpha, tolerance)
 
     return _least(chance, power, design.error)
+
+
+def tolerance_that_holds(design: Design, alpha: float, power: float = POWER) -> float:
+    """The smallest tolerance at which a checkpoint as good as its baseline is mostly held.
+
+    Above 0, in the unit of sd: where it is held in a share `power` of runs.
+    Raises ValueError for an alpha or a power out of range.
+    """
+    _check(alpha, power, 0.0)
+    step = design.error or (design.worst or 1.0) / design.units
+    return _least(lambda tolerance: chance_to_hold(design, alpha, tolerance), power, step)
 
 
 def units_needed(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.gate.sensitivity import design_of, labels_needed, power_of
+from pytest_cepbench.gate.compare import policy_beside
+from pytest_cepbench.gate.sensitivity import Power, design_of, labels_needed, power_of
 from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.models.registry import weights_bytes
@@ -51,10 +53,10 @@ def plan_lines(
 
 
 _CASES = Layout(
-    heads=("case", "gate", "alpha", "tolerance", "units", "visible", "needed", "looks"),
+    heads=("case", "gate", "alpha", "tolerance", "units", "visible", "held", "needed", "looks"),
     words=frozenset({"case", "gate", "looks"}),
     name="case",
-    dropped=("alpha", "units", "looks", "gate", "tolerance", "visible", "needed"),
+    dropped=("alpha", "units", "looks", "gate", "tolerance", "held", "visible", "needed"),
     kept=frozenset({"visible", "needed"}),
 )
 
@@ -69,8 +71,8 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
     uncalibrated = False
     for assigned in cases:
         case, policy = assigned.case, assigned.policy
-        visible, needed, remark = _reach(evaluator, assigned)
-        uncalibrated |= visible == _UNKNOWN and policy.statistical
+        power, remark = _power(evaluator, assigned)
+        uncalibrated |= power is None and policy.statistical
         sizes = planned_looks(evaluator, assigned.suite_file, case, policy)
         row = (
             printable(f"{case.key.part} {case.label}"),
@@ -78,17 +80,16 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
             f"{policy.alpha:.2g}" if policy.statistical else _UNKNOWN,
             number(policy.tolerance),
             str(_units(evaluator, assigned)),
-            visible,
-            needed,
+            *_power_cells(power),
             ", ".join(map(str, sizes)) + remark,
         )
         rows.setdefault(case.key.suite, []).append([Span(cell) for cell in row])
     groups = [Group(own, printable(suite)) for suite, own in rows.items()]
     yield from table_lines(_CASES, groups, columns, rule=rule)
     yield (
-        "visible: the smallest drop that fails in 80 % of runs; needed: units with which a "
-        "checkpoint as good as its baseline is held in 80 % of runs; looks: samples, as far as "
-        "they are needed"
+        "visible: the smallest drop that fails in 80 % of runs; held: in so many of 100 runs a "
+        "checkpoint as good as its baseline is held, and undecided else; needed: units with which "
+        "it is held in 80; looks: samples, as far as they are needed"
     )
     if uncalibrated:
         yield (
@@ -134,24 +135,30 @@ def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:
     return len({s.unit for name in assigned.case.categories for s in dataset.in_category(name)})
 
 
-def _reach(evaluator: Evaluator, assigned: AssignedCase) -> tuple[str, str, str]:
-    """Smallest visible drop, units needed, and what is wrong with the baseline."""
+def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, str]:
+    """What a case can tell, None where that is not known, and what is wrong with its baseline."""
     try:
-        baseline = read_references(evaluator, assigned.case).baseline
+        references = read_references(evaluator, assigned.case)
     except BaselineError:
-        return _UNKNOWN, _UNKNOWN, "  (unreadable baseline)"
+        return None, "  (unreadable baseline)"
+    baseline = references.baseline
     if baseline is None:
-        return _UNKNOWN, _UNKNOWN, "  (no baseline)"
+        return None, "  (no baseline)"
     if baseline.noise is None or not assigned.policy.statistical:
-        return _UNKNOWN, _UNKNOWN, ""
+        return None, ""
     # Of a set metric the units are blocks of samples, as they were calibrated.
     units = baseline.noise.units if baseline.sizes else _units(evaluator, assigned)
     design = design_of(baseline.noise, units)
-    if design is None:
-        return _UNKNOWN, _UNKNOWN, ""
-    power = power_of(design, assigned.policy)
+    policy = policy_beside(references.anchor, baseline, assigned.policy)
+    return None if design is None else power_of(design, policy), ""
+
+
+def _power_cells(power: Power | None) -> tuple[str, str, str]:
+    if power is None:
+        return _UNKNOWN, _UNKNOWN, _UNKNOWN
+    visible = number(power.visible) if power.visible < inf else _UNKNOWN
     needed = _UNKNOWN if power.needed is None else str(power.needed)
-    return number(power.visible), needed, ""
+    return visible, str(power.held_of_100), needed
 
 
 # -- what they take --------------------------------------------------------------------------------

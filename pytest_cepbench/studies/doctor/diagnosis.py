@@ -134,7 +134,7 @@ class Comparison:
     encoder: name of its role.
     generations: those that are compared with the start.
     policy: of the case that tolerates the smallest drop.
-    visible: the smallest drop that any of its cases shows; None where that is not known.
+    visible: the smallest drop that any of its cases fails in 80 % of runs; None where not known.
     """
 
     plan: ChainPlan

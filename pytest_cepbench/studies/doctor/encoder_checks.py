@@ -309,5 +309,6 @@ def _findings(
             (distortion.unnoticed, sentence, advice if distortion.unnoticed == "problem" else "")
         ]
     if visible is not None and drop < visible:
-        return [("remark", f"{sentence}, and the smallest drop that shows is {visible:.4f}", "")]
+        rare = f"{sentence}, and the smallest drop that fails in 80 % of runs is {visible:.4f}"
+        return [("remark", rare, "")]
     return []

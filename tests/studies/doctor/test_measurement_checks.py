@@ -11,7 +11,8 @@ import pytest
 
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, dump_baseline, record_of
 from pytest_cepbench.gate.baseline import baseline_path
-from pytest_cepbench.gate.sensitivity import reach
+from pytest_cepbench.gate.sensitivity import power_of
+from pytest_cepbench.gate.statistics import Design, tolerance_that_holds
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.doctor.diagnosis import Check
 from pytest_cepbench.studies.doctor.measurement_checks import (
@@ -24,8 +25,10 @@ POLICY = Policy(tolerance=0.1, alpha=0.05)
 
 NOISE = Noise(seeds=2, units=16, sd=0.02, value_sd=0.01)
 
-SMALLEST = reach(NOISE.sd, NOISE.units, POLICY).visible
-"""The smallest drop that shows above that noise: about 0.013."""
+DESIGN = Design.plain(NOISE.sd, NOISE.units)
+
+HOLDING = tolerance_that_holds(DESIGN, POLICY.alpha)
+"""The smallest tolerance that holds good checkpoints above that noise: about 0.015."""
 
 
 def measured(value: float, part: str = "overall", **fields: Any) -> Measurement:
@@ -151,11 +154,13 @@ def drops(*cases: Calibrated, baselines: Path = Path("nowhere")) -> Check:
 def test_a_visible_tolerance_passes() -> None:
     """The table has the noise, the policy, and what follows from both."""
     check = drops(case(floor=0.1))
-    known = reach(NOISE.sd, NOISE.units, POLICY)
+    known = power_of(DESIGN, POLICY)
     assert (check.status, check.advice) == ("pass", ())
-    assert check.said == ("a drop of the tolerance shows in every case",)
+    assert check.said == (
+        "a checkpoint as good as its baseline is held in 80 of 100 runs or more, in every case",
+    )
     assert only(check)["overall/gc"] == (
-        16, 0.02, "seeds", 0.05, 0.1, known.visible, known.needed,
+        16, 0.02, "seeds", 0.05, 0.1, known.visible, known.held_of_100, known.needed,
     )  # fmt: skip
 
 
@@ -167,15 +172,17 @@ def test_cases_without_statistics_show_no_drop() -> None:
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.9, "remark"), (1.0, "pass"), (1.1, "pass")])
-def test_a_tolerance_below_the_visible_drop_is_a_remark(share: float, status: str) -> None:
+def test_a_tolerance_that_does_not_hold_is_a_remark(share: float, status: str) -> None:
     """Said with how many units the most demanding case needs."""
-    tolerance = share * SMALLEST
+    tolerance = share * HOLDING
     policy = replace(POLICY, tolerance=tolerance)
     check = drops(case("a", policy=policy), case(policy=replace(policy, tolerance=2 * tolerance)))
     assert check.status == status
     if status == "remark":
-        needed = reach(NOISE.sd, NOISE.units, policy).needed
-        assert check.said == ("the tolerance is smaller than the smallest drop that shows: a/gc",)
+        needed = power_of(DESIGN, policy).needed
+        assert check.said == (
+            "a checkpoint as good as its baseline would often be undecided: a/gc",
+        )
         assert f"more units (up to {needed} units), by samples" in check.advice[0]
 
 
@@ -188,9 +195,9 @@ def test_a_fall_to_chance_that_does_not_show(part: str, floor: float, status: st
     policy = replace(POLICY, tolerance=0.001)
     check = drops(case(part, floor=floor, policy=policy), case("z", policy=policy))
     assert check.status == status
-    blind = f"not even a fall to the worst there is would show: {part}/gc"
+    blind = f"not even a fall to the worst there is would mostly fail: {part}/gc"
     assert (check.said[0] == blind) is (floor == 0.79)
-    assert check.said[-1].endswith(f"smallest drop that shows: z/gc, {part}/gc")
+    assert check.said[-1].endswith(f"would often be undecided: z/gc, {part}/gc")
 
 
 def test_noise_that_is_not_known_is_said() -> None:
@@ -204,13 +211,13 @@ def test_noise_that_is_not_known_is_said() -> None:
         f"{unchanged}: f/gc, e/gc, d/gc, c/gc, b/gc and 1 more",
         "not known: g/gc, overall/gc (one sample)",
     )
-    assert only(check)["overall/gc"] == (None, None, "-", 0.05, 0.1, None, None)
-    assert only(check)["a/gc"] == (16, 0.0, "seeds", 0.05, 0.1, None, None)
+    assert only(check)["overall/gc"] == (None, None, "-", 0.05, 0.1, None, None, None)
+    assert only(check)["a/gc"] == (16, 0.0, "seeds", 0.05, 0.1, None, None, None)
 
 
-def test_one_unit_shows_no_drop_at_all() -> None:
-    """A drop without end is no number of the table."""
-    check = drops(case(noise=Noise(2, 1, 0.02, 0.01), floor=0.1))
+def test_two_units_fail_no_drop_at_all() -> None:
+    """Each of their four flips is as likely. A drop without end is no number of the table."""
+    check = drops(case(noise=Noise(2, 2, 0.02, 0.01), floor=0.1))
     assert only(check)["overall/gc"][5] is None
     assert check.status == "problem"
 
