@@ -118,14 +118,23 @@ def test_the_budget_in_seconds(accepted: GatedProject) -> None:
 
 
 def test_a_case_that_decides_nothing_is_looked_at_once(accepted: GatedProject) -> None:
-    """Informational cases, and those under threshold, which say so."""
+    """An informational case has the first look; under threshold it says so."""
     assert accepted.gate(MORE, **VAGUE)["scored/overall/s"].looks == [25]
-    plain = accepted.case(MORE | {"gate": "threshold"}, **VAGUE)
+    plain = accepted.gate(MORE | {"gate": "threshold"}, **VAGUE)["scored/overall/s"]
     assert plain.looks == [25]
     assert any("judged on the first 25 samples" in note for note in plain.notes)
-    assert not any(
-        "judged on the first" in note for note in accepted.case({"gate": "threshold"}).notes
-    )
+
+
+def test_a_threshold_that_can_fail_the_run_is_judged_on_all_samples(
+    accepted: GatedProject,
+) -> None:
+    """Its first samples would decide it by chance; only a budget ends it earlier, and it says so."""
+    whole = accepted.case(MORE | {"gate": "threshold"}, **VAGUE)
+    assert (whole.looks, whole.partial) == ([200], False)
+    assert not any("judged on the first" in note for note in whole.notes)
+    limited = accepted.case(MORE | {"gate": "threshold", "budget": 80}, **VAGUE)
+    assert limited.looks == [80]
+    assert any("judged on the first 80 samples" in note for note in limited.notes)
 
 
 def test_a_baseline_is_made_of_all_samples(accepted: GatedProject, tmp_path: Path) -> None:
