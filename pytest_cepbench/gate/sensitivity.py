@@ -244,7 +244,8 @@ def units_to_decide(design: Design, difference: float, policy: Policy) -> int | 
     else:
         needed = units_needed(design, tolerance, alpha)
         if needed is not None and needed <= design.units:
-            needed = units_needed(design, tolerance + min(difference, 0.0), alpha)
+            left = tolerance + min(difference, 0.0)
+            needed = units_needed(design, left, alpha) if left > 0 else None
     return needed if needed is not None and needed > design.units else None
 
 
