@@ -234,7 +234,7 @@ def units_to_decide(design: Design, difference: float, policy: Policy) -> int | 
     difference: their mean; positive is better.
     Planned for a checkpoint as good as its baseline. Where there are as many already, or the mean
     is beyond the tolerance, for a difference as large as observed. None where the tolerance is 0 or
-    covers the span, and where no more units would do.
+    covers the span, where the mean is at the very tolerance, and where no more units would do.
     """
     tolerance, alpha = policy.tolerance, policy.alpha
     if tolerance == 0 or (design.worst is not None and tolerance >= design.worst):
@@ -243,8 +243,8 @@ def units_to_decide(design: Design, difference: float, policy: Policy) -> int | 
         needed = units_to_fail(design, -difference, alpha, tolerance)
     else:
         needed = units_needed(design, tolerance, alpha)
+        left = tolerance + min(difference, 0.0)
         if needed is not None and needed <= design.units:
-            left = tolerance + min(difference, 0.0)
             needed = units_needed(design, left, alpha) if left > 0 else None
     return needed if needed is not None and needed > design.units else None
 

@@ -246,9 +246,12 @@ def test_mistakes_are_one_line(project: ScoredProject, arguments: list[str], mes
 
 
 @pytest.mark.slow
-def test_cases_that_cannot_fail_have_no_part(project: ScoredProject) -> None:
-    """An informational case is judged as outside of a series, beside one that is not."""
-    project.edit("suite.toml", "[metrics.s]", '[gate]\nprimary = ["gc"]\n[metrics.s]')
+def test_cases_that_cannot_fail_and_bounds_that_cannot_be_made(project: ScoredProject) -> None:
+    """Informational cases have no part in a series; BCa bounds are refused, and say why."""
+    project.edit(
+        "suite.toml", "[metrics.s]", '[gate]\nprimary = ["gc"]\nbounds = "bca"\n[metrics.s]'
+    )
     ended = project.run(step(0.001, 2), SERIES)
-    assert ended.cases[CASE]["series"] is not None
+    assert ended.verdicts[CASE] == "error"
+    assert "bca" in ended.cases[CASE]["reasons"][0]
     assert ended.cases["overall-s"]["series"] is None

@@ -86,14 +86,14 @@ parameters = { miss = 0.1, fast = true, steps = 4, note = "x" }
 def test_every_word_of_the_gate_is_read(tmp_path: Path) -> None:
     """Of the suite, of a metric, of a single case; what they are worth is `claim_of`'s business."""
     text = SHAPES.replace("[chain]", "[chain]\nseeds = 3").replace(
-        "[metrics.gc]", '[metrics.gc]\nweight = 2\ngate = "regression"'
+        "[metrics.gc]", '[metrics.gc]\nweight = 2\ngate = "regression"\nbounds = "t"'
     )
     gate = """\
 gate = "noninferiority"
 tolerance = 0.5
 anchor_tolerance = 0.75
 alpha = 0.1
-looks = "sequential"
+bounds = "bca"
 primary = ["gc", "color/*"]
 pooled = true"""
     case = """\
@@ -102,15 +102,16 @@ tolerance = 0.0
 anchor_tolerance = 0.0
 alpha = 0.5
 gate = "regression"
+bounds = "exact"
 weight = 0.5
 """
     suite = load_suite(_write(tmp_path, text.replace(GATE, gate) + case))
     assert suite.table.gate == GateTable(
-        "noninferiority", 0.5, 0.75, 0.1, ["gc", "color/*"], pooled=True, looks="sequential"
+        "noninferiority", 0.5, 0.75, 0.1, "bca", ["gc", "color/*"], pooled=True
     )
-    assert suite.table.cases == {"color/gc": CaseTable(0.0, 0.0, 0.5, "regression", 0.5)}
+    assert suite.table.cases == {"color/gc": CaseTable(0.0, 0.0, 0.5, "regression", "exact", 0.5)}
     metric = suite.metrics["gc"]
-    assert (metric.weight, metric.gate) == (2.0, "regression")
+    assert (metric.weight, metric.gate, metric.bounds) == (2.0, "regression", "t")
     assert suite.table.chain.seeds == 3
 
 
@@ -171,7 +172,7 @@ def test_a_number_out_of_its_range_is_named(
         ("[chain]", "[groups]\noverall = ['color']\n[chain]", "group 'overall' is reserved or"),
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
         (GATE, "gate = 'luck'", r"Invalid enum value 'luck' - at `\$.gate"),
-        (GATE, "bounds = 'bca'", r"\[gate\] bounds was removed in 0.1.0: use no setting"),
+        (GATE, "bounds = 'z'", r"Invalid enum value 'z'"),
         (GATE, "looks = 'fine'", "Expected: bounds, sequential, betting, betting-strict"),
         (GATE, "primary = 'gc'", r"Expected `array . null`, got `str`"),
         (GATE, "pooled = 1", r"Expected `bool`, got `int`"),
