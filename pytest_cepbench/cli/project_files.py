@@ -41,10 +41,10 @@ generate = "{{description}}"
 {roles}
 [metrics.gc]
 
-# Counted, not estimated: a single chain more that stops fails the case.
+# A few more chains that stop are chance, and score 0 in the other metrics. A rise that is neither
+# chance nor below the tolerance fails.
 [metrics.failures]
-gate = "threshold"
-tolerance = 0.0
+tolerance = 0.05
 
 [gate]
 gate = "regression"

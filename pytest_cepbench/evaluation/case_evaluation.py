@@ -221,8 +221,9 @@ def prepared_shards(evaluator: Evaluator) -> ShardQueue:
 def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy) -> list[int]:
     """Samples at each look that a case may take; categories add to them alike.
 
-    More than one look is for what is decided by statistics and can fail the run; what has a score
-    of a whole set is measured whole, as are few battles where bets are to decide.
+    More than one look is for what is decided by statistics and can fail the run. What can fail it
+    otherwise is measured whole: by a few samples a threshold would be decided by chance. So is what
+    has a score of a whole set, and few battles where bets are to decide.
     """
     run = evaluator.suite_run(suite_file)
     every = run.samples(case)
@@ -232,8 +233,10 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
     most = every if budget is None else min(every, budget)
     if run.labelled(case):  # labels are a random part of all battles
         return [most]
-    if not (policy.primary and policy.statistical):
+    if not policy.primary:
         return [look_sizes(most)[0]]
+    if not policy.statistical:
+        return [most]
     if not (policy.bets and run.battles(case)):
         return _sizes_for_bounds(run, case, policy, most)
     if _decided_by_bets(evaluator, run, case, policy):

@@ -94,7 +94,7 @@ def test_what_stays_vague_is_looked_at_whole(accepted: GatedProject) -> None:
 
 def test_early_looks_have_their_own_share(accepted: GatedProject) -> None:
     """An end at the second of four looks is judged at a sixth of alpha."""
-    case = accepted.case(MORE, drop=0.02, spread=0.03)
+    case = accepted.case(MORE, drop=0.018, spread=0.035)
 
     assert (case.looks, case.verdict) == ([25, 50], "regressed")
     assert _bounds(case) == _judged_alone(accepted, case, 1 / 6)
@@ -118,14 +118,23 @@ def test_the_budget_in_seconds(accepted: GatedProject) -> None:
 
 
 def test_a_case_that_decides_nothing_is_looked_at_once(accepted: GatedProject) -> None:
-    """Informational cases, and those under threshold, which say so."""
+    """An informational case has the first look; under threshold it says so."""
     assert accepted.gate(MORE, **VAGUE)["scored/overall/s"].looks == [25]
-    plain = accepted.case(MORE | {"gate": "threshold"}, **VAGUE)
+    plain = accepted.gate(MORE | {"gate": "threshold"}, **VAGUE)["scored/overall/s"]
     assert plain.looks == [25]
     assert any("judged on the first 25 samples" in note for note in plain.notes)
-    assert not any(
-        "judged on the first" in note for note in accepted.case({"gate": "threshold"}).notes
-    )
+
+
+def test_a_threshold_that_can_fail_the_run_is_judged_on_all_samples(
+    accepted: GatedProject,
+) -> None:
+    """Its first samples would decide it by chance; a budget ends it earlier, and it says so."""
+    whole = accepted.case(MORE | {"gate": "threshold"}, **VAGUE)
+    assert (whole.looks, whole.partial) == ([200], False)
+    assert not any("judged on the first" in note for note in whole.notes)
+    limited = accepted.case(MORE | {"gate": "threshold", "budget": 80}, **VAGUE)
+    assert limited.looks == [80]
+    assert any("judged on the first 80 samples" in note for note in limited.notes)
 
 
 def test_a_baseline_is_made_of_all_samples(accepted: GatedProject, tmp_path: Path) -> None:
@@ -180,9 +189,9 @@ def test_the_last_of_many_looks_has_half_of_alpha(sequential: GatedProject) -> N
 
 
 def test_equal_scores_have_the_smaller_share(sequential: GatedProject) -> None:
-    """Differences without a bell shape have exact bounds, at their share by Bonferroni."""
+    """Differences without a bell shape have Gaffke's bounds, at their share by Bonferroni."""
     case = sequential.case(MORE, drop=0.005)
     shares = separate_shares(look_sizes(200, 12, 1.25))
 
-    assert "exact" in case.method
+    assert case.method == "Gaffke"
     assert case.level == pytest.approx(0.06 * shares[len(case.looks) - 1])

@@ -303,3 +303,30 @@ def test_categories_that_are_all_lost_alike_regress() -> None:
     assert (judgement.verdict, judgement.low, judgement.method) == (Verdict.REGRESSED, None, GAFFKE)
     assert judgement.p is not None
     assert judgement.p == 2**-11
+
+
+@pytest.mark.parametrize(
+    ("lost", "recovered", "tolerance", "verdict"),
+    [
+        (0, 0, 0.05, Verdict.HELD),
+        (3, 0, 0.05, Verdict.INCONCLUSIVE),
+        (6, 2, 0.05, Verdict.INCONCLUSIVE),
+        (9, 0, 0.15, Verdict.INCONCLUSIVE),
+        (6, 0, 0.05, Verdict.REGRESSED),
+        (12, 2, 0.05, Verdict.REGRESSED),
+    ],
+)
+def test_more_failures_fail_where_they_are_neither_tolerated_nor_chance(
+    lost: int, recovered: int, tolerance: float, verdict: Verdict
+) -> None:
+    """Of 60 chains; a rise of exactly the tolerance has no number of samples that decides it."""
+    rest = [0.0] * (60 - lost - recovered)
+    before = [0.0] * lost + [1.0] * recovered + rest
+    now = [1.0] * lost + [0.0] * recovered + rest
+    shares: Any = {"higher_is_better": False, "shares": True}
+    candidate = measured(scored(now), model={"spec": "step-8000"}, **shares)
+    judgement = judge(
+        candidate, accepted(measured(scored(before), **shares)), Policy(tolerance=tolerance)
+    )
+    assert judgement.verdict is verdict
+    assert (judgement.needed is None) == (verdict is not Verdict.INCONCLUSIVE or lost == 9)

@@ -214,7 +214,7 @@ def test_looks_are_planned(accepted: ScoredProject) -> None:
         [
             "overall GC@1 *  25, 50, 120",
             "overall s(1) *  25",
-            "overall fail*  25",
+            "overall fail*  120",
             "suite scored: * in the store, at the first look",
         ]
     )

@@ -55,7 +55,9 @@ def test_the_early_writer_regresses(place: Path) -> None:
     assert code == 1
     assert {judged[name]["verdict"] for name in ("win_rate", "truth")} == {"regressed"}
     assert judged["win_rate"]["value"] < 0.4
-    assert judged["failures"]["verdict"] == judged["judge_failures"]["verdict"] == "held"
+    # Of 50 questions without a failure no share as small as the tolerance is excluded.
+    for name in ("failures", "judge_failures"):
+        assert (judged[name]["difference"], judged[name]["verdict"]) == (0.0, "inconclusive")
     assert {case["suite"] for case in report["cases"]} == {"arena"}
 
 

@@ -130,10 +130,11 @@ def test_zero_is_a_word(tmp_path: Path) -> None:
 
 def test_a_word_about_one_case_is_about_that_alone(tmp_path: Path) -> None:
     """Part and metric must both be its own."""
-    suite = _suite(tmp_path, cases="[cases.'color/gc']\ntolerance = 0.4\nbounds = 'bca'")
-    assert (_policy(suite).tolerance, _policy(suite).bounds) == (0.4, "bca")
+    suite = _suite(tmp_path, cases="[cases.'color/gc']\ntolerance = 0.4\nalpha = 0.2")
+    assert (_policy(suite).tolerance, _policy(suite).alpha) == (0.4, 0.2)
     for key in (SHAPE, FAILURES, CaseKey("toy", "color", "s")):
         assert _policy(suite, key).tolerance != 0.4
+        assert _policy(suite, key).alpha != 0.2
 
 
 def test_the_anchors_tolerance_is_said_on_every_layer(tmp_path: Path) -> None:
