@@ -246,7 +246,7 @@ def test_a_difference_is_drawn_with_its_bounds() -> None:
             "band", "axis", "axis", "axis", "zero", "bounds", "circle",
         ]  # fmt: skip
     assert first.attrib["aria-label"] == (
-        "difference -0.0200, bounds [-0.0300, -0.0100], tolerance 0.0100"
+        "difference -0.0200, bounds [-0.0300, -0.0100], p 0.00042, tolerance 0.0100"
     )
 
 
@@ -281,7 +281,7 @@ def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
     )
     page = read_page(html)
     for shown in (
-        "[-0.3125, -0.1875], one-sided bounds (t)",
+        "[-0.3125, -0.1875], 99.688 % one-sided bounds of the change, Hall",
         "--cep-tolerance",
         "anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed",
         "looked at 25, 50 samples",
