@@ -250,6 +250,17 @@ def test_a_difference_is_drawn_with_its_bounds() -> None:
     )
 
 
+def test_the_model_of_the_baseline_has_words_for_bounds() -> None:
+    """In the place of the picture, and a dash for p."""
+    same = msgspec.structs.replace(
+        FULL, difference=0.0, p=None, low=None, high=None, method="same model"
+    )
+    html = html_page(FACTS, [same], lambda _: None)
+    assert not _drawings(html, "interval")
+    row = read_page(html.partition("<tbody>")[2].partition("</tbody>")[0]).text
+    assert row.split()[-6:] == ["+0.0000", "same", "model", "-", "0.0100", "50"]
+
+
 def test_verdicts_have_badges_of_their_own() -> None:
     """Improved, inconclusive, informational and accepted are not to be mistaken for another."""
     results = [
