@@ -137,7 +137,7 @@ def _bounds(result: CaseResult) -> str:
     one = None if result.series is not None else result.level
     level = "" if one is None else f"{100 * (1 - one):.5g} % "
     kind = f", {printable(result.method)}" if result.method else ""
-    return f"{shown}, {level}one-sided bounds of the change{kind}"
+    return f"{shown}, {level}one-sided bounds{kind}"
 
 
 def _division(result: CaseResult) -> str:

@@ -40,8 +40,7 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
 
   baseline         0.7500
   now              0.5000   higher is better
-  difference      -0.2500   [-0.3125, -0.1875], 99.688 % one-sided bounds of the
-                            change, Hall
+  difference      -0.2500   [-0.3125, -0.1875], 99.688 % one-sided bounds, Hall
   p               0.00042   sign flips; 0.00313 or less tells a drop from noise
   tolerance       -0.0100   regression gate
   alpha            0.0125   0.00313 of the test and each bound, divided among

@@ -292,7 +292,7 @@ def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
     )
     page = read_page(html)
     for shown in (
-        "[-0.3125, -0.1875], 99.688 % one-sided bounds of the change, Hall",
+        "[-0.3125, -0.1875], 99.688 % one-sided bounds, Hall",
         "--cep-tolerance",
         "anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed",
         "looked at 25, 50 samples",
