@@ -75,7 +75,7 @@ def p_value(p: float | None) -> str:
     """A p value with two digits; a dash where no test was made."""
     if p is None:
         return "-"
-    return "< 1e-5" if p < 1e-5 else f"{p:.2g}"
+    return "< 1e-5" if p < 1e-5 else f"{p:.2g}".replace("e-0", "e-")
 
 
 def change_of(compared: Compared) -> str:

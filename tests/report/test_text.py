@@ -14,7 +14,7 @@ from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.report.case_table import figures_of, range_shown
-from pytest_cepbench.report.number_format import word_of
+from pytest_cepbench.report.number_format import p_value, word_of
 from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 from pytest_cepbench.report.text import (
     explain,
@@ -178,6 +178,22 @@ def test_printable_is_one_line_of_bounded_length(text: str, most: int) -> None:
 def test_numbers_have_four_decimals_or_a_dash() -> None:
     """Signed where a change is meant; nothing known is a dash."""
     assert [number(0.12345), number(0.5, signed=True), number(None)] == ["0.1235", "+0.5000", "-"]
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [
+        (None, "-"),
+        (1.0, "1"),
+        (0.21875, "0.22"),
+        (2**-11, "0.00049"),
+        (2**-15, "3.1e-5"),
+        (2**-17, "< 1e-5"),
+    ],
+)
+def test_a_p_value_has_two_digits(p: float | None, shown: str) -> None:
+    """Down to what the fewest flips can tell."""
+    assert p_value(p) == shown
 
 
 def _table(results: list[CaseResult], columns: int | None = None, **how: Any) -> list[str]:
