@@ -26,7 +26,7 @@ from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
 from pytest_cepbench.report.history.plot import when
-from pytest_cepbench.report.number_format import number
+from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.report.sample_values import battle_scores
 from pytest_cepbench.studies.comparison import (
     ComparedCase,
@@ -195,7 +195,7 @@ def _html(
 
 def _section(comparison: Comparison) -> Section:
     first, second = comparison.first, comparison.second
-    head = ("case", "verdict", first.name, second.name, "change", "low", "high", "n")
+    head = ("case", "verdict", first.name, second.name, "change", "bounds", "p", "n")
     table = Table(head, tuple(_row(case) for case in comparison.cases))
     lines = (
         headline(comparison),
@@ -207,15 +207,14 @@ def _section(comparison: Comparison) -> Section:
 
 def _row(case: ComparedCase) -> tuple[str, ...]:
     judgement = case.judgement
-    low, high = (None, None) if judgement is None else (judgement.low, judgement.high)
     return (
         case.first.case,
         case.verdict if case.second.primary else f"({case.verdict})",
         number(case.first.value),
         number(case.second.value),
         number(None if judgement is None else judgement.difference, signed=True),
-        number(low, signed=True),
-        number(high, signed=True),
+        "-" if judgement is None else bounds_of(judgement),
+        "-" if judgement is None else p_value(judgement.p),
         str(judgement.units) if judgement is not None and judgement.units else "-",
     )
 

@@ -178,6 +178,8 @@ def _anchor(evaluated: EvaluatedCase) -> AnchorShown | None:
         high=since.high,
         tolerance=evaluated.policy.since_anchor,
         verdict=since.verdict.value,
+        p=since.p,
+        method=since.method,
     )
 
 

@@ -570,9 +570,11 @@ def _bounds_by_betting(both: Pair, measurement: Measurement, alpha: float) -> Bo
     mean, units = both.differences.mean, both.differences.units
     if rounds is None:
         statement = "no round of all categories is complete: no bet was made"
-        return Bounds(mean, -EVEN, EVEN, alpha, BETTING, units, statement)
+        return Bounds(mean, None, None, alpha, BETTING, units, statement)
     low, high = betting_bounds(rounds, alpha)
-    return Bounds(mean, min(low - EVEN, mean), max(high - EVEN, mean), alpha, BETTING, units)
+    least = min(low - EVEN, mean) if low > 0 else None
+    most = max(high - EVEN, mean) if high < 1 else None
+    return Bounds(mean, least, most, alpha, BETTING, units)
 
 
 def _same_model(measurement: Measurement, baseline: Baseline) -> bool:

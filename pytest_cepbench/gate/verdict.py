@@ -46,6 +46,9 @@ class Presentation:
         return self.outcome not in ("failed", "error")
 
 
+BY_THRESHOLD = "the measured drop exceeds the tolerance"
+"""Meaning of a regression without statistics."""
+
 _MEND = "mend what is named above and run again; what was computed is kept"
 
 _passed = partial(Presentation, "passed", color="green", exit_code=0)
@@ -76,7 +79,7 @@ PRESENTATIONS = {
     ),
     Verdict.REGRESSED: _failed(
         color="red",
-        meaning="the drop is larger than the tolerance",
+        meaning=f"{BY_THRESHOLD}, and is not noise",
         next_step="look at the samples in the HTML report; if the change is meant, accept it with "
         "--snapshot-update",
     ),

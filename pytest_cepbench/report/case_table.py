@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pytest_cepbench.gate.policy import BETTING
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.number_format import (
-    between,
+    bounds_of,
     counted,
+    is_same,
     name_of,
     number,
+    p_value,
     percent,
     printable,
     word_of,
@@ -28,7 +30,7 @@ class TableLine:
     remark: str = ""
 
 
-HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "tolerance", "n")
+HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "p", "tolerance", "n")
 """Of the columns of `cells_of`."""
 
 
@@ -42,7 +44,8 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
         number(result.value, decimals=decimals),
         number(result.baseline, decimals=decimals),
         number(result.difference, signed=True, decimals=decimals),
-        between(result.low, result.high, decimals=decimals),
+        bounds_of(result, decimals=decimals),
+        p_value(result.p),
         number(result.tolerance),
         str(result.n) if result.n else "-",
     )
@@ -88,17 +91,20 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
         number(result.difference, signed=True),
         "; ".join(filter(None, (_bounds(result), "" if higher else "turned: positive is better"))),
     )
+    if result.p is not None:
+        remark = f"sign flips; {result.level or 0.0:.3g} or less tells a drop from noise"
+        yield TableLine("p", p_value(result.p), remark)
     yield TableLine("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
-    if result.alpha is not None:
+    if result.alpha is not None and not is_same(result):
         yield TableLine("alpha", f"{result.alpha:.3g}", _division(result))
     yield from _series(result)
     apart = result.units if result.units != result.n else 0
     yield TableLine("n", str(result.n), f"{apart} independent units" if apart else "")
     if result.visible is not None:
-        remark = "the smallest that so many see with 80 % power"
+        remark = "the smallest that fails in 80 % of runs"
         yield TableLine("visible drop", number(result.visible), remark)
     if result.needed is not None:
-        yield TableLine("needed", str(result.needed), "samples would decide it, with 80 % power")
+        yield TableLine("needed", str(result.needed), "samples would decide it in 80 % of runs")
     span = range_shown(result)
     if span is not None:
         yield TableLine("chance", number(span.floor), str(span))
@@ -120,23 +126,31 @@ def range_shown(result: CaseResult) -> Range | None:
 
 
 def _bounds(result: CaseResult) -> str:
+    """The interval, and what it is: its two bounds have a level each, which differ in a series."""
+    shown = bounds_of(result)
+    if shown == "-":
+        if result.alpha is None or result.difference is None:
+            return ""
+        return "the bounds exclude nothing" if result.method else "no bounds could be made"
     if result.low is None and result.high is None:
-        lacking = result.alpha is not None and result.difference is not None
-        return "no bounds could be made" if lacking else ""
-    kind = f" ({printable(result.method)})" if result.method else ""
-    return f"{between(result.low, result.high)}, one-sided bounds{kind}"
+        return shown
+    one = None if result.series is not None else result.level
+    level = "" if one is None else f"{100 * (1 - one):.5g} % "
+    kind = f", {printable(result.method)}" if result.method else ""
+    return f"{shown}, {level}one-sided bounds{kind}"
 
 
 def _division(result: CaseResult) -> str:
-    """Share of alpha that a bound has: less at several looks or beside an anchor."""
+    """Share of alpha that test and bounds have: less at several looks or beside an anchor."""
+    each = "each bound" if result.p is None else "the test and each bound"
     looked = len(result.looks) > 1 or result.partial
     among = ["the looks"] if looked and result.method != BETTING else []
     among += ["baseline and anchor"] if result.anchor is not None else []
-    if not among:
-        return "of each bound" if result.series is None else "of the lower bound"
-    part = "" if result.level is None else f"{result.level:.3g} of each bound, "
     if result.series is not None:
-        part = part.replace("each", "the lower")
+        each = "the lower bound"
+    if not among:
+        return f"of {each}"
+    part = "" if result.level is None else f"{result.level:.3g} of {each}, "
     return f"{part}divided among {', and among '.join(among)}"
 
 
@@ -175,10 +189,11 @@ def _since_anchor(result: CaseResult) -> Iterator[TableLine]:
     anchor = result.anchor
     if anchor is None:
         return
-    bounds = between(anchor.low, anchor.high)
+    bounds = bounds_of(anchor)
     parts = [
         f"anchor {number(anchor.value)}",
         bounds if bounds != "-" else "",
+        "" if anchor.p is None else f"p {p_value(anchor.p)}",
         f"tolerance {number(-anchor.tolerance, signed=True)}",
         printable(anchor.verdict),
     ]
@@ -200,8 +215,6 @@ def settings_of(result: CaseResult) -> Iterator[TableLine]:
         )
     if result.alpha is not None:
         yield TableLine("alpha", f"{result.alpha:.3g}", origin("alpha"))
-    if result.method and result.value is not None:
-        yield TableLine("bounds", printable(result.method), origin("bounds"))
 
 
 def hops_of(result: CaseResult) -> Iterator[TableLine]:

@@ -16,7 +16,7 @@ from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.report.comparison_plot import draw_differences
 from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
-from pytest_cepbench.report.number_format import between, counted, number
+from pytest_cepbench.report.number_format import bounds_of, change_of, counted, number, p_value
 from pytest_cepbench.report.page_images import ImageSource, PageImages
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.templates import render, source_of
@@ -110,7 +110,8 @@ def comparison_page(
         address=lambda report: _address(report, folder),
         worst=_worst,
         number=number,
-        between=between,
+        bounds_of=bounds_of,
+        p_value=p_value,
     )
 
 
@@ -147,7 +148,4 @@ def change_in_tolerances(case: ComparedCase) -> float:
 
 def _named(case: ComparedCase) -> str:
     judgement = case.judgement
-    if judgement is None:
-        return case.second.case
-    change = number(judgement.difference, signed=True)
-    return f"{case.second.case} {change} {between(judgement.low, judgement.high)}"
+    return case.second.case if judgement is None else f"{case.second.case} {change_of(judgement)}"

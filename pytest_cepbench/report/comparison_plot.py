@@ -13,7 +13,7 @@ from itertools import groupby
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
-from pytest_cepbench.report.number_format import between, number
+from pytest_cepbench.report.number_format import change_of, ends_of
 from pytest_cepbench.report.scale import Scale
 from pytest_cepbench.studies.comparison import ComparedCase
 
@@ -93,17 +93,16 @@ def _row(case: ComparedCase, scale: Scale, y: float) -> Iterator[str]:
     judgement = case.judgement
     if judgement is None or judgement.difference is None:
         return
-    change = number(judgement.difference, signed=True)
-    bounds = between(judgement.low, judgement.high)
+    change = change_of(judgement)
     parts = [
         svg.text(0, y, svg.shorten(case.second.case, _NAME)),
-        svg.text(_RIGHT + 12, y, f"{change} {bounds} {case.verdict}"),
+        svg.text(_RIGHT + 12, y, f"{change} {case.verdict}"),
     ]
-    if judgement.low is not None and judgement.high is not None:
-        ends = [min(max(e, scale.low), scale.high) for e in (judgement.low, judgement.high)]
-        left, right = map(scale.place, ends)
+    ends = ends_of(judgement)
+    if ends is not None:
+        left, right = (scale.place(min(max(end, scale.low), scale.high)) for end in ends)
         parts.append(svg.line(left, y, right, y, "bounds"))
     shape = " ring" if case.verdict == Verdict.INCONCLUSIVE else ""
     x = scale.place(judgement.difference)
     parts.append(svg.circle(x, y, _RADIUS, f"mark {case.verdict}{shape}"))
-    yield svg.labelled(f"{case.second.case}: {case.verdict}, change {change} {bounds}", parts)
+    yield svg.labelled(f"{case.second.case}: {case.verdict}, change {change}", parts)

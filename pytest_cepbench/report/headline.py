@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.report.number_format import between, counted, number, printable
+from pytest_cepbench.report.number_format import bounds_of, counted, number, printable
 from pytest_cepbench.report.result import CaseResult
 
 _LONGEST_REASON = 120
@@ -233,7 +233,7 @@ def _change(result: CaseResult) -> str:
     """Difference and bounds with as many decimals as tell something."""
     size = abs(result.difference or 0.0)
     decimals = 2 if size >= 0.1 else 3
-    bounds = between(result.low, result.high, decimals=decimals)
+    bounds = bounds_of(result, decimals=decimals)
     shown = number(result.difference, signed=True, decimals=decimals + 1)
     return shown if bounds == "-" else f"{shown} {bounds}"
 

@@ -39,7 +39,7 @@ from pytest_cepbench.report.fact_table import (
     step_heads,
     step_rows,
 )
-from pytest_cepbench.report.number_format import between, number, word_of
+from pytest_cepbench.report.number_format import bounds_of, is_same, number, p_value, word_of
 from pytest_cepbench.report.page_images import FileSource, ImageSource, PageImages
 from pytest_cepbench.report.page_overview import (
     causes,
@@ -197,10 +197,11 @@ def course_points(result: CaseResult) -> list[tuple[float, float]]:
 
 
 _FUNCTIONS = (
-    between, case_anchor, causes, comparisons, counts_line, course_points, curve_plots,
-    drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot, mostly_invented,
-    kind_heads, kind_rows, looks_of, loses_most, moment, number, observed_losses, pair_rows,
-    paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor, sample_values,
-    settings_of, shade_of, share_of, step_heads, step_rows, strip_plot, word_of, worst_samples,
+    bounds_of, case_anchor, causes, comparisons, counts_line, course_points, curve_plots,
+    drawn_samples, failures_of, figures_of, heat_map, hops_of, interval_plot, is_same,
+    kind_heads, kind_rows, looks_of, loses_most, moment, mostly_invented, number, observed_losses,
+    p_value, pair_rows, paired_steps, placed_chains, reach_of, replaces_answers, sample_anchor,
+    sample_values, settings_of, shade_of, share_of, step_heads, step_rows, strip_plot, word_of,
+    worst_samples,
 )  # fmt: skip
 """Functions of the page's template, each under its own name."""

@@ -1,8 +1,8 @@
 """A change and its bounds as a bar of text, on an axis of tolerances.
 
 `worse┊  0  ┊better` is the axis: a mark at each tolerance and one at no change, always in the same
-columns. The gate asks on which side of a mark an interval ends, and a bar answers that exactly: no
-end stands on a mark or beyond that does not lie there. Between the marks the axis is linear, beyond
+columns. A case holds, or improved, by the side of a mark on which its interval begins, and a bar
+answers that exactly: no end stands on a mark or beyond that does not lie there. Between the marks the axis is linear, beyond
 them logarithmic.
 """
 
@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_cepbench.report.number_format import ends_of
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text_layout import Glyphs
 
@@ -50,11 +51,14 @@ class Axis:
         return cls(max(filter(math.isfinite, values), default=0.0))
 
     def draw(self, result: CaseResult, glyphs: Glyphs) -> str:
-        """The bar of a case in `WIDTH` columns; empty where nothing was compared."""
+        """The bar of a case in `WIDTH` columns; empty where nothing was compared.
+
+        It reaches the edge where a bound excludes nothing.
+        """
         if result.difference is None:
             return ""
         point = self._column(_in_tolerances(result.difference, result))
-        bounds = [bound for bound in (result.low, result.high) if bound is not None]
+        bounds = ends_of(result) or ()
         ends = [point, *(self._column(_in_tolerances(bound, result)) for bound in bounds)]
         covered = range(min(ends), max(ends) + 1) if bounds else ()
         marks = {-_TOLERANCE: glyphs.tolerance, 0: glyphs.zero, _TOLERANCE: glyphs.tolerance}

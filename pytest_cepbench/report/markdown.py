@@ -37,7 +37,7 @@ from pytest_cepbench.report.totals import (
 )
 from pytest_cepbench.report.writers import RunFacts
 
-_HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|"
+_HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|---:|"
 
 _SHORTAGE_HEAD = f"| {' | '.join(SHORTAGE_HEADS)} |\n|---|---|---:|---:|---:|---:|"
 

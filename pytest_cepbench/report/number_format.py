@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import Protocol
+
 from pytest_cepbench.escapes import one_line as printable
+from pytest_cepbench.gate.compare import SAME_ANSWERS, SAME_MODEL
 from pytest_cepbench.report.result import CaseResult
 
 __all__ = [
-    "between",
+    "bounds_of",
+    "change_of",
     "counted",
     "duration",
+    "ends_of",
+    "is_same",
     "name_of",
     "number",
+    "p_value",
     "percent",
     "printable",
     "rate",
@@ -25,12 +33,56 @@ def number(value: float | None, *, signed: bool = False, decimals: int = 4) -> s
     return f"{value:{'+' if signed else ''}.{decimals}f}"
 
 
-def between(low: float | None, high: float | None, *, decimals: int = 4) -> str:
-    """A pair of bounds in brackets, or a dash where neither is known."""
+class Compared(Protocol):
+    """What is shown of a comparison: the fields of a `CaseResult`, a `Judgement` and others."""
+
+    @property
+    def difference(self) -> float | None: ...
+    @property
+    def p(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def method(self) -> str: ...
+
+
+def is_same(compared: Compared) -> bool:
+    """Whether model or answers are the accepted ones: there was nothing to bound, or to test."""
+    return compared.method in (SAME_MODEL, SAME_ANSWERS)
+
+
+def bounds_of(compared: Compared, *, decimals: int = 4) -> str:
+    """One-sided bounds in brackets; why there are none; or a dash where they exclude nothing."""
+    low, high = compared.low, compared.high
     if low is None and high is None:
+        return compared.method if is_same(compared) else "-"
+    least = "below any" if low is None else number(low, signed=True, decimals=decimals)
+    most = "above any" if high is None else number(high, signed=True, decimals=decimals)
+    return f"[{least}, {most}]"
+
+
+def ends_of(compared: Compared) -> tuple[float, float] | None:
+    """Ends of the interval, infinite where a bound excludes nothing; None where both do."""
+    low, high = compared.low, compared.high
+    if low is None and high is None:
+        return None
+    return -inf if low is None else low, inf if high is None else high
+
+
+def p_value(p: float | None) -> str:
+    """A p value with two digits; a dash where no test was made."""
+    if p is None:
         return "-"
-    ends = (number(end, signed=True, decimals=decimals) for end in (low, high))
-    return f"[{', '.join(ends)}]"
+    return "< 1e-5" if p < 1e-5 else f"{p:.2g}".replace("e-0", "e-")
+
+
+def change_of(compared: Compared) -> str:
+    """The difference, its bounds and the p of its test, as far as they are known."""
+    bounds = bounds_of(compared)
+    change = number(compared.difference, signed=True) + (f" {bounds}" if bounds != "-" else "")
+    return change if compared.p is None else f"{change}, p {p_value(compared.p)}"
 
 
 def percent(share: float) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import ceil, copysign, floor, log1p, log10
 
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report.number_format import ends_of
 from pytest_cepbench.report.result import CaseResult, CurveShown
 
 INTERVAL = (172, 24)
@@ -54,7 +55,7 @@ class IntervalPlot:
     zero: no difference.
     band: left edge and width of what is tolerated.
     point: the difference.
-    line: the bounds; None without bounds.
+    line: the bounds, to the edge where one excludes nothing; None without bounds.
     ticks: places of 10, 100, ... tolerances to either side.
     """
 
@@ -89,15 +90,13 @@ def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
         return round(half * (1 + _symmetric_log(value / unit, reach)), 1)
 
     tolerated = x(-result.tolerance), x(result.tolerance)
-    low = result.difference if result.low is None else result.low
-    high = result.difference if result.high is None else result.high
-    bounded = result.low is not None or result.high is not None
+    ends = ends_of(result)
     decades = [10.0**power * unit for power in range(1, floor(log10(reach)) + 1)]
     return IntervalPlot(
         zero=half,
         band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
         point=x(result.difference),
-        line=(x(low), x(high)) if bounded else None,
+        line=None if ends is None else (x(ends[0]), x(ends[1])),
         ticks=tuple(x(sign * decade) for sign in (-1, 1) for decade in decades),
     )
 

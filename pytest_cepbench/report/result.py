@@ -10,7 +10,7 @@ import dataclasses
 import msgspec
 
 from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
-from pytest_cepbench.gate.verdict import REFUSED
+from pytest_cepbench.gate.verdict import BY_THRESHOLD, REFUSED
 from pytest_cepbench.models.protocols import Usage
 
 
@@ -132,6 +132,8 @@ class AnchorShown(msgspec.Struct, frozen=True):
     high: float | None
     tolerance: float
     verdict: str
+    p: float | None = None
+    method: str = ""
 
 
 class HopShown(msgspec.Struct, frozen=True):
@@ -400,6 +402,8 @@ class CaseResult(msgspec.Struct, frozen=True):
         if self.refused:
             return REFUSED
         shown = present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
+        if self.verdict == Verdict.REGRESSED and self.gate == "threshold":
+            return dataclasses.replace(shown, meaning=BY_THRESHOLD)
         if not self.unseen:
             return shown
         return dataclasses.replace(shown, meaning=self.unseen, next_step=_UNSEEN)

@@ -58,9 +58,9 @@ def _cases_layout(glyphs: Glyphs) -> Layout:
         heads=(*HEADS, bar),
         words=frozenset({"verdict", "case", bar}),
         name="case",
-        dropped=(bar, "tolerance", "n", "baseline", "now", "bounds", "change"),
+        dropped=(bar, "tolerance", "n", "baseline", "now", "p", "bounds", "change"),
         kept=frozenset({"bounds", "change"}),
-        optional=frozenset({bar}),
+        optional=frozenset({bar, "p"}),
     )
 
 

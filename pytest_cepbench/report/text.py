@@ -27,7 +27,7 @@ from pytest_cepbench.report.fact_table import (
     step_rows,
 )
 from pytest_cepbench.report.headline import undecided
-from pytest_cepbench.report.number_format import between, name_of, number, printable
+from pytest_cepbench.report.number_format import change_of, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 from pytest_cepbench.report.text_layout import wrap
 from pytest_cepbench.report.totals import (
@@ -182,12 +182,8 @@ def one_line(result: CaseResult) -> str:
     if result.difference is None or result.unseen:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning
         return f"{named}: {printable(reason)}"
-    bounds = between(result.low, result.high)
-    within = f" in {bounds}" if bounds != "-" else ""
-    return (
-        f"{named}: difference {number(result.difference, signed=True)}{within}, "
-        f"tolerance {number(result.tolerance)}, n = {result.n}"
-    )
+    tolerance = number(result.tolerance)
+    return f"{named}: difference {change_of(result)}, tolerance {tolerance}, n = {result.n}"
 
 
 def figures_first(result: CaseResult) -> str:
@@ -197,9 +193,7 @@ def figures_first(result: CaseResult) -> str:
         reason = result.refused or next(iter(result.reasons), result.presentation.meaning)
         value = "" if result.value is None else f"{number(result.value)} now, "
         return f"{value}{printable(reason)}: {name}"
-    bounds = between(result.low, result.high)
-    shown = number(result.difference, signed=True) + (f" {bounds}" if bounds != "-" else "")
-    return f"{shown}, tolerance {number(result.tolerance)}, n = {result.n}: {name}"
+    return f"{change_of(result)}, tolerance {number(result.tolerance)}, n = {result.n}: {name}"
 
 
 # -- a run -----------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ SUFFIXES = (".json", ".html", ".md")
 PREFIX = "cepbench_"
 """Of the names of JUnit properties."""
 
-_NUMBERS = ("value", "baseline", "difference", "low", "high", "alpha", "tolerance", "n")
+_NUMBERS = ("value", "baseline", "difference", "p", "low", "high", "alpha", "tolerance", "n")
 
 
 @dataclass(frozen=True)

@@ -45,15 +45,20 @@ def reports(home: Home, measured: Measured) -> Home:
 
 def test_two_runs(reports: Home, measured: Measured) -> None:
     """The verdict and the numbers are the gate's, had the first run been accepted."""
-    ended = reports.command("compare", "best.json", "low.json")
-    before, now = (next(iter(measured(MODELS[name]))) for name in ("best", "low"))
-    expected = judge(now, record_of(before), Policy(tolerance=0.01, alpha=0.05 / CASES))
+    ended = reports.command("compare", "best.json", "low.json", "--alpha=0.5")
+    before, now = (
+        next(m for m in measured(MODELS[name]) if str(m.key) == "toy/overall/gc")
+        for name in ("best", "low")
+    )
+    expected = judge(now, record_of(before), Policy(tolerance=0.01, alpha=0.5 / CASES))
 
     assert (ended.code, ended.err) == (0, "")
-    (row,) = [line.split() for line in ended.out.splitlines() if line.startswith(f"{now.key} ")]
-    shown = [before.value, now.value, expected.difference, expected.low, expected.high]
+    row, _ = [line.split() for line in ended.out.splitlines() if line.startswith(f"{now.key} ")]
+    shown = [before.value, now.value, expected.difference]
     assert row[1] == expected.verdict
-    assert [float(cell) for cell in row[2:7]] == pytest.approx(shown, abs=5e-5)
+    assert [float(cell) for cell in row[2:5]] == pytest.approx(shown, abs=5e-5)
+    assert expected.p is not None
+    assert " ".join(row[5:]) == f"[{expected.low:+.4f}, {expected.high:+.4f}] {expected.p:.2g} 16"
     assert "low against best: regressed in" in ended.out
 
 
@@ -70,7 +75,8 @@ def test_a_run_against_itself(reports: Home) -> None:
     ended = reports.command("compare", "best.json", "again=best.json")
     assert ended.code == 0
     assert f"again against best: regressed in none of {CASES} gating cases" in ended.out
-    assert "+0.0000" in ended.out
+    rows = [line.split() for line in ended.out.splitlines() if line.startswith("toy/")]
+    assert [row[4:8] for row in rows if "gc" in row[0]] == [["+0.0000", "same", "model", "-"]] * 9
 
 
 def test_three_runs(reports: Home) -> None:

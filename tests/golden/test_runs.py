@@ -138,8 +138,9 @@ def test_keys_and_types_of_the_report(reports: list[dict[str, Any]]) -> None:
 
 def test_numbers_and_verdicts_of_the_report(reports: list[dict[str, Any]]) -> None:
     """The same models have the same values, bounds and verdicts."""
-    fields = ("verdict", "value", "baseline", "difference", "low", "high", "method", "units", "n",
-              "alpha", "level", "floor", "tolerance", "gate", "failures", "identity")  # fmt: skip
+    fields = ("verdict", "value", "baseline", "difference", "p", "low", "high", "method", "units",
+              "n", "alpha", "level", "floor", "tolerance", "gate", "failures",
+              "identity")  # fmt: skip
     frozen = [
         {
             f"{case['suite']}/{case['part']}/{case['metric']}": {

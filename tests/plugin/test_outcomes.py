@@ -70,7 +70,7 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
         [
             "test_scored.py i+.?Fi. *",
             "*InconclusiveWarning: 1 case undecided",
-            "  -*, tolerance 0.0100, n = 30: scored unclear GC@1",
+            "  -*, p 0.*, tolerance 0.0100, n = 30: scored unclear*",
             "  try --cep-inconclusive=more, *",
             "Do not ship: 1 of 5 gating cases regressed; worst scored/worse GC@1 -*",
             "regressed *aside GC@1 *",
@@ -102,21 +102,24 @@ def test_the_warning_names_only_what_could_have_failed(plain: tuple[Ended, Path]
 
 
 def test_the_failure_says_how_it_was_judged(plain: tuple[Ended, Path]) -> None:
-    """Baseline, now, difference with bounds, tolerance, alpha's share, n, and what is visible."""
+    """Baseline, now, difference with bounds, p, tolerance, alpha's share, n, what is visible."""
     ended, _ = plain
     case = ended.cases["worse-gc"]
     assert case["low"] < case["difference"] < case["high"] < 0
     assert case["difference"] < -case["tolerance"]
     assert case["alpha"] == pytest.approx(0.05 / 4)
-    bounds = f"[[]{case['low']:+.4f}, {case['high']:+.4f}], one-sided bounds (t)"
+    bounds = f"[[]{case['low']:+.4f}, {case['high']:+.4f}], 98.75 % one-sided bounds, Hall"
+    assert case["p"] < 0.0125
     ended.lines.fnmatch_lines(
         [
-            "regressed: scored, worse, GC@1 (the drop is larger than the tolerance)",
+            "regressed: scored, worse, GC@1 (the measured drop exceeds the tolerance, and is",
+            "  not noise)",
             f"  difference *{case['difference']:+.4f}   {bounds}",
+            f"  p *{case['p']:.2g}   sign flips; 0.0125 or less tells a drop from noise",
             "  tolerance       -0.0100   regression gate",
-            "  alpha            0.0125   of each bound",
+            "  alpha            0.0125   of the test and each bound",
             "  n                    30",
-            f"  visible drop *{case['visible']:.4f}   *80 % power",
+            f"  visible drop *{case['visible']:.4f}   the smallest that fails in 80 % of runs",
             "  samples that lost most *",
             "  next: look at the samples in the HTML report; *",
         ]

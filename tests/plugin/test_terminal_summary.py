@@ -92,13 +92,14 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     ended = accepted.run(CANDIDATE, env={"COLUMNS": ""})
     section = _section(ended)
     heads = next(line for line in section if line.startswith("verdict"))
-    assert heads.split()[:8] == [
+    assert heads.split()[:9] == [
         "verdict",
         "case",
         "now",
         "baseline",
         "change",
         "bounds",
+        "p",
         "tolerance",
         "n",
     ]
@@ -153,14 +154,16 @@ def test_one_line_of_a_failure_begins_with_its_numbers(
     """Also under CI, where pytest does not cut it, and in the message of the JUnit file."""
     junit = tmp_path / "junit.xml"
     ended = accepted.run(CANDIDATE, "-k", "worse", f"--junitxml={junit}", env={"CI": "true"})
-    numbers = "-0.0467 [-0.0499, -0.0435], tolerance 0.0100, n = 30: scored worse GC@1 regressed"
+    numbers = "-0.0467 [-0.0498, -0.0436], p 0.00049, tolerance 0.0100, n = 30"
     ended.lines.fnmatch_lines(
         ["=* short test summary info *", "REGRESSED *", "=*"], consecutive=True
     )
-    assert ended.output.splitlines()[-2].endswith(f"test_drift[worse-gc] - {numbers}")
+    assert ended.output.splitlines()[-2].endswith(
+        f"test_drift[worse-gc] - {numbers}: scored worse GC@1 regressed"
+    )
     failure = ET.parse(junit).getroot().find(".//failure")
     assert failure is not None
-    assert failure.attrib["message"] == numbers
+    assert failure.attrib["message"] == f"{numbers}: scored worse GC@1 regressed"
     assert "samples that lost most" in (failure.text or "")
 
 
@@ -181,8 +184,8 @@ def test_undecided_cases_are_one_warning(accepted: ScoredProject, mode: str) -> 
     ended.lines.fnmatch_lines(
         [
             "*InconclusiveWarning: 2 cases undecided",
-            "  -0.0* [[]-0.0*, +0.0*[]], tolerance 0.0100, n = 30: scored unclear GC@1",
-            "  -0.0* [[]-0.0*, +0.0*[]], tolerance 0.0100, n = 30: scored vague GC@1",
+            "  -0.0* [[]-0.0*, +0.0*[]], p 0.*, tolerance 0.0100, n = 30: scored unclear",
+            "  -0.0* [[]-0.0*, +0.0*[]], p 0.*, tolerance 0.0100, n = 30: scored vague",
             "  try --cep-inconclusive=more, more samples, or a larger tolerance",
             "Undecided: 2 of 3 gating cases; about * samples would decide (now 30)",
             "verdict *case *n *needed *visible drop *tolerance",

@@ -45,7 +45,7 @@ def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: P
     result.stdout.fnmatch_lines(
         [
             "test_toy.py::test_drift?crowded-gc? REGRESSED *",
-            "regressed: toy, crowded, GC@2 (the drop is larger than the tolerance)",
+            "regressed: toy, crowded, GC@2 (the measured drop exceeds the tolerance)",
             f"  baseline {case['baseline']:>14.4f}",
             f"  now {case['value']:>19.4f}   higher is better",
             f"  difference {case['difference']:>+12.4f}",

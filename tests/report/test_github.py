@@ -62,7 +62,7 @@ def test_the_three_worst_cases_are_annotated() -> None:
         f"cepbench: toy part{loss} GC@2 regressed" for loss in (1, 2, 4)
     ]
     assert [properties["file"] for properties, _ in read] == ["gates/test_x.py"] * 3
-    assert read[0][1].startswith("toy part1 GC@2 regressed: difference -0.1000 in [-0.3125")
+    assert read[0][1].startswith("toy part1 GC@2 regressed: difference -0.1000 [-0.3125")
     assert read[2][1].endswith("(1 case more in the report)")
 
 
@@ -141,7 +141,7 @@ def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
     assert written.count("<details>") == written.count("</details>") == 1
     assert written.endswith("\n</details>\n\nThe rest is left out here: see the report.\n")
     rows = set(re.findall(r"^\| HELD .*", written, re.MULTILINE))
-    assert [row.count(" |") for row in rows] == [8]
+    assert [row.count(" |") for row in rows] == [9]
 
     append_step_summary(path, "## a step that writes another one\n" * 100)
     assert path.stat().st_size <= STEP_SUMMARY_BYTES

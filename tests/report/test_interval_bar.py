@@ -41,11 +41,13 @@ def _side_of_column(column: int) -> int:
         ((-100.0, -50.0, -2.0), "o=====|  .  |      "),
         ((1.5, 3.0, 9.0), "      |  .  |=o=   "),
         ((None, -0.7, None), "      |o .  |      "),
+        ((None, -0.7, -0.1), "======+o=.  |      "),
+        ((0.1, 0.7, None), "      |  .=o+======"),
         ((None, None, None), ""),
     ],
 )
 def test_bars(values: tuple[float | None, float | None, float | None], bar: str) -> None:
-    """A point between its bounds, or alone; nothing where nothing was compared."""
+    """A point between its bounds, open ends at the edge, or alone; nothing without a comparison."""
     assert _bar(*values) == bar
 
 

@@ -23,6 +23,7 @@ def test_properties_of_a_case_in_full() -> None:
         ("cepbench_value", "0.5"),
         ("cepbench_baseline", "0.75"),
         ("cepbench_difference", "-0.25"),
+        ("cepbench_p", "0.00042"),
         ("cepbench_low", "-0.3125"),
         ("cepbench_high", "-0.1875"),
         ("cepbench_alpha", "0.0125"),

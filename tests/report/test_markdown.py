@@ -47,7 +47,7 @@ def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult], text: s
     assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
     html = _html(summary)
     assert read_page(html).tags <= OURS
-    assert html.count("<td") == 8 * len(results) + 6 * len(undecided(results))
+    assert html.count("<td") == 9 * len(results) + 6 * len(undecided(results))
 
 
 @given(st.text(alphabet="\\`*_{}[]()#+-.!|<>&~$:/\"'= aw\n1", max_size=40))
@@ -81,7 +81,9 @@ def test_markup_in_names_is_text() -> None:
 
 def test_a_summary_in_full() -> None:
     """The text as a whole, so that a change of any part of it is seen in review."""
-    held = replace(FULL, verdict="held", part="overall", difference=0.0, low=-0.005, high=0.005)
+    held = replace(
+        FULL, verdict="held", part="overall", difference=0.0, p=0.5, low=-0.005, high=0.005
+    )
     new = replace(REGRESSED, verdict="no-baseline", baseline=None, difference=None)
     assert markdown_summary(FACTS, [FULL, held, new]) == (
         "## cepbench: failed\n"
@@ -92,24 +94,24 @@ def test_a_summary_in_full() -> None:
         "over 2 cases\n"
         "- **warning:** toy color GC@2 and 1 more: the measurement is close to what chance gives\n"
         "\n"
-        "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|\n"
+        "| verdict | case | now | baseline | change | bounds | p | tolerance | n |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|\n"
         "| **REGRESSED** | toy color GC@2 | 0.5000 | 0.7500 | -0.2500 | \\[-0.3125, -0.1875\\] "
-        "| 0.0100 | 50 |\n"
-        "| **NO-BASELINE** | toy color GC@2 | 0.5000 | - | - | - | 0.0100 | 2 |\n"
+        "| 0.00042 | 0.0100 | 50 |\n"
+        "| **NO-BASELINE** | toy color GC@2 | 0.5000 | - | - | - | - | 0.0100 | 2 |\n"
         "\n"
         "**What failed:**\n"
         "\n"
-        "- toy color GC@2 regressed: difference -0.2500 in \\[-0.3125, -0.1875\\], "
-        "tolerance 0.0100, n = 50\n"
+        "- toy color GC@2 regressed: difference -0.2500 \\[-0.3125, -0.1875\\], "
+        "p 0.00042, tolerance 0.0100, n = 50\n"
         "- toy color GC@2 no-baseline: nothing has been accepted yet to compare with\n"
         "\n"
         "<details><summary>1 held</summary>\n"
         "\n"
-        "| verdict | case | now | baseline | change | bounds | tolerance | n |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|\n"
-        "| HELD | toy overall GC@2 | 0.5000 | 0.7500 | +0.0000 | \\[-0.0050, +0.0050\\] | 0.0100 "
-        "| 50 |\n"
+        "| verdict | case | now | baseline | change | bounds | p | tolerance | n |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|\n"
+        "| HELD | toy overall GC@2 | 0.5000 | 0.7500 | +0.0000 | \\[-0.0050, +0.0050\\] | 0.5 "
+        "| 0.0100 | 50 |\n"
         "\n"
         "</details>\n"
         "\n"

@@ -14,7 +14,7 @@ from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.report.case_table import figures_of, range_shown
-from pytest_cepbench.report.number_format import word_of
+from pytest_cepbench.report.number_format import p_value, word_of
 from pytest_cepbench.report.summary_tables import shortage_table, summary_table
 from pytest_cepbench.report.text import (
     explain,
@@ -35,20 +35,22 @@ def test_a_regression_in_full() -> None:
     assert (
         explain(FULL)
         == """\
-regressed: toy, color, GC@2 (the drop is larger than the tolerance)
+regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
+  noise)
 
   baseline         0.7500
   now              0.5000   higher is better
-  difference      -0.2500   [-0.3125, -0.1875], one-sided bounds (t)
+  difference      -0.2500   [-0.3125, -0.1875], 99.688 % one-sided bounds, Hall
+  p               0.00042   sign flips; 0.00313 or less tells a drop from noise
   tolerance       -0.0100   regression gate
-  alpha            0.0125   divided among the looks, and among baseline and
-                            anchor
+  alpha            0.0125   0.00313 of the test and each bound, divided among
+                            the looks, and among baseline and anchor
   n                    50   16 independent units
-  visible drop     0.0625   the smallest that so many see with 80 % power
+  visible drop     0.0625   the smallest that fails in 80 % of runs
   chance           0.2500   0.75 of a range from 0.25 (chance) to 1: this set-up
                             can see a drop of at most 0.5
-  since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], tolerance
-                            -0.0200, regressed
+  since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], p < 1e-5,
+                            tolerance -0.0200, regressed
   course       0.6000  0.4500
   3 of 50 texts were cut
   the measurement is close to what chance gives
@@ -178,6 +180,22 @@ def test_numbers_have_four_decimals_or_a_dash() -> None:
     assert [number(0.12345), number(0.5, signed=True), number(None)] == ["0.1235", "+0.5000", "-"]
 
 
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [
+        (None, "-"),
+        (1.0, "1"),
+        (0.21875, "0.22"),
+        (2**-11, "0.00049"),
+        (2**-15, "3.1e-5"),
+        (2**-17, "< 1e-5"),
+    ],
+)
+def test_a_p_value_has_two_digits(p: float | None, shown: str) -> None:
+    """Down to what the fewest flips can tell."""
+    assert p_value(p) == shown
+
+
 def _table(results: list[CaseResult], columns: int | None = None, **how: Any) -> list[str]:
     return [text_of(line) for line in summary_table(results, columns, **how)]
 
@@ -186,23 +204,31 @@ def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
     """As a whole: decimal points below one another, the suite above its cases."""
     results = [
         FULL,
-        msgspec.structs.replace(FULL, verdict="held", part="a much longer category"),
+        msgspec.structs.replace(
+            FULL, verdict="held", part="a much longer category", p=0.5, low=None,
+            high=0.0001,
+        ),
         msgspec.structs.replace(FULL, verdict="inconclusive", low=None, high=None),
         msgspec.structs.replace(
+            FULL, verdict="held", baseline=0.5, difference=0.0, p=None, low=None, high=None,
+            method="same model",
+        ),
+        msgspec.structs.replace(
             FULL, verdict="held", part="overall", label="GC_FID@2", value=123.456,
-            baseline=23.456, difference=-100.0, low=None, high=None, tolerance=0.1, n=200,
+            baseline=23.456, difference=-100.0, p=4e-6, low=None, high=None, tolerance=0.1, n=200,
         ),
     ]  # fmt: skip
     assert (
-        "\n".join(_table(results, 96, glyphs=UNICODE))
+        "\n".join(_table(results, 98, glyphs=UNICODE))
         == """\
-verdict      case                             now baseline    change             bounds   n
-──────────── ─────────────────────────── ──────── ──────── ───────── ────────────────── ───
+verdict      case                             now baseline    change               bounds       p
+──────────── ─────────────────────────── ──────── ──────── ───────── ──────────────────── ───────
 toy
-REGRESSED    color GC@2                    0.5000   0.7500   -0.2500 [-0.3125, -0.1875]  50
-HELD         a much longer category GC@2   0.5000   0.7500   -0.2500 [-0.3125, -0.1875]  50
-INCONCLUSIVE color GC@2                    0.5000   0.7500   -0.2500                  -  50
-HELD         overall GC_FID@2            123.46    23.46   -100.00                    - 200"""
+REGRESSED    color GC@2                    0.5000   0.7500   -0.2500   [-0.3125, -0.1875] 0.00042
+HELD         a much longer category GC@2   0.5000   0.7500   -0.2500 [below any, +0.0001] 0.5
+INCONCLUSIVE color GC@2                    0.5000   0.7500   -0.2500                    - 0.00042
+HELD         color GC@2                    0.5000   0.5000   +0.0000           same model       -
+HELD         overall GC_FID@2            123.46    23.46   -100.00                      -  < 1e-5"""
     )
 
 
@@ -257,17 +283,19 @@ def test_usual_names_fit_into_120_columns() -> None:
     )  # fmt: skip
     table = [line for line in _table([longest, FULL], 120) if "GC" in line]
     assert max(map(len, table)) <= 120
-    assert " 123.46    117.12    -6.33       [-12.35, +0.12]     1.0000  1284" in table[0]
+    assert " 123.46   117.12   -6.33      [-12.35, +0.12] 0.00042    1.0000 1284" in table[0]
     assert " [-0.3125, -0.1875] " in table[1]
 
 
 @pytest.mark.parametrize(
     ("columns", "heads"),
     [
-        (120, "verdict case now baseline change bounds tolerance n worse| 0 |better"),
-        (88, "verdict case now baseline change bounds tolerance n"),
-        (80, "verdict case now baseline change bounds n"),
-        (66, "verdict case now change bounds"),
+        (120, "verdict case now baseline change bounds p tolerance n worse| 0 |better"),
+        (95, "verdict case now baseline change bounds p tolerance n"),
+        (85, "verdict case now baseline change bounds p n"),
+        (82, "verdict case now baseline change bounds p"),
+        (80, "verdict case now change bounds p"),
+        (66, "verdict case change bounds p"),
         (58, "verdict case change bounds"),
         (42, "verdict case change"),
         (20, "verdict case"),
@@ -354,8 +382,9 @@ def test_many_undecided_cases_are_one_warning() -> None:
     ]
     lines = shortage_warning(cases).splitlines()
     assert lines[0] == "20 cases undecided"
-    assert lines[1].startswith("-0.2500 [-0.3125, -0.1875], tolerance 0.0100, n = 50: toy part-0 ")
-    assert [line for line in lines if "part-" in line][-1].endswith("part-2 GC@2")
+    figures = "-0.2500 [-0.3125, -0.1875], p 0.00042, tolerance 0.0100, n = 50: toy part-0"
+    assert lines[1] == figures
+    assert [line for line in lines if "part-" in line][-1].endswith("part-2")
     assert lines[-2:] == ["and 17 more", "more samples or seeds, or a larger tolerance"]
     assert max(map(len, lines)) <= 78
 
@@ -363,7 +392,7 @@ def test_many_undecided_cases_are_one_warning() -> None:
 def test_a_verdict_without_a_measurement_has_dashes() -> None:
     """As a suite's own: a row of dashes, no zeros that look like numbers."""
     pooled = msgspec.structs.replace(
-        FULL, value=None, baseline=None, difference=None, low=None, high=None, n=0
+        FULL, value=None, baseline=None, difference=None, p=None, low=None, high=None, n=0
     )
     line = _table([pooled])[-1]
     assert line.split()[-6:] == ["-", "-", "-", "-", "0.0100", "-"]
@@ -394,11 +423,11 @@ def test_informational_cases_are_told_apart() -> None:
 def test_one_line_says_what_was_found() -> None:
     """The sentence of a warning: numbers where there are any, else the first reason."""
     unsure = msgspec.structs.replace(
-        FULL, verdict="inconclusive", difference=-0.0031, low=-0.0152, high=0.009, n=32
+        FULL, verdict="inconclusive", difference=-0.0031, p=0.3, low=-0.0152, high=0.009, n=32
     )
     assert one_line(unsure) == (
-        "toy color GC@2 inconclusive: difference -0.0031 in [-0.0152, +0.0090], tolerance 0.0100, "
-        "n = 32"
+        "toy color GC@2 inconclusive: difference -0.0031 [-0.0152, +0.0090], p 0.3, "
+        "tolerance 0.0100, n = 32"
     )
     assert one_line(REGRESSED) == (
         "toy color GC@2 regressed: difference -0.2500, tolerance 0.0100, n = 2"
@@ -416,7 +445,7 @@ def test_verbose_lines_say_who_settled_what() -> None:
     _, full, plain = verbose_lines([FULL, REGRESSED])
     assert full == (
         "  toy color GC@2: gate regression ([gate]), tolerance 0.0100 (--cep-tolerance), "
-        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), bounds t (default), "
+        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), "
         "0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at most 0.5"
     )
     assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
@@ -428,13 +457,43 @@ def test_verbose_lines_say_who_settled_what() -> None:
 def test_alpha_belongs_to_each_bound_or_is_divided() -> None:
     """What is left of alpha for a bound depends on looks and anchor, and the message says so."""
     once = msgspec.structs.replace(FULL, looks=[50], partial=False, anchor=None)
-    assert "0.0125   of each bound" in explain(once)
-    again = msgspec.structs.replace(once, looks=[25, 50])
+    assert "0.0125   of the test and each bound" in explain(once)
+    assert "0.0125   of each bound" in explain(msgspec.structs.replace(once, p=None))
+    again = msgspec.structs.replace(once, level=None, looks=[25, 50])
     assert "0.0125   divided among the looks\n" in explain(again)
     assert "looked at 25, 50 samples; these are all" in explain(again)
     assert "looked at" not in explain(once)
     unbound = msgspec.structs.replace(once, low=None, high=None)
+    assert "-0.2500   the bounds exclude nothing" in explain(unbound)
+    unbound = msgspec.structs.replace(unbound, method="")
     assert "-0.2500   no bounds could be made" in explain(unbound)
+
+
+def test_the_model_of_the_baseline_has_no_bounds() -> None:
+    """The row says so in their place; nothing is said of a test, of a level or of alpha."""
+    same = msgspec.structs.replace(
+        FULL, verdict="held", difference=0.0, p=None, low=None, high=None, level=None,
+        visible=None, method="same model", anchor=None,
+    )  # fmt: skip
+    shown = {line.label: (line.shown, line.remark) for line in figures_of(same)}
+    assert shown["difference"] == ("+0.0000", "same model")
+    assert shown.keys().isdisjoint({"p", "alpha", "visible drop"})
+    assert one_line(same).endswith("held: difference +0.0000 same model, tolerance 0.0100, n = 50")
+
+
+def test_an_end_that_excludes_nothing_is_named() -> None:
+    """On either side, in the place of a number."""
+    below = msgspec.structs.replace(FULL, low=None)
+    above = msgspec.structs.replace(FULL, high=None)
+    assert "-0.2500 [below any, -0.1875], p" in one_line(below)
+    assert "-0.2500 [-0.3125, above any], p" in one_line(above)
+
+
+def test_a_regression_by_threshold_is_no_statement_on_noise() -> None:
+    """Its meaning leaves that out, and no p is shown."""
+    text = explain(REGRESSED)
+    assert text.startswith("regressed: toy, color, GC@2 (the measured drop exceeds the tolerance)")
+    assert "sign flips" not in text
 
 
 def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:

@@ -246,8 +246,19 @@ def test_a_difference_is_drawn_with_its_bounds() -> None:
             "band", "axis", "axis", "axis", "zero", "bounds", "circle",
         ]  # fmt: skip
     assert first.attrib["aria-label"] == (
-        "difference -0.0200, bounds [-0.0300, -0.0100], tolerance 0.0100"
+        "difference -0.0200, bounds [-0.0300, -0.0100], p 0.00042, tolerance 0.0100"
     )
+
+
+def test_the_model_of_the_baseline_has_words_for_bounds() -> None:
+    """In the place of the picture, and a dash for p."""
+    same = msgspec.structs.replace(
+        FULL, difference=0.0, p=None, low=None, high=None, method="same model"
+    )
+    html = html_page(FACTS, [same], lambda _: None)
+    assert not _drawings(html, "interval")
+    row = read_page(html.partition("<tbody>")[2].partition("</tbody>")[0]).text
+    assert row.split()[-6:] == ["+0.0000", "same", "model", "-", "0.0100", "50"]
 
 
 def test_verdicts_have_badges_of_their_own() -> None:
@@ -281,7 +292,7 @@ def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
     )
     page = read_page(html)
     for shown in (
-        "[-0.3125, -0.1875], one-sided bounds (t)",
+        "[-0.3125, -0.1875], 99.688 % one-sided bounds, Hall",
         "--cep-tolerance",
         "anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed",
         "looked at 25, 50 samples",

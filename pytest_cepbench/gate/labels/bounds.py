@@ -49,8 +49,8 @@ def bounds_by_labels(
     )
     return replace(
         bounds,
-        low=None if bounds.low is None else max(bounds.low, -EVEN),
-        high=None if bounds.high is None else min(bounds.high, EVEN),
+        low=None if bounds.low is None or bounds.low <= -EVEN else bounds.low,
+        high=None if bounds.high is None or bounds.high >= EVEN else bounds.high,
         statement=_statement(bounds, mean, scores, people),
         spread=mean.error * sqrt(bounds.units),
     )

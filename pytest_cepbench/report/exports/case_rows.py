@@ -11,9 +11,9 @@ COLUMNS: dict[str, type] = {
     "run": str, "run_verdict": str, "step": int, "model": str,
     "suite": str, "part": str, "metric": str, "label": str,
     "verdict": str, "accepted": bool, "passes": bool, "primary": bool, "higher_is_better": bool,
-    "value": float, "baseline": float, "difference": float, "low": float, "high": float,
-    "tolerance": float, "alpha": float, "gate": str, "n": int, "units": int, "visible": float,
-    "floor": float, "anchor": float, "reasons": str, "nodeid": str,
+    "value": float, "baseline": float, "difference": float, "p": float, "low": float, "high": float,
+    "method": str, "tolerance": float, "alpha": float, "gate": str, "n": int, "units": int,
+    "visible": float, "floor": float, "anchor": float, "reasons": str, "nodeid": str,
 }  # fmt: skip
 """Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
 

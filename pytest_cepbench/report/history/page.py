@@ -28,7 +28,7 @@ from pytest_cepbench.report.history.plot import (
 from pytest_cepbench.report.history.record import HistoryRun
 from pytest_cepbench.report.history.running_page import running_head
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
-from pytest_cepbench.report.number_format import between, number
+from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.report.templates import render
 
 MOST_RUNS = 100
@@ -96,7 +96,8 @@ def history_page(
         running=running,
         running_head=None if running is None else running_head(""),
         number=number,
-        between=between,
+        bounds_of=bounds_of,
+        p_value=p_value,
         kind_of=kind_of,
     )
 

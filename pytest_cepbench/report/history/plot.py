@@ -21,7 +21,7 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
 from pytest_cepbench.report.history.record import HistoryCase, HistoryRun
 from pytest_cepbench.report.history.timeline import Timeline
-from pytest_cepbench.report.number_format import between, counted, number
+from pytest_cepbench.report.number_format import change_of, counted, number
 from pytest_cepbench.report.scale import Scale
 
 FloatArray = npt.NDArray[np.float64]
@@ -87,7 +87,7 @@ def draw_timeline(
 class Curves:
     """The numbers of a case as arrays over its runs, NaN where there is none.
 
-    values, lows, highs: on the scale of the value.
+    values, lows, highs: on the scale of the value; an end that excludes nothing is infinite.
     baselines: those that the values were compared with.
     edges: the values beyond which a drop is not tolerated.
     regressed: whether the verdict says so.
@@ -104,6 +104,9 @@ class Curves:
         self.regressed = np.array([point.verdict == "regressed" for point in points], dtype=np.bool)
         sign = np.where([point.higher_is_better for point in points], 1.0, -1.0)
         self.edges = self.baselines - sign * tolerance
+        bounded = ~(np.isnan(low) & np.isnan(high))
+        low[bounded & np.isnan(low)] = -np.inf
+        high[bounded & np.isnan(high)] = np.inf
         ends = self.baselines + sign * low, self.baselines + sign * high
         self.lows, self.highs = np.minimum(*ends), np.maximum(*ends)
 
@@ -197,7 +200,7 @@ def _marks(
         x, value = float(places[index]), curves.values[index]
         parts = []
         low, high = curves.lows[index], curves.highs[index]
-        if np.isfinite(low) and np.isfinite(high):
+        if not (np.isnan(low) or np.isnan(high)):
             ends = (min(max(float(end), scale.low), scale.high) for end in (low, high))
             parts.append(svg.line(x, scale.place(next(ends)), x, scale.place(next(ends)), "bounds"))
         kind = "accepted" if point.accepted else kind_of(point.verdict)
@@ -214,10 +217,9 @@ def _words(timeline: Timeline, index: int) -> str:
     point, run = timeline.points[index], timeline.runs[index]
     spec = timeline.model(index).spec
     word = "accepted" if point.accepted else point.verdict
-    change = number(point.difference, signed=True)
     return (
-        f"{spec}, {when(run.started)}: {word}, {number(point.value)}, change {change} "
-        f"{between(point.low, point.high)}, n = {point.n}"
+        f"{spec}, {when(run.started)}: {word}, {number(point.value)}, change {change_of(point)}, "
+        f"n = {point.n}"
     )
 
 

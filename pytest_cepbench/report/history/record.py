@@ -41,7 +41,9 @@ class HistoryCase(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     case: SUITE/PART/METRIC.
     difference: to the baseline, turned so that positive is better.
-    low, high: one-sided bounds of the difference.
+    p: of the sign-flip test of a drop.
+    low, high: one-sided bounds of the difference; None where one excludes nothing.
+    method: of the bounds, or why there are none.
     identity: digest of what a baseline must share with it to be compared; empty where it was not
     measured.
     model: place of its model under test in the run's `models`.
@@ -63,15 +65,8 @@ class HistoryCase(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     primary: bool = True
     accepted: bool = False
     higher_is_better: bool = True
-
-    @property
-    def bounds(self) -> tuple[float, float] | None:
-        """The ends of the interval on the scale of the value, low first; None without bounds."""
-        if self.baseline is None or self.low is None or self.high is None:
-            return None
-        if self.higher_is_better:
-            return self.baseline + self.low, self.baseline + self.high
-        return self.baseline - self.high, self.baseline - self.low
+    p: float | None = None
+    method: str = ""
 
 
 class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -194,6 +189,8 @@ def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:
         primary=result.primary,
         accepted=result.accepted,
         higher_is_better=result.higher_is_better,
+        p=result.p,
+        method=result.method,
     )
 
 

@@ -48,8 +48,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [run.run for run in history.runs] == [origin(1).run, origin(2).run]
     first, second = history.runs[0].cases
     assert first.value == 0.7
-    assert first.bounds == pytest.approx((0.68, 0.72))
-    assert (second.value, second.verdict, second.bounds) == (None, "error", None)
+    assert (first.low, first.high) == pytest.approx((-0.07, -0.03))
+    assert (first.p, first.method) == (0.00042, "Hall")
+    assert (second.value, second.verdict, second.low) == (None, "error", None)
     assert history.identity(first.identity) == {"samples": "50", "prompt": "describe"}
     assert history.runs[0].checkpoint == "runs/a"
     assert history.remarks == ()
