@@ -231,11 +231,9 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [every]
     budget = evaluator.settings.budget.samples
     most = every if budget is None else min(every, budget)
-    if run.labelled(case):  # labels are a random part of all battles
-        return [most]
-    if not policy.primary:
+    if not policy.primary and not run.labelled(case):
         return [look_sizes(most)[0]]
-    if not policy.statistical:
+    if not policy.statistical or run.labelled(case):  # labels are a random part of all battles
         return [most]
     if not (policy.bets and run.battles(case)):
         return _sizes_for_bounds(run, case, policy, most)

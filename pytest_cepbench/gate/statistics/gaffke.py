@@ -13,7 +13,7 @@ _STEP, _FARTHEST = 0.2, 18.0  # of the trapezoid rule: its first step, and its l
 _NEGLIGIBLE = -30.0  # exp of it, against the largest term
 _MOST_HALVINGS = 12
 _SETTLED = 1e-9  # relative change by a halving; the error left is far smaller
-_EDGE = 1e-15  # nearer to an end than this no number is told from it
+_EDGE, _LEAST = 1e-15, 1e-30  # nearer to the end, or to 0, no quantile is told from it
 _GRID = 12  # decimals that values are grouped by: 0.3 - 0.1 and 0.2 are one value
 
 
@@ -67,7 +67,7 @@ def _quantile(points: Array, counts: Array, alpha: float) -> float:
     def excess(q: float) -> float:
         return _log_probability(points - q, counts) - log(alpha)
 
-    return float(brentq(excess, _EDGE, 1 - _EDGE, xtol=_EDGE, rtol=1e-14))
+    return float(brentq(excess, _LEAST, 1 - _EDGE, xtol=_LEAST, rtol=1e-14))
 
 
 def _log_probability(away: Array, counts: Array) -> float:
@@ -109,4 +109,4 @@ def _log_probability(away: Array, counts: Array) -> float:
         if abs(step * total - before) <= _SETTLED * abs(before):
             break
     peak = -float(np.log1p(away * t) @ counts) - log(t)
-    return peak + log(max(width * step * total / pi, _EDGE**2))
+    return peak + log(max(width * step * total / pi, _LEAST))
