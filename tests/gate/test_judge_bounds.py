@@ -137,7 +137,7 @@ def test_equal_scores_of_another_model_tell_by_their_number(n: int, verdict: Ver
     assert judgement.verdict is verdict
     assert (judgement.method, judgement.p) == (GAFFKE, 1.0)
     assert judgement.low == pytest.approx(-1 + 0.05 ** (1 / n), abs=1e-6)
-    (statement,) = judgement.statements
+    statement = judgement.statements[0]
     assert statement.endswith("the bounds allow for rare others" if n > 1 else "others may show")
 
 

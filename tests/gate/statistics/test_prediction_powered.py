@@ -128,7 +128,7 @@ def test_lam_is_tuned_in_folds() -> None:
     """Each fold has the lam of the others; too few labels for folds have one lam."""
     many = world(200, 500)
     assert prediction_powered_mean(many).lam != pytest.approx(many.tune(), abs=1e-12)
-    assert prediction_powered_mean(many).lam == pytest.approx(many.tune(), abs=0.02)
+    assert prediction_powered_mean(many).lam == pytest.approx(many.tune(), abs=0.05)
     few = world(4, 500)
     assert prediction_powered_mean(few).lam == few.tune()
 
