@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
 
@@ -224,11 +224,33 @@ def check_safetensors(path: Path) -> None:
         end = max(
             (v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"), default=0
         )
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error}); {remedy}") from error
     if 8 + length + end != size:
         raise CheckpointError(
             f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
+        )
+    tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
+    refuse_ungathered(
+        path,
+        # Quantized layers keep empty whole numbers.
+        [n for n, tensor in tensors.items() if tensor["shape"] == [0] and "F" in tensor["dtype"]],
+    )
+
+
+def refuse_ungathered(path: Path, empty: Collection[str]) -> None:
+    """Raise CheckpointError where weights were saved that other processes of a training held.
+
+    empty: the names of floating tensors of shape (0,).
+    """
+    if empty:
+        raise CheckpointError(
+            f"{path}: no values of {few_of(empty)}: DeepSpeed's ZeRO-3 divides weights among "
+            "processes, and these were not gathered when they were saved. Train with "
+            "stage3_gather_16bit_weights_on_model_save set to true (zero_optimization), or make "
+            "whole weights of the training's own state with zero_to_fp32.py"
         )
 
 

@@ -97,14 +97,20 @@ class TextModel:
             read = prepare(inputs).to(input_device(loaded.model), loaded.model.dtype)
             self._check_vocabulary(read)
             config = self._generation_config(read)
-            output = loaded.model.generate(**read, generation_config=config)
+            # Strings that end a text are looked for in what the tokenizer makes of its tokens.
+            reader = {"tokenizer": loaded.tokenizer} if config.stop_strings else {}
+            output = loaded.model.generate(**read, generation_config=config, **reader)
         rows = self._new_tokens(read, output)
         before = self._opened(read)
         texts = [before + text.strip() for text in self._decode(rows)]
         stops = config.eos_token_id
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
+        strings = config.stop_strings or ()
+        strings = [strings] if isinstance(strings, str) else strings
         return [
-            text if not len(row) or int(row[-1]) in ends else Reply(text, provenance=CUT)
+            text
+            if not len(row) or int(row[-1]) in ends or any(string in text for string in strings)
+            else Reply(text, provenance=CUT)
             for text, row in zip(texts, rows, strict=True)
         ]
 

@@ -20,9 +20,10 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints import Checkpoint, component_names, file_options
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.checkpoints.pipeline_source import PipelineOptions
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.generators import pipeline_memory
 from pytest_cepbench.models.generators.component_quantization import require_quantization
 from pytest_cepbench.models.generators.lora import apply_loras
@@ -223,7 +224,8 @@ def load_pipeline(
                 check_vocabulary(checkpoint.path / name, class_name)
         with (
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
-            assembled(checkpoint) as whole,
+            assembled(checkpoint) as joined,
+            unwrapped(joined, file_options(spec)) as whole,
         ):
             files = load_component_files(checkpoint, options["dtype"])
             pipeline = from_pretrained(diffusers, whole, {**options, **files})

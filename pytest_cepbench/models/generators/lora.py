@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
 from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 
 State = Mapping[str, Any]
 """Tensors of one component by name, in peft's form: LAYER.lora_A.weight and LAYER.lora_B.weight."""
@@ -38,7 +39,8 @@ def apply_loras(
     holders: dict[str, None] = {}
     idle = []
     for name, path in zip(names, paths, strict=True):
-        states = _load(pipeline, name, path)
+        with unwrapped_file(path) as file:
+            states = _load(pipeline, name, file)
         if fuse:
             _refuse_quantized(pipeline, path, states)
         holders |= dict.fromkeys(states)

@@ -16,6 +16,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
 from pytest_cepbench.models.checkpoints.single_files import TEXT_ENCODERS
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 from pytest_cepbench.models.safe_loading import refuse_missing
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
@@ -62,9 +63,9 @@ def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: An
             f"{part.path}: diffusers reads no {component_class.__name__} from a file of weights: "
             "give its folder, with config.json"
         )
-    with _fitting(part.path, folder):
+    with _fitting(part.path, folder), unwrapped_file(part.path) as file:
         component = component_class.from_single_file(
-            str(part.path), config=str(folder), torch_dtype=dtype, local_files_only=True
+            str(file), config=str(folder), torch_dtype=dtype, local_files_only=True
         )
     what = f"{component_class.__name__} (as {folder} has it)"
     _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
@@ -99,9 +100,9 @@ def load_single_file(
         for name in names
         if name not in supplied and (checkpoint.path / name / "config.json").is_file()
     }
-    with _fitting(file, checkpoint.path):
+    with _fitting(file, checkpoint.path), unwrapped_file(file) as own:
         pipeline = pipeline_class.from_single_file(
-            str(file),
+            str(own),
             config=str(checkpoint.path),
             torch_dtype=dtype,
             local_files_only=True,
