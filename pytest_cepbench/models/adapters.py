@@ -45,7 +45,7 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
         return model
     # Names that no layer has, and of which none begins another.
     names = [f"adapter{index:03}" for index in range(len(parts))]
-    tensors = [_read_tensors(part.path) for part in parts]
+    tensors = [read_tensors(adapter_weights(part.path)) for part in parts]
     if len(parts) > 1:
         _check_addable(parts)
     for part, state in zip(parts, tensors, strict=True):
@@ -66,12 +66,14 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
     return adapted.get_base_model().eval()
 
 
-def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """The tensors of an adapter's file by their names, without running code."""
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of an adapter's file by their names, without running code.
+
+    Raises CheckpointError for a file that holds none, and for weights that were not gathered.
+    """
     import torch
     from safetensors.torch import load
 
-    path = adapter_weights(folder)
     try:
         # Read whole, not mapped: what is not merged would otherwise stay in the trainer's file.
         if path.suffix == ".safetensors":

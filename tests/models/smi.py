@@ -61,7 +61,10 @@ def install_torch(folder: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | Non
     What is imported as torch stays the real one.
     """
     for file, text in (
-        ("torch-2.99.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\n"),
+        (
+            "torch-2.99.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\n",
+        ),
         ("torch/version.py", f"cuda: Optional[str] = {cuda!r}\nhip: Optional[str] = None\n"),
     ):
         (folder / "site" / file).parent.mkdir(parents=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,13 +236,10 @@ def load_pipeline(
             # doing.
             pipeline.watermark = None
         pipeline = pipeline_memory.place(plan, pipeline)
-        idle = _apply_loras(plan, pipeline)
+        _apply_loras(plan, pipeline)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
-    for path in idle:
-        msg = f"{path}: zero throughout, so that the LoRA changes nothing: has its training begun?"
-        warnings.warn(msg, stacklevel=2)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
         pipeline_memory.offload(plan, pipeline)
@@ -251,13 +247,11 @@ def load_pipeline(
     return pipeline
 
 
-def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> list[Path]:
-    """Apply the plan's LoRA weights, and return those that change nothing."""
+def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> None:
     loras, scales = _loras(plan), plan.params.lora_scales or [1.0]
-    if not loras:
-        return []
-    each = scales * len(loras) if len(scales) == 1 else scales
-    return apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
+    if loras:
+        each = scales * len(loras) if len(scales) == 1 else scales
+        apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
 
 
 def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
