@@ -51,8 +51,7 @@ def a_sparse_file(path: Path) -> None:
 def a_pointer(path: Path) -> None:
     """What Git has in the place of a large file until `git lfs pull` brings that."""
     path.write_text(
-        "version https://git-lfs.github.com/spec/v1\n"
-        f"oid sha256:{'4d7a' * 16}\nsize 3438167540\n"
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d7a' * 16}\nsize 3438167540\n"
     )
 
 

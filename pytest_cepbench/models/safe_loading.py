@@ -142,10 +142,18 @@ def from_pretrained(
             check_division(model, params.division, plan.device, divided["offload_folder"], what)
         elif "device_map" not in options:
             model = model.to(plan.device)
+    answer_by_names(model)
+    return model.eval(), info
+
+
+def answer_by_names(model: Any) -> None:
+    """Have every part of a model return what it makes by names, where its config.json says tuples.
+
+    A model that was exported once is saved so, and its own parts do not find what they look for.
+    """
     for part in model.modules():
         if getattr(getattr(part, "config", None), "return_dict", None) is False:
-            part.config.return_dict = True  # answers are read by their names
-    return model.eval(), info
+            part.config.return_dict = True
 
 
 def _read_model(

@@ -35,7 +35,7 @@ _BETWEEN = re.compile(
 """What wrappers put before a model and between its modules; no module has such a name."""
 
 _BEFORE = ("module.", "base_model.model.")
-"""What DDP and PEFT put before a model; a module inside of it may have the first name."""
+"""What DDP and PEFT put before a model, the outer first; a module inside may have such a name."""
 
 
 def without_wrappers(name: str) -> str:
@@ -50,14 +50,15 @@ def own_names(names: Collection[str], place: Path) -> dict[str, str]:
     wrapper's name and others do not, and where two would be one.
     """
     own = {name: without_wrappers(name) for name in names}
-    while before := next((b for b in _BEFORE if any(n.startswith(b) for n in own.values())), None):
+    for before in _BEFORE:
         bare = [name for name, short in own.items() if not short.startswith(before)]
-        if bare:
+        if 0 < len(bare) < len(own):
             raise CheckpointError(
                 f"{place}: {len(own) - len(bare)} tensors begin with the name of a wrapper, "
                 f"{before}, and {few_of(bare)} not: save the model inside of the wrapper, whole"
             )
-        own = {name: short.removeprefix(before) for name, short in own.items()}
+        if not bare:
+            own = {name: short.removeprefix(before) for name, short in own.items()}
     twice = [short for short, count in Counter(own[name] for name in names).items() if count > 1]
     if twice:
         raise CheckpointError(f"{place}: two tensors would be {few_of(twice)}")

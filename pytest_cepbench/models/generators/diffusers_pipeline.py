@@ -35,7 +35,12 @@ from pytest_cepbench.models.generators.pipeline_memory import PipelineMemoryPara
 from pytest_cepbench.models.load_plan import LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
+from pytest_cepbench.models.safe_loading import (
+    answer_by_names,
+    loading,
+    no_random_weights,
+    take_weights,
+)
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, seeded, to_torch_dtype
 
@@ -228,6 +233,9 @@ def load_pipeline(
         ):
             files = load_component_files(checkpoint, options["dtype"])
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
+        for part in pipeline.components.values():
+            if hasattr(part, "modules"):
+                answer_by_names(part)
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)
         _settle_scheduler(spec, pipeline, params)
