@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.models.adapters import read_tensors
 from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, list_files
 from pytest_cepbench.models.checkpoints.adapter_files import adapter_weights, read_adapter
-from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions, readable_files
-from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    FileOptions,
+    readable_files,
+    tensor_shapes,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.protocols import IdleParts
 
@@ -187,4 +190,4 @@ def _same(trained: torch.Tensor, base: torch.Tensor) -> bool:
     """Whether a trained tensor has the values of its base's, in its own precision."""
     import torch
 
-    return trained.shape == base.shape and torch.equal(trained, base.to(trained.dtype))
+    return trained.shape == base.shape and bool(torch.equal(trained, base.to(trained.dtype)))

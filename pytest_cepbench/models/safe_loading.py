@@ -26,7 +26,7 @@ from pytest_cepbench.errors import (
     few_of,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint, file_options
-from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_names
+from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
 from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.device_maps import (
     check_division,
@@ -185,7 +185,7 @@ def _read_model(
         _read_generation_config(checkpoint, model)
     else:
         # What its own shards hold and the model does not, transformers leaves out without a word.
-        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_names(shard)}
+        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_shapes(shard)}
         info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
     return model, info
 

@@ -23,6 +23,9 @@ MODULES_FILE = "modules.json"
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 """How names of files of weights end."""
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of each tensor of a file, by name."""
+
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
 _MOST_HEADER = 100_000_000
@@ -205,25 +208,27 @@ def _no_weights(folder: Path) -> str:
     return f"{folder}: no weights. Expected safetensors, found {', '.join(names) or 'no files'}"
 
 
-def check_safetensors(path: Path) -> None:
-    """Raise CheckpointError when a file is no whole safetensors file.
+def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:
+    """What a safetensors file's header says of each tensor: dtype, shape and place of its bytes.
 
-    The format is 8 bytes of header length (little endian), a JSON header with each tensor's
-    `data_offsets`, and the data; a copy that was interrupted ends before its last tensor.
+    Raises CheckpointError when it is no whole file, and as `refuse_ungathered`. The format is 8
+    bytes of header length (little endian), a JSON header with each tensor's `data_offsets`, and the
+    data; a copy that was interrupted ends before its last tensor.
     """
     remedy = "it is damaged or was copied only in part: write or fetch it again"
-    size = path.stat().st_size
     try:
         with open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > size - 8:
                 raise CheckpointError(
                     f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
                 )
-            header = parse_header(stream, length)
-        end = max(
-            (v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"), default=0
-        )
+            tensors = dict(parse_header(stream, length))
+        tensors.pop("__metadata__", None)
+        end = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+        # Quantized layers keep empty whole numbers.
+        empty = [n for n, own in tensors.items() if own["shape"] == [0] and "F" in own["dtype"]]
     except OSError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -232,12 +237,13 @@ def check_safetensors(path: Path) -> None:
         raise CheckpointError(
             f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
         )
-    tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
-    refuse_ungathered(
-        path,
-        # Quantized layers keep empty whole numbers.
-        [n for n, tensor in tensors.items() if tensor["shape"] == [0] and "F" in tensor["dtype"]],
-    )
+    refuse_ungathered(path, empty)
+    return tensors
+
+
+def tensor_shapes(path: Path) -> Shapes:
+    """Name and shape of every tensor of a safetensors file; raises as `check_safetensors`."""
+    return {name: tuple(tensor["shape"]) for name, tensor in check_safetensors(path).items()}
 
 
 def refuse_ungathered(path: Path, empty: Collection[str]) -> None:
@@ -252,13 +258,6 @@ def refuse_ungathered(path: Path, empty: Collection[str]) -> None:
             "stage3_gather_16bit_weights_on_model_save set to true (zero_optimization), or make "
             "whole weights of the training's own state with zero_to_fp32.py"
         )
-
-
-def tensor_names(path: Path) -> list[str]:
-    """The names of the tensors in a safetensors file."""
-    with open_regular(path) as stream:
-        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
-    return [name for name in header if name != "__metadata__"]
 
 
 def parse_header(stream: BinaryIO, length: int) -> Any:

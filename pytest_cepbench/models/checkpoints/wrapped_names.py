@@ -25,7 +25,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     parse_header,
     read_json,
     readable_files,
-    tensor_names,
+    tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.preparation_files import linked_folder
 
@@ -80,7 +80,7 @@ def unwrapped(checkpoint: Checkpoint, options: FileOptions) -> Iterator[Checkpoi
     for part in {path.parent for path in weights}:
         files = [path for path in weights if path.parent == part]
         shards = [folder / path for path in files if path.suffix == ".safetensors"]
-        own = own_names([name for shard in shards for name in tensor_names(shard)], folder / part)
+        own = own_names([name for shard in shards for name in tensor_shapes(shard)], folder / part)
         if any(name != short for name, short in own.items()):
             renamed |= dict.fromkeys(files, own)
     if not renamed:
@@ -96,7 +96,7 @@ def unwrapped(checkpoint: Checkpoint, options: FileOptions) -> Iterator[Checkpoi
 @contextmanager
 def unwrapped_file(path: Path) -> Iterator[Path]:
     """The same for a file of safetensors by itself."""
-    own = own_names(tensor_names(path), path) if path.suffix == ".safetensors" else {}
+    own = own_names(tensor_shapes(path), path) if path.suffix == ".safetensors" else {}
     if all(name == short for name, short in own.items()):
         yield path
         return

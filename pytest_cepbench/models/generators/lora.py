@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
-from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 
 State = Mapping[str, Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,9 +11,10 @@ from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
-from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
+from pytest_cepbench.models.checkpoints.preparation_files import linked_folder
 from pytest_cepbench.models.checkpoints.single_files import TEXT_ENCODERS
 from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 from pytest_cepbench.models.safe_loading import refuse_missing
@@ -32,13 +32,8 @@ def assembled(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
     if not replaced:
         yield checkpoint
         return
-    with tempfile.TemporaryDirectory(prefix="cepbench-pipeline-") as name:
-        folder = Path(name)
-        for entry in checkpoint.path.iterdir():
-            if entry.name not in replaced:
-                (folder / entry.name).symlink_to(entry)
-        for component, path in replaced.items():
-            (folder / component).symlink_to(path, target_is_directory=True)
+    own = {entry.name: entry for entry in checkpoint.path.iterdir()}
+    with linked_folder(own | replaced) as folder:
         yield replace(checkpoint, path=folder)
 
 
