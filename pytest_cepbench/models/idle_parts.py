@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_cepbench.errors import CheckpointError, error_line
 from pytest_cepbench.models.adapters import read_tensors
 from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, list_files
 from pytest_cepbench.models.checkpoints.adapter_files import adapter_weights, read_adapter
@@ -143,11 +144,16 @@ class _Weights:
         return _Weights([path for path in self._files if path.parent == folder])
 
     def read(self, name: str) -> torch.Tensor:
-        """A tensor, on the CPU."""
+        """A tensor, on the CPU. Raises CheckpointError where it cannot be read."""
         from safetensors import safe_open
 
-        with safe_open(self.names[name][0], framework="pt", device="cpu") as file:
-            tensor: torch.Tensor = file.get_tensor(name)
+        path = self.names[name][0]
+        try:
+            with safe_open(path, framework="pt", device="cpu") as file:
+                tensor: torch.Tensor = file.get_tensor(name)
+        except Exception as error:
+            # A file that is being written, and a type of numbers that torch does not have.
+            raise CheckpointError(f"{path}: {name} cannot be read: {error_line(error)}") from error
         return tensor
 
     def holds(
@@ -179,6 +185,8 @@ class _Weights:
         for name, (_, shape) in self.names.items():
             if len(shape) > 1 and shape[0] == len(lengths):
                 weight = self.read(name)
+                if not weight.is_floating_point():
+                    continue
                 rows = weight.float().flatten(1).norm(dim=1)
                 rounding = max(torch.finfo(each.dtype).eps for each in (weight, lengths))
                 if torch.allclose(rows, lengths.float(), rtol=4 * rounding, atol=0):
