@@ -80,7 +80,8 @@ def unwrapped(checkpoint: Checkpoint, options: FileOptions) -> Iterator[Checkpoi
     for part in {path.parent for path in weights}:
         files = [path for path in weights if path.parent == part]
         shards = [folder / path for path in files if path.suffix == ".safetensors"]
-        own = own_names([name for shard in shards for name in tensor_shapes(shard)], folder / part)
+        # Older files that nothing reads any more have tensors of the same names.
+        own = own_names({name for shard in shards for name in tensor_shapes(shard)}, folder / part)
         if any(name != short for name, short in own.items()):
             renamed |= dict.fromkeys(files, own)
     if not renamed:

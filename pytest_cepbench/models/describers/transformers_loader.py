@@ -45,8 +45,6 @@ _TEXTS_ALONE: Mapping[str, Any] = {
 prompt and one text of each input, or change the prompt, take one input at a time, or end a text by
 the clock. What serves speed alone goes with them."""
 
-_MODES = ("greedy_search", "sample", "beam_search", "beam_sample")
-
 _COUNTING = ("patch_size", "vision_feature_select_strategy", "num_image_tokens")
 """Settings by which processors count the tokens of an image."""
 
@@ -214,10 +212,7 @@ def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> N
 
 
 def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
-    """The model's own generation configuration, with the settings in force.
-
-    Raises CheckpointError where it asks for a way of writing that is no part of transformers.
-    """
+    """The model's own generation configuration, with the settings in force."""
     stored = model.generation_config
     # In the model's too: transformers takes from there what a call leaves out.
     for name, neutral in _TEXTS_ALONE.items():
@@ -233,14 +228,6 @@ def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -
     config.max_length = None  # max_new_tokens says how long; with both given, transformers warns
     if config.pad_token_id is None:
         config.pad_token_id = tokenizer.pad_token_id
-    mode = str(config.get_generation_mode().value)
-    if mode not in _MODES:
-        raise CheckpointError(
-            f"{model.name_or_path}: its generation_config.json asks for {mode.replace('_', ' ')}, "
-            "which newer releases of transformers load as code from the hub. Gate it without: "
-            "remove the setting that asks for it (penalty_alpha, dola_layers, num_beam_groups, "
-            "constraints or force_words_ids)"
-        )
     return config
 
 
