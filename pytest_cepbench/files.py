@@ -30,13 +30,19 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISLNK, "a symbolic link"),
 )
 
+_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How the file begins that Git has in the place of a large one until `git lfs pull` brings that."""
+
+_MOST_POINTER = 1024  # bytes, by the specification of Git LFS
+
 
 def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BufferedReader:
     """Open a regular file for reading, as `path.open("rb")` does, without ever blocking.
 
     most: largest size in bytes; None for no limit, where the file is read in parts.
     links: whether the name may be a symbolic link, which is followed.
-    Raises OSError; UnfitFileError, a kind of it, for what is not regular or too large.
+    Raises OSError; UnfitFileError, a kind of it, for what is not regular or too large, and for a
+    pointer of Git LFS in the place of a file.
     """
     if "\0" in str(path):
         raise UnfitFileError("a name with a NUL byte is none that a file can have")
@@ -45,7 +51,10 @@ def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> 
     _check(path.stat(follow_symlinks=links), most)
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | follow)
     try:
-        _check(os.fstat(file), most)
+        status = os.fstat(file)
+        _check(status, most)
+        if status.st_size < _MOST_POINTER:
+            _refuse_pointer(os.pread(file, len(_POINTER), 0))
         os.set_blocking(file, True)
         return os.fdopen(file, "rb")
     except BaseException:
@@ -152,6 +161,13 @@ def _check(status: os.stat_result, most: int | None) -> None:
             raise UnfitFileError(f"it is {name}, and a regular file is expected")
     if most is not None and status.st_size > most:
         raise UnfitFileError(_too_large(f"{status.st_size:,}", most))
+
+
+def _refuse_pointer(beginning: bytes) -> None:
+    if beginning == _POINTER:
+        raise UnfitFileError(
+            "it is a pointer of Git LFS to a file that was not fetched: run git lfs pull"
+        )
 
 
 def _too_large(size: str, most: int) -> str:

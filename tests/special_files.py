@@ -48,6 +48,13 @@ def a_sparse_file(path: Path) -> None:
         stream.truncate(30 * 2**30)
 
 
+def a_pointer(path: Path) -> None:
+    """What Git has in the place of a large file until `git lfs pull` brings that."""
+    path.write_text(
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d7a' * 16}\nsize 3438167540\n"
+    )
+
+
 def too_deep(path: Path) -> None:
     """TOML that a parser cannot follow."""
     path.write_text("x = " + "[" * DEPTH + "]" * DEPTH)

@@ -24,6 +24,7 @@ from tests.special_files import (
     a_link_to_a_pipe,
     a_link_to_an_endless_device,
     a_pipe,
+    a_pointer,
     a_socket,
     a_sparse_file,
 )
@@ -37,6 +38,7 @@ KINDS: dict[Callable[[Path], None], str] = {
     a_link_to_a_pipe: "named pipe",
     a_socket: "socket",
     a_folder: "Is a directory",
+    a_pointer: "a pointer of Git LFS to a file that was not fetched: run git lfs pull",
     a_sparse_file: "has 32,212,254,720 bytes, and at most 1,000 are expected",
 }
 

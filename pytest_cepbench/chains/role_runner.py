@@ -463,12 +463,15 @@ class RoleRunner:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about results, also of earlier runs: the adapter's, and on other code."""
+        """Sentences about results, also of earlier runs: the adapter's, on other code, and on
+        trained parts that change nothing.
+        """
         own = self.bound.provenance.get(CODE)
         provenances = map(_read_provenance, list(self.tally.provenances))
         warn = self.bound.warn
         adapter = () if warn is None else warn([fields for fields in provenances if fields])
-        return [*adapter] + [
+        idle = [f"{remark}. Has its training begun?" for remark in self.bound.idle().remarks]
+        return [*adapter, *idle] + [
             f"the {self.bound.role}'s answers were made by {code} and come out of the store; it is "
             f"{own} now, under the same fingerprint: give the model another one if the change can "
             "change an answer"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec.structs import replace as replace_fields
 
-from pytest_cepbench.errors import BaselineError, CepError
+from pytest_cepbench.errors import BaselineError, CepError, CheckpointError
 from pytest_cepbench.evaluation.case_evaluation import (
     EvaluatedCase,
     References,
@@ -83,6 +83,7 @@ class CaseRunner:
         try:
             evaluator.suites.check_policy(self.suite_file, case.key, policy)
             if isinstance(case, PooledCase):
+                self._refuse_idle()
                 result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
             else:
                 result = self._evaluate(case, policy, unmeasured)
@@ -145,6 +146,8 @@ class CaseRunner:
         """Measure and judge a case. series: its place in a series, if the run is in one."""
         evaluator = self.evaluator
         path = baseline_path(evaluator.settings.baselines, case.key)
+        if not accepting:
+            self._refuse_idle()
         evaluated = evaluate_case(
             evaluator, self.suite_file, case, policy, references, whole=accepting
         )
@@ -166,6 +169,21 @@ class CaseRunner:
             series=None if series is None else series.shown(evaluated),
         )
         return self._attribute(result, evaluated) if policy.primary and not accepting else result
+
+    def _refuse_idle(self) -> None:
+        """Raise CheckpointError where the model under test is its base: nothing would be gated.
+
+        As the first baseline of a training it is right, and accepted with a warning.
+        """
+        run = self.evaluator.suite_run(self.suite_file)
+        gated = () if run.assignments.replay is not None else run.assignments.gated
+        found = [run.runner(role).bound.idle() for role in gated]
+        if found and all(idle.whole for idle in found):
+            raise CheckpointError(
+                f"nothing is gated: {'; '.join(dict.fromkeys(r for i in found for r in i.remarks))}"
+                ". Give a checkpoint from after its training began; --snapshot-update accepts this "
+                "one as the first baseline"
+            )
 
     def _refusal(self, measurement: Measurement, policy: Policy) -> str:
         """Why a measurement may not become the baseline of its case; empty where it may.

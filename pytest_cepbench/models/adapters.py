@@ -20,6 +20,8 @@ from pytest_cepbench.models.checkpoints.adapter_files import (
     adapter_weights,
     read_adapter,
 )
+from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered
+from pytest_cepbench.models.checkpoints.wrapped_names import without_wrappers
 from pytest_cepbench.models.tokenizer_checks import embedded_tokens
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
         return model
     # Names that no layer has, and of which none begins another.
     names = [f"adapter{index:03}" for index in range(len(parts))]
-    tensors = [_read_tensors(part.path) for part in parts]
+    tensors = [read_tensors(adapter_weights(part.path)) for part in parts]
     if len(parts) > 1:
         _check_addable(parts)
     for part, state in zip(parts, tensors, strict=True):
@@ -64,17 +66,20 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
     return adapted.get_base_model().eval()
 
 
-def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """The tensors of an adapter's file by their names, without running code."""
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of an adapter's file by their names, without running code.
+
+    Raises CheckpointError for a file that holds none, and for weights that were not gathered.
+    """
     import torch
     from safetensors.torch import load
 
-    path = adapter_weights(folder)
     try:
         # Read whole, not mapped: what is not merged would otherwise stay in the trainer's file.
         if path.suffix == ".safetensors":
-            return dict(load(path.read_bytes()))
-        state = torch.load(path, map_location="cpu", weights_only=True)
+            state = load(path.read_bytes())
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # A damaged file makes these raise anything.
         raise CheckpointError(
@@ -82,7 +87,8 @@ def _read_tensors(folder: Path) -> dict[str, torch.Tensor]:
         ) from error
     if not isinstance(state, dict) or not all(hasattr(value, "shape") for value in state.values()):
         raise CheckpointError(f"{path}: expected tensors by their names, as PEFT writes them")
-    return state
+    refuse_ungathered(path, [name for name, tensor in state.items() if tensor.shape == (0,)])
+    return {without_wrappers(name): tensor for name, tensor in state.items()}
 
 
 def _check_addable(parts: list[CheckpointPart]) -> None:
@@ -90,8 +96,8 @@ def _check_addable(parts: list[CheckpointPart]) -> None:
     for part in parts:
         config = read_adapter(part.path)
         trained = config.get("modules_to_save") or config.get("trainable_token_indices")
-        if str(config["peft_type"]).upper() != "LORA" or config.get("use_dora") or trained:
-            what = "DoRA" if config.get("use_dora") else str(config["peft_type"])
+        if config["peft_type"] != "LORA" or config.get("use_dora") or trained:
+            what = "DoRA" if config.get("use_dora") else config["peft_type"]
             what = "modules_to_save" if trained else what
             raise CheckpointError(
                 f"{part.path}: several adapters are added up, which is right for LoRA alone; this "
@@ -105,7 +111,7 @@ def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
 
     stored = read_adapter(folder)
     try:
-        kind = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(str(stored["peft_type"]).upper())]
+        kind = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(stored["peft_type"])]
     except (KeyError, ValueError) as error:
         raise CheckpointError(
             f"{folder}: the installed PEFT knows no adapters of type {stored['peft_type']!r}"
@@ -119,7 +125,8 @@ def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
             "install that version or a later one"
         )
     try:
-        config = kind.from_pretrained(str(folder))
+        stored.pop("runtime_config", None)  # PEFT leaves that of the training out, too
+        config = kind.from_peft_type(**kind.check_kwargs(**stored))
         config.inference_mode = True
         if adapted is None:
             return PeftModel(model, config, adapter_name=name)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     complete_checkpoint,
@@ -17,7 +16,7 @@ from pytest_cepbench.models.checkpoints import (
     inspect_checkpoint,
     stored_precision,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import parse_header
+from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.load_plan import Adapter
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
@@ -170,10 +169,7 @@ def _loaded_bytes(file: Path, width: int) -> int:
     """
     if file.suffix != ".safetensors":
         return file.stat().st_size
-    with open_regular(file) as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        header: Mapping[str, Any] = parse_header(stream, length)
-    tensors = (tensor for name, tensor in header.items() if name != "__metadata__")
+    tensors = check_safetensors(file).values()
     return sum(
         prod(tensor["shape"]) * width
         if tensor["dtype"] in _FLOATS

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.registry import weights_bytes
 from pytest_cepbench.models.system_limits import Device, visible_devices
-from pytest_cepbench.models.torch_runtime import accelerator_visible
 
 SPARE = 1.2
 """Memory that a model needs as a share of its weights: what it works on lies beside them."""
@@ -121,7 +120,7 @@ class DeviceAssignment:
     @classmethod
     def of_process(cls) -> DeviceAssignment:
         """For the accelerators that this process sees."""
-        return cls(usable_together(visible_devices()) if accelerator_visible() else 0)
+        return cls(usable_together(visible_devices()))
 
     def assign(self, specs: Iterable[ModelSpec]) -> None:
         """Give those of the models that have none a device, in the same way in every process."""

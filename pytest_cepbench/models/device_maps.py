@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,22 +120,32 @@ class DeviceMap:
         return {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
 
 
-def map_options(device_map: DeviceMap, device: str) -> dict[str, Any]:
-    """The options of from_pretrained with which transformers divides a model.
+@contextmanager
+def map_options(device_map: DeviceMap, device: str) -> Iterator[dict[str, Any]]:
+    """The options of from_pretrained with which transformers divides a model; none without a map.
 
-    device: where it works. The folder for the parts on disk is made here; `check_division` has it
-    removed. Raises ModelError for limits of devices that are not there.
+    device: where it works. The folder for the parts on disk is made here, and removed if what the
+    block does raises; `check_division` leaves it to the model. Raises ModelError for limits of
+    devices that are not there.
     """
+    if device_map.strategy is None:
+        yield {}
+        return
     limits = device_map.limits(device)
     if device == "cpu" and any(place != "cpu" for place in limits or {}):
         raise ModelError(
             f"max_memory {device_map.max_memory!r} names a device, and the model runs on the cpu"
         )
-    return {
-        "device_map": device_map.strategy,
-        "max_memory": limits,
-        "offload_folder": tempfile.mkdtemp(prefix="cepbench-offload-", dir=device_map.folder),
-    }
+    folder = tempfile.mkdtemp(prefix="cepbench-offload-", dir=device_map.folder)
+    try:
+        yield {
+            "device_map": device_map.strategy,
+            "max_memory": limits,
+            "offload_folder": folder,
+        }
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def check_division(model: Any, device_map: DeviceMap, device: str, folder: str, what: str) -> None:
@@ -151,7 +162,6 @@ def check_division(model: Any, device_map: DeviceMap, device: str, folder: str, 
     if not outside:
         weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
         return
-    shutil.rmtree(folder, ignore_errors=True)
     place = "disk" if "disk" in outside else "cpu"
     where = {"cpu": "in host memory", "disk": "on disk"}[place]
     raise DeviceMemoryError(

@@ -13,7 +13,12 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_cepbench.artifacts.digest import FileStamp
-from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
+from pytest_cepbench.errors import (
+    CheckpointError,
+    DeviceMemoryError,
+    IdentityError,
+    UnfitFileError,
+)
 
 HashFile = Callable[[Path], str]
 """SHA-256 of a file's bytes, hexadecimal."""
@@ -93,7 +98,10 @@ class CoveredFiles:
             stamp = FileStamp.of(path)
             before, digest = known.get(path, (None, ""))
             if before is None or before != stamp or not before.settled:
-                digest = self._hash_file(path)
+                try:
+                    digest = self._hash_file(path)
+                except UnfitFileError as error:
+                    raise CheckpointError(f"{path}: {error}") from error
             seen[path] = (stamp, digest)
             return digest
 

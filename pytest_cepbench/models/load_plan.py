@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pytest_cepbench.errors import SpecError
@@ -19,6 +20,7 @@ from pytest_cepbench.models.checkpoints.checkpoint import WEIGHT_FILES
 from pytest_cepbench.models.checkpoints.source_options import SourceOptions
 from pytest_cepbench.models.device_maps import DeviceMap
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
+from pytest_cepbench.models.idle_parts import idle_parts
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.quantization import require_quantization
@@ -253,6 +255,7 @@ class Adapter(Generic[P]):
             scores_answers=self.scores_answers,
             dispatched=dispatched,
             remarks=checkpoint.remarks,
+            idle=cache(lambda: idle_parts(checkpoint, file_options(spec))),
         )
 
 

@@ -16,6 +16,7 @@ from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints import CheckpointPart
 from pytest_cepbench.models.checkpoints.loose_weights import DCP_METADATA
+from pytest_cepbench.models.checkpoints.wrapped_names import own_names
 
 if TYPE_CHECKING:
     import torch
@@ -45,9 +46,6 @@ _MODEL = ("model", "module", "state_dict", "app")
 
 _NOT_MODEL = ("optimizer", "optim", "lr_scheduler", "scheduler", "train_state", "dataloader")
 
-_WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""What torch's wrappers put between the names of a model's modules."""
-
 
 def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint's part "weights", on the CPU, by the names of the model's own.
@@ -63,7 +61,8 @@ def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
     for name, path in part.paths():
         if name.endswith(".safetensors"):
             state |= load_file(path)
-    return _own_names(part.path, {name: (name,) for name in state}, state)
+    own = own_names(state, part.path)
+    return {own[name]: tensor for name, tensor in state.items()}
 
 
 def _read_shards(part: CheckpointPart) -> dict[str, torch.Tensor]:
@@ -117,17 +116,9 @@ def _own_names(
 
     paths: of each, its way through the saved state: ("model", "lm_head.weight").
     """
-    own: dict[str, torch.Tensor] = {}
-    for key, tensor in state.items():
-        path = paths[key]
-        name = ".".join(map(str, path[1:] if len(path) > 1 else path))
-        for wrapper in _WRAPPERS:
-            name = name.replace(wrapper, "")
-        name = name.removeprefix("module.")
-        if name in own:
-            raise CheckpointError(f"{folder}: two tensors would be {name}")
-        own[name] = tensor
-    return own
+    names = {key: ".".join(map(str, paths[key][1:] or paths[key])) for key in state}
+    own = own_names(names.values(), folder)
+    return {own[names[key]]: tensor for key, tensor in state.items()}
 
 
 class _MetadataUnpickler(pickle.Unpickler):

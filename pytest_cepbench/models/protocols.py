@@ -365,6 +365,18 @@ class BindContext:
 
 
 @dataclass(frozen=True)
+class IdleParts:
+    """The trained parts of a model that change nothing.
+
+    remarks: a sentence for each.
+    whole: whether these are all of its trained parts, so that it is its base.
+    """
+
+    remarks: tuple[str, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True)
 class BoundRole:
     """A model spec that was resolved for one role: its identity, and how to load it when needed.
 
@@ -399,6 +411,7 @@ class BoundRole:
     dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
         loaded again where others are moved.
     remarks: what was found where the spec does not say so, a line each, for the header.
+    idle: finds the trained parts that change nothing, in their files.
     named_in_baselines: how baselines name it in the place of its fingerprint, where numbers stay
         comparable when that changes: people, whose votes are on other battles every time.
     """
@@ -424,6 +437,7 @@ class BoundRole:
     scores_answers: bool = False
     dispatched: bool = False
     remarks: tuple[str, ...] = ()
+    idle: Callable[[], IdleParts] = field(default=IdleParts, repr=False, compare=False)
     named_in_baselines: str = ""
 
     @property

@@ -25,8 +25,9 @@ from pytest_cepbench.errors import (
     error_line,
     few_of,
 )
-from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_names
+from pytest_cepbench.models.checkpoints import Checkpoint, file_options
+from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.device_maps import (
     check_division,
     map_options,
@@ -131,8 +132,34 @@ def from_pretrained(
         # Packed weights are put in their place at once. Their scales are attributes of several
         # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
         options |= {"device_map": {"": plan.device}, "disable_mmap": True}
-    divided = map_options(params.division, plan.device) if params.division.strategy else {}
-    options |= divided
+    with (
+        map_options(params.division, plan.device) as divided,
+        unwrapped(checkpoint, file_options(plan.spec)) as whole,
+    ):
+        model, info = _read_model(model_class, whole, {**options, **divided})
+        if divided:
+            what = f"{checkpoint.path}: {checkpoint.what}"
+            check_division(model, params.division, plan.device, divided["offload_folder"], what)
+        elif "device_map" not in options:
+            model = model.to(plan.device)
+    answer_by_names(model)
+    return model.eval(), info
+
+
+def answer_by_names(model: Any) -> None:
+    """Have every part of a model return what it makes by names, where its config.json says tuples.
+
+    A model that was exported once is saved so, and its own parts do not find what they look for.
+    """
+    for part in model.modules():
+        if getattr(getattr(part, "config", None), "return_dict", None) is False:
+            part.config.return_dict = True
+
+
+def _read_model(
+    model_class: Any, checkpoint: Checkpoint, options: dict[str, Any]
+) -> tuple[Any, dict[str, set[str]]]:
+    """What transformers reads of a checkpoint's folder, or of its state apart from that."""
     place: Path | None = checkpoint.path
     if checkpoint.weights_part is not None:
         place, model_class = None, _give_state(model_class, checkpoint, options)
@@ -144,9 +171,11 @@ def from_pretrained(
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
         _, info = model_class.from_pretrained(place, **options)
+        mismatched = info["mismatched_keys"]
+        refuse_ungathered(checkpoint.path, [name for name, stored, _ in mismatched if 0 in stored])
         wrong = [
             f"{name} is {tuple(stored)}, expected {tuple(built)}"
-            for name, stored, built in info["mismatched_keys"]
+            for name, stored, built in mismatched
         ]
         raise CheckpointError(
             f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. "
@@ -156,14 +185,9 @@ def from_pretrained(
         _read_generation_config(checkpoint, model)
     else:
         # What its own shards hold and the model does not, transformers leaves out without a word.
-        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_names(shard)}
+        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_shapes(shard)}
         info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
-    if divided:
-        what = f"{checkpoint.path}: {checkpoint.what}"
-        check_division(model, params.division, plan.device, divided["offload_folder"], what)
-    elif "device_map" not in options:
-        model = model.to(plan.device)
-    return model.eval(), info
+    return model, info
 
 
 def _give_state(model_class: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:

@@ -1,8 +1,9 @@
 """Processor cores, memory and accelerators that a process may use, found out without torch.
 
 Cores and memory are those of its control groups. NVIDIA's accelerators are asked of nvidia-smi,
-else counted by their device files; AMD's are read from the kernel's own files. The caller's
-CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES is obeyed.
+else counted by their device files; AMD's are read from the kernel's own files. Beside a torch that
+was built for CPUs there are none. The caller's CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES is
+obeyed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path("/")
@@ -104,20 +106,35 @@ class Device:
     variable: str = CUDA
 
 
-def visible_devices() -> tuple[Device, ...]:
-    """The accelerators that the caller's environment leaves to this process, in its order.
+def visible_devices(root: Path = ROOT) -> tuple[Device, ...]:
+    """The accelerators that torch can use and the caller leaves to this process, in its order.
 
-    A device that the caller named keeps the caller's token (an index, a UUID, a MIG instance);
-    others are named by UUID, which does not depend on CUDA's order. Memory is as of the first call.
+    Everything that asks whether there is an accelerator asks this. A device that the caller named
+    keeps the caller's token (an index, a UUID, a MIG instance); others are named by UUID, which
+    does not depend on CUDA's order. Memory is as of the first call.
+    root: as above.
     """
-    if any(os.environ.get(name, "all").strip() in ("", "-1") for name in (CUDA, HIP)):
+    hidden = any(os.environ.get(name, "all").strip() in ("", "-1") for name in (CUDA, HIP))
+    if hidden or _is_cpu_build():
         return ()
-    devices = _nvidia(shutil.which("nvidia-smi")) or _amd(Path("/sys"))
-    variable = devices[0].variable if devices else CUDA
-    named = CUDA if variable == CUDA or HIP not in os.environ else HIP
-    if named not in os.environ:
+    windows = root / "usr/lib/wsl/lib"  # of the driver of the Windows around a WSL2
+    tool = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=windows)
+    devices = _nvidia(tool) or _device_files(root, windows) or _amd(root)
+    named = HIP if devices and devices[0].variable == HIP and HIP in os.environ else CUDA
+    if not devices or named not in os.environ:
         return devices
     return tuple(_chosen(os.environ[named].split(","), devices, named))
+
+
+def _is_cpu_build() -> bool:
+    """Whether the installed torch has no code for accelerators; read from its file of versions."""
+    try:
+        file = metadata.distribution("torch").locate_file("torch/version.py")
+    except metadata.PackageNotFoundError:
+        return False
+    lines = _text(Path(str(file))).splitlines()
+    kinds = [line for line in lines if line.startswith(("cuda:", "hip:"))]
+    return bool(kinds) and all(line.endswith("None") for line in kinds)
 
 
 def device_name(device: str) -> str:
@@ -140,10 +157,9 @@ def _chosen(tokens: Sequence[str], devices: Sequence[Device], variable: str) -> 
     ordered = same_model or variable == HIP or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     for token in (token.strip() for token in tokens):
         if token.isdecimal():
-            if devices and int(token) >= len(devices):
+            if int(token) >= len(devices):
                 return
-            unknown = Device(token, f"device {token}")
-            device = devices[int(token)] if devices and ordered else unknown
+            device = devices[int(token)] if ordered else Device(token, f"device {token}")
         elif token.startswith(("GPU-", "MIG-")):  # may be shortened
             matches = (device for device in devices if device.token.startswith(token))
             device = next(matches, Device(token, "device"))
@@ -157,7 +173,7 @@ def _chosen(tokens: Sequence[str], devices: Sequence[Device], variable: str) -> 
 
 @cache
 def _nvidia(tool: str | None) -> tuple[Device, ...]:
-    """The devices of nvidia-smi, MIG instances in place of their device; else the device files."""
+    """The devices of nvidia-smi, MIG instances in place of their device."""
     devices: list[Device] = []
     for line in _run_tool(tool, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"):
         values = [value.strip() for value in line.split(",", 4)]
@@ -168,11 +184,16 @@ def _nvidia(tool: str | None) -> tuple[Device, ...]:
             devices += _slices(tool, uuid)
         else:
             devices.append(Device(uuid, name, _bytes(free), _bytes(total)))
-    if devices:
-        return tuple(devices)
+    return tuple(devices)
+
+
+def _device_files(root: Path, windows: Path) -> tuple[Device, ...]:
+    """The devices of NVIDIA's device files; WSL2 has one file for those of every maker."""
     # A container may be given /dev/nvidia3 alone, which CUDA then counts as 0.
-    files = sorted(Path("/dev").glob("nvidia[0-9]*"))
-    return tuple(Device(str(index), f"NVIDIA device {index}") for index in range(len(files)))
+    count = len(list((root / "dev").glob("nvidia[0-9]*")))
+    if (root / "dev/dxg").exists() and (windows / "libcuda.so.1").exists():
+        count = count or 1
+    return tuple(Device(str(index), f"NVIDIA device {index}") for index in range(count))
 
 
 def _slices(tool: str | None, uuid: str) -> Iterator[Device]:
@@ -208,9 +229,12 @@ def _bytes(mebibytes: str) -> int | None:
 
 
 @cache
-def _amd(system: Path) -> tuple[Device, ...]:
-    """The compute devices of the kernel's amdkfd driver. system: where sysfs is mounted."""
+def _amd(root: Path) -> tuple[Device, ...]:
+    """The compute devices of the kernel's amdkfd driver, where this process may use it."""
     devices: list[Device] = []
+    if not (root / "dev/kfd").exists():
+        return ()
+    system = root / "sys"
     nodes = system.glob("class/kfd/kfd/topology/nodes/*/properties")
     for file in sorted(nodes, key=lambda path: int(path.parent.name)):
         properties = dict(line.split(None, 1) for line in _text(file).splitlines() if " " in line)

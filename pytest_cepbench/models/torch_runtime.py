@@ -14,11 +14,10 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import metadata, util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import MissingDependencyError, ModelError
-from pytest_cepbench.models.system_limits import usable_cores
+from pytest_cepbench.models.system_limits import usable_cores, visible_devices
 
 if TYPE_CHECKING:
     import torch
@@ -61,24 +60,13 @@ def require(*packages: str) -> None:
         )
 
 
-def accelerator_visible() -> bool:
-    """True where this process may use an NVIDIA or AMD accelerator, judged without torch.
-
-    An empty CUDA_VISIBLE_DEVICES (or HIP_VISIBLE_DEVICES), or one of "-1", hides them all.
-    """
-    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        if os.environ.get(variable, "all").strip() in ("", "-1"):
-            return False
-    return Path("/dev/kfd").exists() or any(Path("/dev").glob("nvidia[0-9]*"))
-
-
 def resolve_device(name: str) -> str:
     """The device that a spec's `device` means: "auto" is cuda where one is visible, else cpu.
 
     Raises ValueError for a name that is none of auto, cpu, cuda, cuda:N, mps.
     """
     if name == "auto":
-        return "cuda" if accelerator_visible() else "cpu"
+        return "cuda" if visible_devices() else "cpu"
     if not _DEVICE.fullmatch(name):
         raise ValueError(f"device must be auto, cpu, cuda, cuda:N or mps, got {name!r}")
     return name

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Reply, RoleName
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.serving.run_servers import RunServers
 
-CONTEXT = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
+
+def hash_file(path: Path) -> str:
+    """As a run does it, but for remembering."""
+    with open_regular(path) as stream:
+        return sha256(stream.read()).hexdigest()
+
+
+CONTEXT = BindContext(hash_file, threads=1)
 """Hashes every file anew and keeps torch to one thread."""
 
 

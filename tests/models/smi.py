@@ -37,7 +37,7 @@ def install_smi(
     devices: Sequence[tuple[str, str, int]] | None,
     divided: Mapping[str, Sequence[str]] = {},
 ) -> None:
-    """Put an nvidia-smi first on PATH, and let the caller restrict nothing.
+    """Put an nvidia-smi first on PATH beside a torch for CUDA; the caller restricts nothing.
 
     devices: (UUID, name, free GiB) of each, of 80 GiB; None: the tool fails. divided: UUID ->
     profiles of the MIG instances.
@@ -50,5 +50,25 @@ def install_smi(
     program.write_text(_NO_DRIVER if devices is None else text, encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    install_torch(folder, monkeypatch, "13.2")
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(name, raising=False)
+
+
+def install_torch(folder: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | None) -> None:
+    """Have the installed torch be one for a release of CUDA, None for CPUs, as its files say it.
+
+    What is imported as torch stays the real one.
+    """
+    for file, text in (
+        (
+            "torch-2.99.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\n",
+        ),
+        ("torch/version.py", f"cuda: Optional[str] = {cuda!r}\nhip: Optional[str] = None\n"),
+    ):
+        (folder / "site" / file).parent.mkdir(parents=True)
+        (folder / "site" / file).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder / "site")
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder / "site"), before])))

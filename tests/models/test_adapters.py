@@ -154,6 +154,25 @@ def _scale_first(tensors: dict[str, Any]) -> None:
     tensors[min(tensors)] *= 2
 
 
+def test_a_type_in_small_letters_is_the_type(lora: Path, copied: Path) -> None:
+    """Scripts that write the configuration themselves do so."""
+    config = copied / "adapter_config.json"
+    config.write_text(config.read_text().replace('"LORA"', '"lora"'))
+    assert json.loads(config.read_text())["peft_type"] == "lora"
+    assert describe(copied) == describe(lora)
+
+
+def test_pickled_weights_that_were_not_gathered_are_named(copied: Path) -> None:
+    """ZeRO-3 leaves (0,) in the place of what other processes held."""
+    weights = copied / "adapter_model.safetensors"
+    from safetensors.torch import load_file
+
+    torch.save({name: torch.empty(0) for name in load_file(weights)}, copied / "adapter_model.bin")
+    weights.unlink()
+    with pytest.raises(CheckpointError, match="stage3_gather_16bit_weights_on_model_save"):
+        describe(copied, "allow_pickle=true")
+
+
 def test_pickled_adapters_load_when_allowed(lora: Path, copied: Path) -> None:
     """allow_pickle=true must load what it allows, and describe as the safetensors did."""
     from safetensors.torch import load_file
@@ -230,6 +249,7 @@ def change_config(folder: Path, **values: Any) -> None:
         ({"use_tomorrows_method": True}, "does not know use_tomorrows_method"),
         ({"peft_type": "TOMORROW"}, "knows no adapters of type 'TOMORROW'"),
         ({"peft_type": "PREFIX_TUNING"}, "puts prompts before a text"),
+        ({"peft_type": "prefix_tuning"}, "puts prompts before a text"),
         ({"megatron_config": {"a": 1}}, "has a module imported by its name"),
     ],
 )

@@ -14,12 +14,13 @@ from PIL import Image
 
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
-from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, SpecError
+from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError, SpecError
 from pytest_cepbench.models.device_maps import parse_max_memory
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
 from tests.tiny import describers, encoders
+from tests.tiny.adapters import edit_tensors
 
 pytest.importorskip("torch", reason="checkpoints need the [models] extra")
 pytest.importorskip("accelerate", reason="device maps need the [models] extra")
@@ -113,6 +114,22 @@ def test_a_describer_that_lies_on_disk_in_part_writes_the_same_texts(
     del model
     gc.collect()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("fault", ["shape", "limit"])
+def test_loading_that_fails_leaves_no_folder(llava: Path, tmp_path: Path, fault: str) -> None:
+    """Each would have the size of the parts that were written before the error."""
+    folder = Path(shutil.copytree(llava, tmp_path / "copy"))
+    query = ON_DISK
+    if fault == "shape":
+        edit_tensors(folder / "model.safetensors", lambda t: t.update({max(t): t[max(t)][:1]}))
+    else:
+        query = ON_DISK.replace("cpu:", "0:1GiB,cpu:")
+    (tmp_path / "parts").mkdir()
+    bound = bind_text(f"{folder}?{query}&offload_folder={tmp_path / 'parts'}", "describer")
+    with pytest.raises((CheckpointError, ModelError)):
+        bound.load()
+    assert not list((tmp_path / "parts").iterdir())
 
 
 def test_parts_go_to_disk_only_where_that_is_asked_for(

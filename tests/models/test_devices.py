@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.models.device_assignment import DeviceAssignment
 from pytest_cepbench.models.system_limits import CUDA, Device, _amd, device_name, visible_devices
-from tests.models.smi import GIB, install_smi
+from pytest_cepbench.models.torch_runtime import resolve_device
+from tests.models.smi import GIB, install_smi, install_torch
 
 A100 = "NVIDIA A100-SXM4-80GB"
 
@@ -109,16 +111,62 @@ def test_a_tool_without_a_driver_finds_nothing(
     assert visible_devices() == ()
 
 
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The root of a machine without nvidia-smi, with a torch for CUDA."""
+    install_torch(tmp_path, monkeypatch, "13.2")
+    monkeypatch.setenv("PATH", "")
+    for name in (CUDA, "HIP_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "dev").mkdir()
+    return tmp_path
+
+
+def test_a_windows_around_linux_has_a_device(bare: Path) -> None:
+    """WSL2 has one file for the devices of all makers: NVIDIA's is one with a driver beside it."""
+    (bare / "dev/dxg").touch()
+    assert visible_devices(bare) == ()
+    driver = bare / "usr/lib/wsl/lib"
+    driver.mkdir(parents=True)
+    (driver / "libcuda.so.1").touch()
+    assert visible_devices(bare) == (Device("0", "NVIDIA device 0"),)
+    tool = driver / "nvidia-smi"  # on PATH of a login shell alone
+    tool.write_text("#!/bin/sh\necho 'GPU-aaaa, 70, 80, [N/A], NVIDIA L4'\n", encoding="utf-8")
+    tool.chmod(0o755)
+    assert [device.token for device in visible_devices(bare)] == ["GPU-aaaa"]
+
+
+def test_a_named_device_that_is_not_there_is_none(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters set the variable on nodes without a device, too."""
+    monkeypatch.setenv(CUDA, "0")
+    assert visible_devices(bare) == ()
+    (bare / "dev/nvidia3").touch()
+    assert [device.token for device in visible_devices(bare)] == ["0"]
+
+
+@pytest.mark.usefixtures("four")
+def test_a_torch_for_cpus_has_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a card it computes on the CPU: where models go and what workers share say the same."""
+    assert (resolve_device("auto"), DeviceAssignment.of_process().count) == ("cuda", 4)
+    install_torch(tmp_path / "other", monkeypatch, None)
+    assert visible_devices() == ()
+    assert (resolve_device("auto"), DeviceAssignment.of_process().count) == ("cpu", 0)
+
+
 def write_amd(root: Path) -> Path:
     """The kernel's files of a processor and two devices of AMD, the second without a name."""
-    nodes = root / "class/kfd/kfd/topology/nodes"
+    (root / "dev").mkdir()
+    (root / "dev/kfd").touch()
+    nodes = root / "sys/class/kfd/kfd/topology/nodes"
     for number, (units, minor) in enumerate([(0, 0), (416, 128), (416, 129)]):
         node = nodes / str(number)
         node.mkdir(parents=True)
         text = f"cpu_cores_count 0\nsimd_count {units}\ndrm_render_minor {minor}\n"
         (node / "properties").write_text(text)
     for minor, product in ((128, "Instinct MI300X\n"), (129, "")):
-        card = root / f"class/drm/renderD{minor}/device"
+        card = root / f"sys/class/drm/renderD{minor}/device"
         card.mkdir(parents=True)
         (card / "mem_info_vram_total").write_text("1000\n")
         (card / "mem_info_vram_used").write_text("300\n")
@@ -133,5 +181,5 @@ def test_devices_of_amd_are_read_from_the_kernel(tmp_path: Path) -> None:
     assert first == Device("0", "Instinct MI300X", 700, 1000, "HIP_VISIBLE_DEVICES")
     assert (second.token, second.name) == ("1", "AMD device")
     _amd.cache_clear()
-    (root / "class/drm/renderD129/device/mem_info_vram_used").unlink()
+    (root / "sys/class/drm/renderD129/device/mem_info_vram_used").unlink()
     assert (_amd(root)[1].free, _amd(root)[1].total) == (None, 1000)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.protocols import RoleName, VqaQuestion
 from pytest_cepbench.models.safe_loading import explained
+from tests.models.binding import bind_text, plain
+from tests.tiny import describers, detectors, encoders, generators, unified
+from tests.tiny.common import JUDGE_WORDS, pictures
 
 CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "LlavaModel", (), {})
 
@@ -33,3 +41,62 @@ def test_the_error_says_what_can_be_done(
     """What does not fit may fit alone, which the caller can tell by the kind of the error."""
     with pytest.raises(expected, match=words), explained(CHECKPOINT):
         raise raised
+
+
+def _as_tuples(config: Any) -> Any:
+    """A configuration by which every part of the model returns tuples, as for TorchScript."""
+    if not isinstance(config, dict):
+        return config
+    own = {name: _as_tuples(value) for name, value in config.items()}
+    return own | {"return_dict": False} if "model_type" in own else own
+
+
+def _build_asked(folder: Path) -> Path:
+    return describers.build_llava(folder, words=[*JUDGE_WORDS, "Yes", "No"])
+
+
+def _describe(model: Any) -> Any:
+    return plain(model.describe(pictures(), "describe the image", [0, 1, 2]))
+
+
+def _answer(model: Any) -> Any:
+    (reply,) = model.answer(pictures()[:1], [[VqaQuestion("is it red ?", ("Yes",))]])
+    return reply.value
+
+
+def _detect(model: Any) -> Any:
+    (found,) = plain(model.detect(pictures()[:1], [["a circle"]]))
+    return repr(found)
+
+
+def _draw(model: Any) -> Any:
+    return [np.asarray(image) for image in model.generate(["a red circle"], [0])]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("build", "role", "ask"),
+    [
+        (describers.build_qwen2_vl, "describer", _describe),
+        (_build_asked, "vqa", _answer),
+        (encoders.build_clip, "encoder", lambda model: model.encode_images(pictures())),
+        (lambda folder: detectors.build_owl(folder, 2), "detector", _detect),
+        (unified.build_janus, "generator", _draw),
+        (generators.build_sdxl, "generator", _draw),
+    ],
+    ids=["describer", "vqa", "encoder", "detector", "unified", "pipeline"],
+)
+def test_answers_are_read_by_their_names(
+    build: Callable[[Path], Path], role: RoleName, ask: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """A config.json may ask for tuples, and a generation_config.json for the scores as well."""
+    folder = build(tmp_path / "m")
+    short = "num_inference_steps=1" if (folder / "model_index.json").exists() else ""
+    spec = f"{folder}?{'max_new_tokens=6' if role == 'describer' else short}"
+    expected = ask(bind_text(spec, role).load())
+    for config in folder.rglob("config.json"):
+        config.write_text(json.dumps(_as_tuples(json.loads(config.read_text()))))
+    generation = folder / "generation_config.json"
+    stored = json.loads(generation.read_text()) if generation.exists() else {}
+    generation.write_text(json.dumps(stored | {"return_dict_in_generate": True}))
+    np.testing.assert_array_equal(ask(bind_text(spec, role).load()), expected)

@@ -13,6 +13,7 @@ from tests.special_files import (
     a_folder,
     a_link_to_an_endless_device,
     a_pipe,
+    a_pointer,
     a_sparse_file,
     too_deep,
     too_many_digits,
@@ -28,6 +29,7 @@ KINDS: dict[Make, str] = {
     a_link_to_an_endless_device: "it is a device, and a regular file is expected",
     a_sparse_file: "it has 32,212,254,720 bytes, and at most",
     a_folder: "Is a directory",
+    a_pointer: "it is a pointer of Git LFS to a file that was not fetched: run git lfs pull",
     too_deep: "it is nested too deeply",
     too_many_digits: "a number has thousands of digits",
 }
@@ -38,7 +40,7 @@ def test_photos_that_are_no_files(project: Project) -> None:
     project.suite(PHOTOS)
     project.photos({"red.png": RED, "new\nline.png": BLUE})
     folder = project.path / "photos"
-    for make in (a_pipe, a_link_to_an_endless_device, a_sparse_file):
+    for make in (a_pipe, a_link_to_an_endless_device, a_pointer, a_sparse_file):
         make(folder / f"{make.__name__}.png")
     (folder / "circle.png").symlink_to("circle.png")
     result = project.run_here("--snapshot-update")
@@ -46,12 +48,13 @@ def test_photos_that_are_no_files(project: Project) -> None:
     assert set(project.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(
         [
-            "  4 of 6 samples cannot be used:",
+            "  5 of 7 samples cannot be used:",
             (
                 "  a_link_to_an_endless_device.png: cannot be read: "
                 f"{KINDS[a_link_to_an_endless_device]}"
             ),
             f"  a_pipe.png: cannot be read: {KINDS[a_pipe]}",
+            f"  a_pointer.png: cannot be read: {KINDS[a_pointer]}",
             f"  a_sparse_file.png: cannot be read: {KINDS[a_sparse_file]} *",
             "  circle.png: cannot be read: Too many levels of symbolic links",
         ]

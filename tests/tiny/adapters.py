@@ -30,12 +30,14 @@ def build_adapter(
     config: Any,
     seed: int = 7,
     *,
+    spread: float = 0.2,
     change: Callable[[Any], object] = lambda _: None,
     auto_class: str = "AutoModelForImageTextToText",
 ) -> Path:
     """An adapter of any type, whose tensors all differ from their start.
 
-    change: of the base model, before the adapter is put on. auto_class: of transformers.
+    spread: by how much; with 0 it is as PEFT begins it. change: of the base model, before the
+    adapter is put on. auto_class: of transformers.
     """
     import transformers
     from peft import get_peft_model
@@ -48,7 +50,7 @@ def build_adapter(
         torch.manual_seed(seed)
         for parameter in adapted.parameters():
             if parameter.requires_grad:
-                parameter.data += 0.2 * torch.randn_like(parameter)
+                parameter.data += spread * torch.randn_like(parameter)
         adapted.save_pretrained(folder)
     return folder
 

@@ -45,7 +45,7 @@ def holds_adapter(folder: Path) -> bool:
 
 
 def read_adapter(folder: Path) -> dict[str, Any]:
-    """The configuration of an adapter.
+    """The configuration of an adapter, its peft_type in capitals as PEFT has it.
 
     Raises CheckpointError for one that is no adapter's, that of a type which changes no weights,
     and one that would have code of its own imported.
@@ -59,7 +59,8 @@ def read_adapter(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder / ADAPTER_CONFIG}: no peft_type, so nothing says what kind of adapter it is"
         )
-    if kind.upper() in _NOT_APPLIED:
+    kind = config["peft_type"] = kind.upper()
+    if kind in _NOT_APPLIED:
         raise CheckpointError(
             f"{folder}: a PEFT adapter of type {kind}, which is not applied: {_NOT_APPLIED[kind]}"
         )

@@ -31,7 +31,11 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
 from pytest_cepbench.models.checkpoints.location import snapshot
-from pytest_cepbench.models.checkpoints.loose_weights import SHARD_SUFFIX, check_loose_weights
+from pytest_cepbench.models.checkpoints.loose_weights import (
+    SHARD_SUFFIX,
+    check_loose_weights,
+    holds_whole_model,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import check_parts
 from pytest_cepbench.models.checkpoints.preparation_files import (
     brings_tokenizer,
@@ -290,13 +294,18 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
 
 def _no_checkpoint(folder: Path) -> str:
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    inner = [n for n in names if any((folder / n / index).is_file() for index in INDEXES)]
+    inner = [n for n in names if _is_whole(folder / n)]
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
     return (
         f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
         f"{shown or 'nothing'}.{hint}"
     )
+
+
+def _is_whole(folder: Path) -> bool:
+    others = (name for name in INDEXES if name != "config.json")
+    return holds_whole_model(folder) or any((folder / name).is_file() for name in others)
 
 
 def _inner_adapter(folder: Path) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
 
@@ -22,6 +22,9 @@ MODULES_FILE = "modules.json"
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 """How names of files of weights end."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of each tensor of a file, by name."""
 
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
@@ -205,38 +208,56 @@ def _no_weights(folder: Path) -> str:
     return f"{folder}: no weights. Expected safetensors, found {', '.join(names) or 'no files'}"
 
 
-def check_safetensors(path: Path) -> None:
-    """Raise CheckpointError when a file is no whole safetensors file.
+def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:
+    """What a safetensors file's header says of each tensor: dtype, shape and place of its bytes.
 
-    The format is 8 bytes of header length (little endian), a JSON header with each tensor's
-    `data_offsets`, and the data; a copy that was interrupted ends before its last tensor.
+    Raises CheckpointError when it is no whole file, and as `refuse_ungathered`. The format is 8
+    bytes of header length (little endian), a JSON header with each tensor's `data_offsets`, and the
+    data; a copy that was interrupted ends before its last tensor.
     """
     remedy = "it is damaged or was copied only in part: write or fetch it again"
-    size = path.stat().st_size
     try:
         with open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > size - 8:
                 raise CheckpointError(
                     f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
                 )
-            header = parse_header(stream, length)
-        end = max(
-            (v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"), default=0
-        )
+            tensors = dict(parse_header(stream, length))
+        tensors.pop("__metadata__", None)
+        end = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+        # Quantized layers keep empty whole numbers.
+        empty = [n for n, own in tensors.items() if own["shape"] == [0] and "F" in own["dtype"]]
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error}); {remedy}") from error
     if 8 + length + end != size:
         raise CheckpointError(
             f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
         )
+    refuse_ungathered(path, empty)
+    return tensors
 
 
-def tensor_names(path: Path) -> list[str]:
-    """The names of the tensors in a safetensors file."""
-    with open_regular(path) as stream:
-        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
-    return [name for name in header if name != "__metadata__"]
+def tensor_shapes(path: Path) -> Shapes:
+    """Name and shape of every tensor of a safetensors file; raises as `check_safetensors`."""
+    return {name: tuple(tensor["shape"]) for name, tensor in check_safetensors(path).items()}
+
+
+def refuse_ungathered(path: Path, empty: Collection[str]) -> None:
+    """Raise CheckpointError where weights were saved that other processes of a training held.
+
+    empty: the names of floating tensors of shape (0,).
+    """
+    if empty:
+        raise CheckpointError(
+            f"{path}: no values of {few_of(empty)}: DeepSpeed's ZeRO-3 divides weights among "
+            "processes, and these were not gathered when they were saved. Train with "
+            "stage3_gather_16bit_weights_on_model_save set to true (zero_optimization), or make "
+            "whole weights of the training's own state with zero_to_fp32.py"
+        )
 
 
 def parse_header(stream: BinaryIO, length: int) -> Any:

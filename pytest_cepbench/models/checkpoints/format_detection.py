@@ -59,6 +59,9 @@ _VISION_KEYS = (
     "image_token_index", "img_processor",
 )  # fmt: skip
 
+_TEXT_KEYS = {"image_token_id", "image_token_index", "mm_vision_tower", "visual", "vq_config"}
+"""Those of them that only models which write text have."""
+
 # Text-writing models with a vision part that their config does not show by any of `_VISION_KEYS`.
 _IMAGE_TO_TEXT_TYPES = {
     "blip", "blip-2", "florence2", "fuyu", "git", "idefics", "kosmos-2", "mllama",
@@ -99,6 +102,11 @@ _VISION_TYPES = {
 
 # Detectors that ground the phrases of one running text, not a list of queries.
 _GROUNDED = {"grounding-dino", "mm-grounding-dino", "omdet-turbo"}
+
+_DETECTORS = {
+    "conditional_detr", "d_fine", "dab-detr", "deformable_detr", "detr", "mask2former", "owlv2",
+    "owlvit", "rt_detr", "rt_detr_v2", "table-transformer", "yolos",
+}  # fmt: skip
 
 # Heads over a vision backbone whose outputs are boxes, masks or depth, not a vector of the image.
 _DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "ForImageMatting")
@@ -146,7 +154,9 @@ def _detect_transformers(config: Mapping[str, Any]) -> DetectedModel:
     architectures = config.get("architectures") or [""]
     architecture = str(architectures[0])
     what = architecture or f"model type {model_type!r}"
-    if any(head in architecture for head in _DENSE_HEADS):
+    # A configuration that names no architecture is that of what its type is made for.
+    named = any(head in architecture for head in _DENSE_HEADS)
+    if named or (not architecture and model_type in _DETECTORS | _GROUNDED):
         return _detect_dense(what, architecture, model_type)
     if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
         return _detect_multimodal(what, architecture, model_type, config)
@@ -194,7 +204,7 @@ def _detect_dense(what: str, architecture: str, model_type: str) -> DetectedMode
         return DetectedModel(what, ("detector",), "finds boxes for texts")
     if model_type == "mask2former":
         return DetectedModel(what, ("detector",), "finds objects of its classes, with masks")
-    if "ForObjectDetection" in architecture:
+    if "ForObjectDetection" in architecture or not architecture:
         return DetectedModel(what, ("detector",), "finds boxes of objects of its classes")
     return DetectedModel(what, (), "finds masks or depths, not one vector for an image")
 
@@ -205,7 +215,8 @@ def _detect_multimodal(
     if model_type in _TOKENS_ONLY:
         because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
         return DetectedModel(what, (), because)
-    if architecture.endswith(_WRITES_TEXT):
+    by_type = model_type in _IMAGE_TO_TEXT_TYPES or not _TEXT_KEYS.isdisjoint(config)
+    if architecture.endswith(_WRITES_TEXT) or (not architecture and by_type):
         if model_type in _UNIFIED_TYPES and "vq_config" in config:
             roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer", "interleaver")
             return DetectedModel(what, roles, "reads images, writes text and draws")
@@ -214,8 +225,6 @@ def _detect_multimodal(
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
     if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
         return DetectedModel(what, ("encoder",), "embeds images")
-    if not architecture and model_type in _IMAGE_TO_TEXT_TYPES:
-        return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
     return DetectedModel(what, (), "reads images, but no rule recognises what it gives")
 
 

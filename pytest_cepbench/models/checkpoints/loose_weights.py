@@ -26,6 +26,7 @@ _SAFE = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 _PICKLED = re.compile(r"(pytorch_|open_clip_)?model.*\.(bin|pt|pth)")
 _SAFE_INDEX = "model.safetensors.index.json"
 _OF_RANK = re.compile(r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin")
+_OF_VERL = re.compile(r"(model|optim)_world_size_\d+_rank_\d+\.pt")
 _WHOLE_STATE = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
 _DEEPSPEED = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
 _OTHER_KINDS = ("model_index.json", "open_clip_config.json", "modules.json")
@@ -46,17 +47,23 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
         return CheckpointPart("weights", folder, _safetensors)
     for name in names:
         _refuse_rank_files(folder, name)
+    # verl keeps the configuration in a folder beside its shards, and both in one for each role.
+    above = [folder.parent] if (folder / "config.json").is_file() else []
+    for place in (*above, *(folder / name for name in names)):
+        for path in place.glob("model_world_size_*.pt"):
+            _refuse_rank_files(place, path.name)
     return None
 
 
 def holds_whole_model(folder: Path) -> bool:
     """Whether a folder holds a model of transformers, configuration and weights."""
-    weights = any(_is_weights_file(path.name) for path in folder.iterdir())
-    return weights and (folder / "config.json").is_file()
+    if not (folder / "config.json").is_file():
+        return False
+    return any(_is_weights_file(path.name) for path in folder.iterdir())
 
 
 def _is_weights_file(name: str) -> bool:
-    if _OF_RANK.fullmatch(name) or _WHOLE_STATE.fullmatch(name):
+    if any(kind.fullmatch(name) for kind in (_OF_RANK, _OF_VERL, _WHOLE_STATE)):
         return False
     return name.endswith(".safetensors") or _PICKLED.fullmatch(name) is not None
 
@@ -89,6 +96,13 @@ def _refuse_rank_files(folder: Path, name: str) -> None:
         raise CheckpointError(
             f"{folder}: FSDP's local state ({name}), which only the same number of processes can "
             "read: load it in the training and save again with StateDictType.SHARDED_STATE_DICT"
+        )
+    if _OF_VERL.fullmatch(name):
+        merged = shlex.quote(str(folder / "merged"))
+        raise CheckpointError(
+            f"{folder}: verl's state of FSDP, a file for each process ({name}). Merge them: python "
+            f"-m verl.model_merger merge --backend fsdp --local_dir {shlex.quote(str(folder))} "
+            f"--target_dir {merged}, and give {merged}"
         )
     if _WHOLE_STATE.fullmatch(name):
         raise CheckpointError(

@@ -8,18 +8,14 @@ library is imported.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.files import open_regular
-from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors, parse_header
+from pytest_cepbench.models.checkpoints.checkpoint_files import Shapes, tensor_shapes
 
 LORA_FILE = "pytorch_lora_weights.safetensors"
 """The name under which diffusers saves LoRA weights."""
-
-Shapes = Mapping[str, tuple[int, ...]]
-"""The shape of each tensor of a file, by name."""
 
 # A layer's two matrices: the first reduces its input to the rank, the second brings it back.
 _SIDES = {"lora_A": "lora_B", "lora_down": "lora_up", "down": "up"}
@@ -34,19 +30,6 @@ _OTHER_METHODS = {
     ".oft_": "OFT",
     ".diff": "differences of whole layers",
 }
-
-
-def tensor_shapes(path: Path) -> Shapes:
-    """Name and shape of every tensor of a safetensors file, from its header.
-
-    Raises CheckpointError for a file that is not whole.
-    """
-    check_safetensors(path)
-    with open_regular(path) as stream:
-        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
-    return {
-        name: tuple(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__"
-    }
 
 
 def is_lora(names: Iterable[str]) -> bool:

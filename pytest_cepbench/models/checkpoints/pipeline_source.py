@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.checkpoints.checkpoint_files import read_json
-from pytest_cepbench.models.checkpoints.lora_files import find_lora_file, is_lora, tensor_shapes
+from pytest_cepbench.models.checkpoints.checkpoint_files import read_json, tensor_shapes
+from pytest_cepbench.models.checkpoints.lora_files import find_lora_file, is_lora
 from pytest_cepbench.models.checkpoints.single_files import PIPELINE_SUFFIXES, describe_file
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 
 PIPELINE_SUFFIXES = (".safetensors", ".ckpt")
 """How files end that can hold a whole pipeline."""

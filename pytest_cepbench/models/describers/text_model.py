@@ -13,7 +13,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from pytest_cepbench.artifacts.reasoning import marks_reasoning, opened_by
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.errors import CheckpointError, ModelError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
@@ -21,6 +21,9 @@ from pytest_cepbench.models.protocols import CUT, Reply
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
 T = TypeVar("T")
+
+_MODES = ("greedy_search", "sample", "beam_search", "beam_sample")
+"""The ways of writing that are a part of every release of transformers."""
 
 _TAIL = 16  # tokens of a prompt that its last marker lies in
 
@@ -41,6 +44,17 @@ class TextModel:
         sampled: bool,
         marks: bool = True,
     ) -> None:
+        """Raises CheckpointError for a generation_config.json that asks for another way to write
+        than transformers has in it.
+        """
+        mode = str(loaded.generation_config.get_generation_mode().value)
+        if mode not in _MODES:
+            raise CheckpointError(
+                f"{checkpoint.path / 'generation_config.json'} asks for {mode.replace('_', ' ')}, "
+                "which newer releases of transformers load as code from the hub. Remove the "
+                "setting (penalty_alpha, dola_layers, num_beam_groups, constraints or "
+                "force_words_ids)"
+            )
         self._checkpoint = checkpoint
         self.loaded = loaded
         self._sampled = sampled
@@ -97,14 +111,20 @@ class TextModel:
             read = prepare(inputs).to(input_device(loaded.model), loaded.model.dtype)
             self._check_vocabulary(read)
             config = self._generation_config(read)
-            output = loaded.model.generate(**read, generation_config=config)
+            # Strings that end a text are looked for in what the tokenizer makes of its tokens.
+            reader = {"tokenizer": loaded.tokenizer} if config.stop_strings else {}
+            output = loaded.model.generate(**read, generation_config=config, **reader)
         rows = self._new_tokens(read, output)
         before = self._opened(read)
         texts = [before + text.strip() for text in self._decode(rows)]
         stops = config.eos_token_id
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
+        strings = config.stop_strings or ()
+        strings = [strings] if isinstance(strings, str) else strings
         return [
-            text if not len(row) or int(row[-1]) in ends else Reply(text, provenance=CUT)
+            text
+            if not len(row) or int(row[-1]) in ends or any(string in text for string in strings)
+            else Reply(text, provenance=CUT)
             for text, row in zip(texts, rows, strict=True)
         ]
 

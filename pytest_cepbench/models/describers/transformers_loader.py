@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import util
@@ -29,6 +30,23 @@ from pytest_cepbench.models.tokenizer_checks import (
 )
 
 P = TypeVar("P", bound=ImageTextParams)
+
+_TEXTS_ALONE: Mapping[str, Any] = {
+    "return_dict_in_generate": False,
+    "num_return_sequences": 1,
+    "token_healing": False,
+    "is_assistant": False,
+    "prompt_lookup_num_tokens": None,
+    "assistant_early_exit": None,
+    "use_mtp": False,
+    "max_time": None,
+}
+"""Settings of a generation_config.json that are not followed: `generate` would return more than the
+prompt and one text of each input, or change the prompt, take one input at a time, or end a text by
+the clock. What serves speed alone goes with them."""
+
+_COUNTING = ("patch_size", "vision_feature_select_strategy", "num_image_tokens")
+"""Settings by which processors count the tokens of an image."""
 
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
@@ -157,8 +175,29 @@ def _check_fit(plan: LoadPlan[P], model: Any, processor: Any, tokenizer: Any) ->
     """Raise CheckpointError where the tokenizer cannot be the one of the weights."""
     path = plan.checkpoint.tokenizer_folder
     check_vocabulary(path, type(tokenizer).__name__)
+    _check_counting(plan, model.config, processor)
     check_image_token(path, processor, model.config)
     check_tokens(path, tokenizer, model, media_tokens(model.config))
+
+
+def _check_counting(plan: LoadPlan[P], config: Any, processor: Any) -> None:
+    """Raise CheckpointError for a processor that cannot count the tokens of an image.
+
+    Those saved before transformers counted them there (4.46) have no numbers for it.
+    """
+    lacking = [name for name in _COUNTING if getattr(processor, name, "") is None]
+    if not lacking:
+        return
+    places = (config, getattr(config, "vision_config", None))
+    known = {
+        name: getattr(place, name) for name in lacking for place in places if hasattr(place, name)
+    }
+    file = plan.checkpoint.preparation_file("processor_config.json")
+    raise CheckpointError(
+        f"{file}: no {' and no '.join(lacking)}, by which a {type(processor).__name__} counts the "
+        f"tokens of an image. Add what the model was made with; its config.json says "
+        f"{json.dumps(known)}"
+    )
 
 
 def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> None:
@@ -174,7 +213,12 @@ def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> N
 
 def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
     """The model's own generation configuration, with the settings in force."""
-    config = copy.deepcopy(model.generation_config)
+    stored = model.generation_config
+    # In the model's too: transformers takes from there what a call leaves out.
+    for name, neutral in _TEXTS_ALONE.items():
+        if hasattr(stored, name):
+            setattr(stored, name, neutral)
+    config = copy.deepcopy(stored)
     if not settings["do_sample"]:
         # Left in place they change nothing, and transformers warns about each of them.
         for name, neutral in (("temperature", 1.0), ("top_p", 1.0), ("top_k", 50)):

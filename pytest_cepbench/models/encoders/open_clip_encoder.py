@@ -8,6 +8,8 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import file_options
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.encoders.vectors import EncoderParams, to_pixels, to_vectors
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import FloatArray
@@ -41,8 +43,8 @@ def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
 def _load(plan: LoadPlan[EncoderParams]) -> OpenClipEncoder:
     import open_clip
 
-    name = f"local-dir:{plan.checkpoint.path}"
-    with loading(plan):
+    with loading(plan), unwrapped(plan.checkpoint, file_options(plan.spec)) as whole:
+        name = f"local-dir:{whole.path}"
         # Loads strictly: a tensor that is missing is an error.
         model, transform = open_clip.create_model_from_pretrained(name)
         tokenizer = open_clip.get_tokenizer(name)

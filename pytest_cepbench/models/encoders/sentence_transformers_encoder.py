@@ -15,8 +15,9 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.checkpoints import read_json
+from pytest_cepbench.models.checkpoints import file_options, read_json
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.encoders.vectors import EncoderParams, to_vectors
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import FloatArray
@@ -47,9 +48,13 @@ def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
     options: dict[str, Any] = {"dtype": to_torch_dtype(plan.dtype)}
     if not plan.params.allow_pickle:
         options["use_safetensors"] = True
-    with loading(plan), no_random_weights(plan.checkpoint):
+    with (
+        loading(plan),
+        no_random_weights(plan.checkpoint),
+        unwrapped(plan.checkpoint, file_options(plan.spec)) as whole,
+    ):
         model = sentence_transformers.SentenceTransformer(
-            str(plan.checkpoint.path),
+            str(whole.path),
             device=plan.device,
             trust_remote_code=False,
             local_files_only=True,

@@ -9,13 +9,15 @@ pixels (bilinear) before the crop of 224, where timm's configuration of that mod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import file_options
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.encoders.vectors import (
     EncoderParams,
     reads_no_texts,
@@ -81,13 +83,16 @@ def _load(plan: LoadPlan[TimmEncoderParams]) -> TimmEncoder:
     import timm
     from timm.data import create_transform, resolve_model_data_config
 
-    with loading(plan):
+    with loading(plan), unwrapped(plan.checkpoint, file_options(plan.spec)) as whole:
         # The checkpoint's classifier is kept, though unused: timm checks strictly that every tensor
         # is there only as long as the number of classes is the stored one.
         model = timm.create_model(
-            f"local-dir:{plan.checkpoint.path}",
+            f"local-dir:{whole.path}",
             pretrained=True,
-            pretrained_cfg_overlay={"source": "", "file": str(_find_weights(plan))},
+            pretrained_cfg_overlay={
+                "source": "",
+                "file": str(_find_weights(replace(plan, checkpoint=whole))),
+            },
         )
         transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()

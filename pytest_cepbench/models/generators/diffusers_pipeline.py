@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,10 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints import Checkpoint, component_names, file_options
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.checkpoints.pipeline_source import PipelineOptions
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.generators import pipeline_memory
 from pytest_cepbench.models.generators.component_quantization import require_quantization
 from pytest_cepbench.models.generators.lora import apply_loras
@@ -35,7 +35,12 @@ from pytest_cepbench.models.generators.pipeline_memory import PipelineMemoryPara
 from pytest_cepbench.models.load_plan import LoadPlan, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
+from pytest_cepbench.models.safe_loading import (
+    answer_by_names,
+    loading,
+    no_random_weights,
+    take_weights,
+)
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, seeded, to_torch_dtype
 
@@ -223,10 +228,14 @@ def load_pipeline(
                 check_vocabulary(checkpoint.path / name, class_name)
         with (
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
-            assembled(checkpoint) as whole,
+            assembled(checkpoint) as joined,
+            unwrapped(joined, file_options(spec)) as whole,
         ):
             files = load_component_files(checkpoint, options["dtype"])
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
+        for part in pipeline.components.values():
+            if hasattr(part, "modules"):
+                answer_by_names(part)
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)
         _settle_scheduler(spec, pipeline, params)
@@ -235,13 +244,10 @@ def load_pipeline(
             # doing.
             pipeline.watermark = None
         pipeline = pipeline_memory.place(plan, pipeline)
-        idle = _apply_loras(plan, pipeline)
+        _apply_loras(plan, pipeline)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
-    for path in idle:
-        msg = f"{path}: zero throughout, so that the LoRA changes nothing: has its training begun?"
-        warnings.warn(msg, stacklevel=2)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
         pipeline_memory.offload(plan, pipeline)
@@ -249,13 +255,11 @@ def load_pipeline(
     return pipeline
 
 
-def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> list[Path]:
-    """Apply the plan's LoRA weights, and return those that change nothing."""
+def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> None:
     loras, scales = _loras(plan), plan.params.lora_scales or [1.0]
-    if not loras:
-        return []
-    each = scales * len(loras) if len(scales) == 1 else scales
-    return apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
+    if loras:
+        each = scales * len(loras) if len(scales) == 1 else scales
+        apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
 
 
 def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:

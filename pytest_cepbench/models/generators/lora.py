@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
-from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 
 State = Mapping[str, Any]
 """Tensors of one component by name, in peft's form: LAYER.lora_A.weight and LAYER.lora_B.weight."""
@@ -21,10 +22,8 @@ State = Mapping[str, Any]
 
 def apply_loras(
     pipeline: Any, paths: Sequence[Path], scales: Sequence[float], *, fuse: bool
-) -> list[Path]:
-    """Apply files of LoRA weights to a pipeline, all at once, and return those that are idle.
-
-    An idle one changes nothing: it is zero where a training begins.
+) -> None:
+    """Apply files of LoRA weights to a pipeline, all at once.
 
     scales: the strength of each. fuse: add them to the pipeline's own weights, as in a pipeline
     that is saved with them; else they are computed beside these in every step.
@@ -36,19 +35,16 @@ def apply_loras(
         )
     names = [f"lora_{number}" for number in range(len(paths))]
     holders: dict[str, None] = {}
-    idle = []
     for name, path in zip(names, paths, strict=True):
-        states = _load(pipeline, name, path)
+        with unwrapped_file(path) as file:
+            states = _load(pipeline, name, file)
         if fuse:
             _refuse_quantized(pipeline, path, states)
         holders |= dict.fromkeys(states)
-        if _is_idle(states):
-            idle.append(path)
     pipeline.set_adapters(names, list(scales))
     if fuse:
         pipeline.fuse_lora(components=list(holders), adapter_names=names)
         pipeline.unload_lora_weights()
-    return idle
 
 
 def _refuse_quantized(pipeline: Any, path: Path, components: Iterable[str]) -> None:
@@ -204,13 +200,3 @@ def _check_alphas(path: Path, modules: Sequence[Any], name: str, alphas: Sequenc
         raise CheckpointError(
             f"{path}: diffusers did not take over the alpha {values} of {lost.total()} layers"
         )
-
-
-def _is_idle(states: Mapping[str, State]) -> bool:
-    """True where all matrices that bring a layer back from the rank are zero."""
-    return not any(
-        tensor.any()
-        for state in states.values()
-        for name, tensor in state.items()
-        if _split(name)[1] == "lora_B"
-    )

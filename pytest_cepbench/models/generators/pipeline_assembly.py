@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,10 +11,12 @@ from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
-from pytest_cepbench.models.checkpoints.lora_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
+from pytest_cepbench.models.checkpoints.preparation_files import linked_folder
 from pytest_cepbench.models.checkpoints.single_files import TEXT_ENCODERS
+from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 from pytest_cepbench.models.safe_loading import refuse_missing
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 
@@ -31,13 +32,8 @@ def assembled(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
     if not replaced:
         yield checkpoint
         return
-    with tempfile.TemporaryDirectory(prefix="cepbench-pipeline-") as name:
-        folder = Path(name)
-        for entry in checkpoint.path.iterdir():
-            if entry.name not in replaced:
-                (folder / entry.name).symlink_to(entry)
-        for component, path in replaced.items():
-            (folder / component).symlink_to(path, target_is_directory=True)
+    own = {entry.name: entry for entry in checkpoint.path.iterdir()}
+    with linked_folder(own | replaced) as folder:
         yield replace(checkpoint, path=folder)
 
 
@@ -62,9 +58,9 @@ def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: An
             f"{part.path}: diffusers reads no {component_class.__name__} from a file of weights: "
             "give its folder, with config.json"
         )
-    with _fitting(part.path, folder):
+    with _fitting(part.path, folder), unwrapped_file(part.path) as file:
         component = component_class.from_single_file(
-            str(part.path), config=str(folder), torch_dtype=dtype, local_files_only=True
+            str(file), config=str(folder), torch_dtype=dtype, local_files_only=True
         )
     what = f"{component_class.__name__} (as {folder} has it)"
     _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
@@ -99,9 +95,9 @@ def load_single_file(
         for name in names
         if name not in supplied and (checkpoint.path / name / "config.json").is_file()
     }
-    with _fitting(file, checkpoint.path):
+    with _fitting(file, checkpoint.path), unwrapped_file(file) as own:
         pipeline = pipeline_class.from_single_file(
-            str(file),
+            str(own),
             config=str(checkpoint.path),
             torch_dtype=dtype,
             local_files_only=True,

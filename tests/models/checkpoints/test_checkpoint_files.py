@@ -14,6 +14,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     read_json,
     readable_files,
 )
+from tests.models.binding import bind_text
 from tests.models.files import (
     LLAVA,
     STABLE_DIFFUSION,
@@ -21,8 +22,9 @@ from tests.models.files import (
     safetensors_bytes,
     write_checkpoint,
     write_pipeline,
+    write_tensors,
 )
-from tests.special_files import DEPTH, DIGITS, a_sparse_file
+from tests.special_files import DEPTH, DIGITS, a_pointer, a_sparse_file
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
@@ -54,6 +56,41 @@ def test_half_written_safetensors_are_found_without_loading(tmp_path: Path, leng
     (folder / "model.safetensors").write_bytes(safetensors_bytes()[:length])
     with pytest.raises(CheckpointError, match=r"model\.safetensors.*write or fetch it again"):
         inspect(folder)
+
+
+@pytest.mark.parametrize("part", ["unet", "text_encoder"])
+def test_weights_that_were_not_gathered_are_named(tmp_path: Path, part: str) -> None:
+    """ZeRO-3 leaves (0,) in the place of what other processes held; quantized layers may be so."""
+    folder = write_pipeline(tmp_path / "p")
+    (file,) = (folder / part).glob("*.safetensors")
+    write_tensors(file, {"norm.weight": (4,), "q.weight": (0,)})
+    words = r"no values of q\.weight.* stage3_gather_16bit_weights_on_model_save"
+    with pytest.raises(CheckpointError, match=words):
+        inspect(folder)
+    header = {"g_idx": {"dtype": "I32", "shape": [0], "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text)
+    inspect(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "generation_config.json"])
+def test_a_pointer_of_git_lfs_is_called_one(tmp_path: Path, name: str) -> None:
+    """A checkout without `git lfs pull` has such files in the place of the large ones."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    a_pointer(folder / name)
+    with pytest.raises(CheckpointError, match=rf"{name}.*a pointer of Git LFS.*git lfs pull"):
+        bind_text(str(folder), "describer")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "spiece.model", "preprocessor_config.json"])
+def test_pointers_are_found_where_a_library_would_read(tmp_path: Path, name: str) -> None:
+    """Every file that the fingerprint covers, those of the processor elsewhere among them."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    beside = write_checkpoint(tmp_path / "p", {}, None, index="processor_config.json")
+    (beside / "tokenizer.json").write_text("{}")
+    a_pointer(beside / name)
+    with pytest.raises(CheckpointError, match=rf"{name}: it is a pointer of Git LFS"):
+        bind_text(f"{folder}?processor={beside}", "describer")
 
 
 def test_bytes_after_the_last_tensor_are_found(tmp_path: Path) -> None:

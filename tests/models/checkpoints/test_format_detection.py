@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,12 @@ import pytest
 
 from pytest_cepbench.models.checkpoints import Checkpoint, inspect_checkpoint
 from pytest_cepbench.models.model_spec import parse_spec
+from tests.models.binding import bind_text
 from tests.models.files import LLAVA, STABLE_DIFFUSION, VIT, write_checkpoint, write_pipeline
+from tests.tiny import describers as tiny_describers
+from tests.tiny import detectors as tiny_detectors
+from tests.tiny import encoders as tiny_encoders
+from tests.tiny import unified as tiny_unified
 
 
 def detection_of(folder: Path) -> Checkpoint:
@@ -105,6 +113,36 @@ MODEL = "architectures"
 def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], roles: str) -> None:
     """An architecture, even one that no list names, is recognised by the shape of its config."""
     assert detection_of(write_checkpoint(tmp_path / "m", config)).roles == tuple(roles.split())
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        *tiny_describers.BUILDERS.values(),
+        tiny_unified.build_janus,
+        tiny_unified.build_emu3,
+        tiny_encoders.build_clip,
+        tiny_encoders.build_siglip,
+        tiny_encoders.build_dinov2,
+        tiny_encoders.build_vit_mae,
+        tiny_detectors.build_yolos,
+        partial(tiny_detectors.build_owl, version=2),
+        tiny_detectors.build_mask2former,
+    ],
+    ids=lambda build: getattr(build, "__name__", "build_owl"),
+)
+@pytest.mark.models
+def test_a_model_type_tells_the_role_where_nothing_else_does(
+    build: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """`config.save_pretrained` writes no architectures."""
+    folder = build(tmp_path / "m")
+    roles = detection_of(folder).roles
+    config = json.loads((folder / "config.json").read_text())
+    del config[MODEL]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert detection_of(folder).roles == roles != ()
+    bind_text(str(folder), roles[0]).load()
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,9 @@ def _fingerprint(folder: Path) -> str:
     )
 
 
+_VERL = "-m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir"
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [
@@ -166,6 +169,9 @@ def _fingerprint(folder: Path) -> str:
             r"python -m deepspeed\.utils\.zero_to_fp32 {run} {run}/consolidated --safe_serial",
         ),
         (["pytorch_model_fsdp_rank0.bin"], "FSDP's local state .*SHARDED_STATE_DICT"),
+        (["model_world_size_4_rank_0.pt", "config.json={}"], _VERL.format(folder="{run}")),
+        (["actor/model_world_size_4_rank_0.pt"], _VERL.format(folder="{run}/actor")),
+        (["../model_world_size_4_rank_0.pt", "config.json={}"], _VERL.format(folder="{run}/..")),
         (["pytorch_model_fsdp.bin"], "FSDP's whole state .*save_model"),
         (["pytorch_model_fsdp_0/.metadata"], "weights without a configuration.*base=FOLDER"),
         (["model.safetensors"], "weights without a configuration.*base=FOLDER"),
@@ -180,8 +186,21 @@ def test_states_say_what_to_do(tmp_path: Path, names: list[str], words: str) -> 
         (run / name).write_text(text, encoding="utf-8")
         if name.endswith(".safetensors"):
             write_tensors(run / name, {"lm_head.weight": (2, 2)})
-    with pytest.raises(CheckpointError, match=words.replace("{run}", str(run))):
+    with pytest.raises(
+        CheckpointError, match=words.replace("{run}/..", str(run.parent)).replace("{run}", str(run))
+    ):
         inspect(run)
+
+
+def test_only_a_folder_with_weights_is_suggested(tmp_path: Path) -> None:
+    """A configuration without weights is no checkpoint that could be meant."""
+    write_checkpoint(tmp_path / "run" / "hf", LLAVA, None)
+    with pytest.raises(CheckpointError, match="no checkpoint") as refused:
+        inspect(tmp_path / "run")
+    assert "Did you mean" not in str(refused.value)
+    write_checkpoint(tmp_path / "run" / "final", LLAVA)
+    with pytest.raises(CheckpointError, match=r"Did you mean .*final"):
+        inspect(tmp_path / "run")
 
 
 def test_a_state_beside_a_whole_model_is_left_out(tmp_path: Path) -> None:

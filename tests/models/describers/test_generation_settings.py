@@ -4,17 +4,92 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.protocols import BoundRole
-from tests.models.describers.conftest import Build
+from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
+from tests.models.binding import plain
+from tests.models.describers.conftest import Build, describe
+from tests.tiny.common import WORDS, pictures
 
 pytest.importorskip("torch", reason="describers need the [models] extra")
 pytest.importorskip("transformers", reason="describers need the [models] extra")
 
 pytestmark = pytest.mark.models
+
+
+def store(folder: Path, **settings: object) -> None:
+    """Add settings to a checkpoint's generation_config.json."""
+    file = folder / "generation_config.json"
+    stored = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(stored | settings), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["llava", "blip"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"return_dict_in_generate": True, "output_scores": True, "output_attentions": True},
+        {"num_return_sequences": 2, "do_sample": True},
+        {"num_return_sequences": 2, "num_beams": 2},
+        {"token_healing": True},
+        {"is_assistant": True},
+        {"prompt_lookup_num_tokens": 3},
+        {"assistant_early_exit": 1},
+        {"max_time": 1e-9},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_what_comes_back_is_a_text_for_each_image(
+    name: str, settings: dict[str, Any], copied: Build, describer: Callable[..., Describer]
+) -> None:
+    """Settings of a training's own calls: others of these would fail in every chain."""
+    folder = copied(name)
+    if "num_beams" in settings:
+        store(folder, num_beams=settings["num_beams"])
+    expected = describe(describer(folder), pictures())
+    store(folder, **settings)
+    assert describe(describer(folder), pictures()) == expected
+
+
+@pytest.mark.parametrize("strings", ["be", ["be", "circle"]])
+def test_strings_end_a_text(
+    strings: str | list[str], tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """The text ends behind the string, and was not cut at its limit; others go on."""
+    from tests.tiny.describers import build_llava
+
+    # transformers reads a tokenizer's own way to join tokens from this text.
+    folder = build_llava(tmp_path / "m", words=[*WORDS, "abcdef"])
+    whole = describe(describer(folder), pictures())
+    store(folder, stop_strings=strings)
+    model = describer(folder)
+    replies = model.describe(pictures(), "describe the image", [0, 1, 2])
+    ended = [text.partition("be")[0] + "be" if "be" in text else text for text in whole]
+    assert ended != whole
+    assert plain(replies) == ended
+    assert [isinstance(reply, Reply) for reply in replies] == ["be" not in text for text in ended]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"penalty_alpha": 0.6}, "asks for contrastive search"),
+        ({"dola_layers": "high"}, "asks for dola generation"),
+        ({"num_beams": 2, "num_beam_groups": 2}, "asks for group beam search"),
+    ],
+)
+def test_writing_by_code_of_the_hub_is_refused(
+    settings: dict[str, Any], words: str, copied: Build, bound: Callable[..., BoundRole]
+) -> None:
+    """When the model is loaded, and not in every chain."""
+    folder = copied("llava")
+    store(folder, **settings)
+    with pytest.raises(CheckpointError, match=words):
+        bound(folder).load()
 
 
 def test_settings_in_force_are_in_the_key(copied: Build, bound: Callable[..., BoundRole]) -> None:

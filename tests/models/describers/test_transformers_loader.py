@@ -185,6 +185,23 @@ def test_a_folder_without_processor_is_explained(
         describer(folder)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"), [("patch_size", "8"), ("vision_feature_select_strategy", '"default"')]
+)
+def test_a_processor_that_counts_no_tokens_is_explained(
+    setting: str, value: str, copied: Build, bound: Callable[..., BoundRole]
+) -> None:
+    """As those of before transformers 4.46: the key, the file, and what the model says of it."""
+    folder = copied("llava")
+    file = folder / "processor_config.json"
+    stored = json.loads(file.read_text())
+    del stored[setting]
+    file.write_text(json.dumps(stored))
+    words = f'{file}: no {setting}, .*LlavaProcessor.*{{"{setting}": {value}}}'
+    with pytest.raises(CheckpointError, match=words):
+        bound(folder).load()
+
+
 def test_other_weights_have_another_fingerprint(
     tmp_path: Path, tiny_describer: Build, bound: Callable[..., BoundRole]
 ) -> None:

@@ -282,18 +282,6 @@ def test_a_lora_with_nan_is_refused_by_name(base: Path, lora: Path, tmp_path: Pa
             bind_generator(f"{base}?lora={tmp_path}{query}").load()
 
 
-def test_a_lora_that_changes_nothing_is_warned_of(base: Path, lora: Path, tmp_path: Path) -> None:
-    """Before a training begins, every second matrix is zero: the gate would see the base."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(lora / loras.LORA_FILE)
-    empty = {n: torch.zeros_like(t) if "up" in n else t for n, t in tensors.items()}
-    save_file(empty, tmp_path / loras.LORA_FILE)
-    with pytest.warns(UserWarning, match="changes nothing"):
-        bind_generator(f"{base}?lora={tmp_path}").load()
-
-
 @pytest.mark.parametrize(
     ("query", "words"),
     [
