@@ -45,6 +45,7 @@ from pytest_cepbench.models.torch_runtime import (
     set_threads,
     to_torch_dtype,
 )
+from pytest_cepbench.models.versions import dtype_option
 
 if TYPE_CHECKING:
     import torch
@@ -120,7 +121,7 @@ def from_pretrained(
     """
     checkpoint, params = plan.checkpoint, plan.params
     options = {
-        "dtype": to_torch_dtype(plan.dtype),
+        **dtype_option("transformers", to_torch_dtype(plan.dtype)),
         "use_safetensors": None if params.allow_pickle else True,
         "output_loading_info": True,
         **options,

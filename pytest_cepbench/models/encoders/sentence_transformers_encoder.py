@@ -23,6 +23,7 @@ from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.versions import dtype_option
 
 
 def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
@@ -44,7 +45,7 @@ def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
 def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
     import sentence_transformers
 
-    options: dict[str, Any] = {"dtype": to_torch_dtype(plan.dtype)}
+    options: dict[str, Any] = dtype_option("transformers", to_torch_dtype(plan.dtype))
     if not plan.params.allow_pickle:
         options["use_safetensors"] = True
     with loading(plan), no_random_weights(plan.checkpoint):

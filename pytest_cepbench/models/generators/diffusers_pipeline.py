@@ -38,6 +38,7 @@ from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, seeded, to_torch_dtype
+from pytest_cepbench.models.versions import dtype_option
 
 _SPACINGS = ("leading", "trailing", "linspace")
 
@@ -205,8 +206,9 @@ def load_pipeline(
     import transformers  # noqa: F401 - quiet() reaches only what is imported
 
     spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
+    dtype = to_torch_dtype(plan.dtype)
     options: dict[str, Any] = {
-        "dtype": to_torch_dtype(plan.dtype),
+        **dtype_option("diffusers", dtype),
         "use_safetensors": None if params.allow_pickle else True,
         "trust_remote_code": params.trust_remote_code,
         **pipeline_memory.map_options(params),
@@ -225,7 +227,7 @@ def load_pipeline(
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
             assembled(checkpoint) as whole,
         ):
-            files = load_component_files(checkpoint, options["dtype"])
+            files = load_component_files(checkpoint, dtype)
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
         _check_tokens(checkpoint, pipeline)
         _check_call(plan, pipeline, supplied, kind)

@@ -48,6 +48,7 @@ from pytest_cepbench.models.unified.image_decoder import (
     PipelineDecoder,
     to_image,
 )
+from pytest_cepbench.models.versions import backend_option
 from pytest_cepbench.models.writers.transformers_writer import ADAPTER as WRITER
 from pytest_cepbench.models.writers.transformers_writer import (
     TransformersWriter,
@@ -163,7 +164,7 @@ def _load(
     with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
-        finish = AutoImageProcessor.from_pretrained(folder, backend="pil")
+        finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
         decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
     params = parse_params(texts, WriterParams, checkpoint.what)
     own = writer_settings(checkpoint, params)
