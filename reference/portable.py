@@ -1,6 +1,6 @@
 """Checkpoints as transformers 4.51 and all later releases read them.
 
-transformers 5 writes other names into the files, which earlier releases do not know; it reads both.
+transformers 5 writes other names into files than 4, which does not know them; it reads both.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+import transformers
 from safetensors.torch import load_file, save_file
 
 _TOWERS = {"llava": ("vision_tower.", "vision_model."), "clip_text_model": ("", "text_model.")}
 """By model_type: the part whose tensors had one level more, and that level."""
+
+
+def pil(name: str) -> Any:
+    """An image processor of NumPy and Pillow, which transformers 5.4 gave a name of its own."""
+    return getattr(transformers, f"{name}Pil", None) or getattr(transformers, name)
 
 
 def make_portable(folder: Path) -> None:
@@ -25,12 +31,15 @@ def make_portable(folder: Path) -> None:
         _write(path, _earlier(config))
     for path in folder.rglob("processor_config.json"):
         config = _read(path)
+        if "image_processor" not in config:
+            continue
         _write(path.with_name("preprocessor_config.json"), config.pop("image_processor"))
         config.pop("video_processor", None)  # the pictures' settings are its, too
         _write(path, config)
     for path in folder.rglob("tokenizer_config.json"):
         config = _read(path)
-        config.pop("backend", None)
+        if config.pop("backend", None) is None:
+            continue
         if config["tokenizer_class"] == "TokenizersBackend":
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
             config["model_input_names"] = ["input_ids", "attention_mask"]

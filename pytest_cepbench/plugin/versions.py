@@ -22,3 +22,12 @@ def colored(word: str, color: str) -> Any:
 def accepts_new_only(config: pytest.Config) -> bool:
     """Whether only cases without a baseline are accepted, for which syrupy 5.3 has an option."""
     return bool(config.getoption("update_new_snapshots_only", default=False))
+
+
+def worker_specs(config: pytest.Config) -> list[str]:
+    """What xdist starts each worker with; the function was called otherwise until xdist 3.6."""
+    from xdist import workermanage
+
+    known: Any = vars(workermanage)
+    specs: list[str] = (known.get("parse_tx_spec_config") or known["parse_spec_config"])(config)
+    return specs

@@ -48,7 +48,7 @@ from pytest_cepbench.models.unified.image_decoder import (
     PipelineDecoder,
     to_image,
 )
-from pytest_cepbench.models.versions import backend_option
+from pytest_cepbench.models.versions import backend_option, need
 from pytest_cepbench.models.writers.transformers_writer import ADAPTER as WRITER
 from pytest_cepbench.models.writers.transformers_writer import (
     TransformersWriter,
@@ -104,6 +104,7 @@ def bind_unified(
     texts, drawing = split_params(spec, family, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
     plain = DESCRIBER.bind("describer", texts, checkpoint, context)
+    need("a unified model", "transformers", "5.0")
 
     def of_one_load(bound: BoundRole) -> BoundRole:
         return replace(

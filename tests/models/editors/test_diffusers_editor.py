@@ -16,7 +16,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.protocols import Editor, Movable
 from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
-from tests.tiny.common import pictures
+from tests.tiny.common import pictures, skip_before
 
 pytest.importorskip("torch", reason="editors need the [models] extra")
 pytest.importorskip("diffusers", reason="editors need the [models] extra")
@@ -54,6 +54,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(autouse=True)
 def _small_kontext(monkeypatch: pytest.MonkeyPatch) -> None:
     # Its images are brought to a size of this list, all of a million pixels.
+    skip_before("FLUX Kontext", "diffusers", "0.35")
     from diffusers.pipelines.flux import pipeline_flux_kontext
 
     sizes = [(48, 48), (64, 32)]
