@@ -140,14 +140,17 @@ def from_pretrained(
     try:
         model, info = model_class.from_pretrained(place, **options)
     except RuntimeError as error:
-        if "ignore_mismatched_sizes" not in str(error):
+        # Before transformers 5 it speaks of a size mismatch, and returns names alone.
+        if not any(words in str(error) for words in ("ignore_mismatched_sizes", "size mismatch")):
             raise
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
         _, info = model_class.from_pretrained(place, **options)
         wrong = [
-            f"{name} is {tuple(stored)}, expected {tuple(built)}"
-            for name, stored, built in info["mismatched_keys"]
+            key
+            if isinstance(key, str)
+            else f"{key[0]} is {tuple(key[1])}, expected {tuple(key[2])}"
+            for key in info["mismatched_keys"]
         ]
         raise CheckpointError(
             f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. "

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import BoundRole, Describer
+from pytest_cepbench.models.versions import has
 from tests.models.describers.conftest import Build, describe
 from tests.tiny.common import pictures, skip_before
 
@@ -83,14 +84,12 @@ def test_weights_of_another_shape_are_refused(
     copied: Build, bound: Callable[..., BoundRole]
 ) -> None:
     """A config that does not belong to the weights must be an error that names the folder."""
-    skip_before("an error that names the tensors", "transformers", "5.0")
     folder = copied("llava")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["text_config"]["intermediate_size"] = 96
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(
-        CheckpointError, match=r"gate_proj.weight is \(64, 32\), expected \(96, 32\)"
-    ):
+    shapes = r" is \(64, 32\), expected \(96, 32\)" if has("transformers", "5.0") else ""
+    with pytest.raises(CheckpointError, match=rf"not of one model: .*gate_proj.weight{shapes}"):
         bound(folder).load()
 
 

@@ -101,6 +101,8 @@ def test_detection_names_the_modules(folder: Path) -> None:
 )
 def test_the_fingerprint_covers_the_files_of_every_module(folder: Path, name: str) -> None:
     """How tokens are pooled decides a vector as much as the weights do."""
+    if name.startswith("2_"):
+        skip_before("a file of its own for normalisation", "sentence-transformers", "6.0")
 
     def hash_file(path: Path) -> str:
         seen.append(path.relative_to(folder).as_posix())

@@ -75,6 +75,7 @@ def test_a_model_without_cls_token_refuses_cls_and_offers_the_mean(
     folders: dict[str, Path], images: list[Image.Image], name: str
 ) -> None:
     """The first patch of a SigLIP is no summary of an image."""
+    skip_before("an output that has more than features", "transformers", "5.0")
     bound = bind_encoder(f"{folders[name]}?pooling=cls")
     with pytest.raises(SpecError, match=r"no CLS token.*pooling=mean"):
         bound.load()

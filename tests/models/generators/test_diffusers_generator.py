@@ -224,6 +224,7 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_a_trained_pipeline_draws_what_it_is_told(lab: Path) -> None:
     """The small trained checkpoint draws the color, at the place, that the caption names."""
+    skip_before("a pipeline that transformers 5 wrote", "transformers", "5.0")
     model = load(
         f"{lab / 'generator-step2000'}?num_inference_steps=8&guidance_scale=1&height=64&width=64"
     )
