@@ -72,7 +72,7 @@ def _earlier(config: dict[str, Any]) -> dict[str, Any]:
         config["rope_theta"] = rope["rope_theta"]
         if "mrope_section" in rope:
             config["rope_scaling"] = {"type": "mrope", "mrope_section": rope["mrope_section"]}
-    if config.get("model_type") == "qwen2_vl":
+    if config.get("model_type") == "qwen2_vl" and "text_config" in config:
         text = config.pop("text_config")
         kept = {k: v for k, v in text.items() if k not in ("model_type", "layer_types")}
         config = {**kept, **config}

@@ -146,11 +146,10 @@ def from_pretrained(
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
         _, info = model_class.from_pretrained(place, **options)
+        keys = [(key, "", "") if isinstance(key, str) else key for key in info["mismatched_keys"]]
         wrong = [
-            key
-            if isinstance(key, str)
-            else f"{key[0]} is {tuple(key[1])}, expected {tuple(key[2])}"
-            for key in info["mismatched_keys"]
+            f"{name} is {tuple(stored)}, expected {tuple(built)}" if built else name
+            for name, stored, built in keys
         ]
         raise CheckpointError(
             f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. "
