@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter  # a public name since pytest 8.4
+
+
+def known_flags(parser: pytest.Parser) -> set[str]:
+    """Every option that is registered; pytest 8 refuses a name that is taken too late to see it."""
+    groups = [parser._anonymous, *parser._groups]  # noqa: SLF001 - no public call lists them
+    return {name for group in groups for option in group.options for name in option.names()}
+
+
+def names_in_ini(config: pytest.Config) -> Iterable[str]:
+    """The names that the ini file has, for which there is no public call; pytest 9 renamed them."""
+    settings = vars(config)
+    names: Iterable[str] = settings.get("_inicfg") or settings.get("inicfg") or ()
+    return names
+
+
+def writing_of(writer: Any) -> str:
+    """The method of pytest's terminal writer that all of its writing goes through."""
+    return "write_raw" if hasattr(writer, "write_raw") else "write"  # pytest 9.0 parted the two
 
 
 def draws_on_terminal(reporter: Any) -> bool:

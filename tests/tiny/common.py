@@ -71,8 +71,8 @@ def tokenizer_of(
 
     kind, fast = getattr(transformers, name), getattr(transformers, f"{name}Fast")
     if kind is fast:
-        pairs = {} if merges is None else {"merges": list(merges)}
-        return kind(vocab=vocabulary, **pairs, **options)
+        own = {} if merges is None else {"merges": list(merges)}
+        return kind(vocab=vocabulary, **own, **options)
     with TemporaryDirectory() as folder:
         words, pairs = Path(folder, "vocab"), Path(folder, "merges")
         if merges is None:
