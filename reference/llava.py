@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from portable import pil
 from transformers import (
-    CLIPImageProcessorPil,
     CLIPVisionConfig,
     GenerationConfig,
     LlamaConfig,
@@ -71,7 +71,7 @@ def build_model(
 def build_processor(tokenizer: PreTrainedTokenizerFast) -> LlavaProcessor:
     """Pictures to 64 x 64 pixels in [-1, 1], chats to tokens."""
     # Pillow's own resizing: torchvision's differs from it by one level, and is not always there.
-    images = CLIPImageProcessorPil(
+    images = pil("CLIPImageProcessor")(
         size={"shortest_edge": SIDE},
         crop_size={"height": SIDE, "width": SIDE},
         image_mean=[0.5] * 3,

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from portable import pil
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import (
     GenerationConfig,
     PreTrainedTokenizerFast,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
-    Qwen2VLImageProcessorPil,
     Qwen2VLProcessor,
 )
 from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb_vision
@@ -101,7 +101,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 def build_processor(tokenizer: PreTrainedTokenizerFast) -> Qwen2VLProcessor:
     """Images to 48 x 48 pixels in [-1, 1], chats to tokens."""
     return Qwen2VLProcessor(
-        image_processor=Qwen2VLImageProcessorPil(
+        image_processor=pil("Qwen2VLImageProcessor")(
             size={"shortest_edge": SEEN_SIDE**2, "longest_edge": SEEN_SIDE**2},
             image_mean=[0.5] * 3,
             image_std=[0.5] * 3,

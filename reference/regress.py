@@ -276,7 +276,7 @@ def _check(folder: Path) -> None:
 
 
 def _load(folder: Path) -> Any:
-    return LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    return LlavaForConditionalGeneration.from_pretrained(folder).float()
 
 
 def _save(folder: Path, model: Any, dtype: Any = torch.float16, shard: str = "1GB") -> None:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from portable import pil
 from train_describer import PatchHelper
 from training import Log, Optimizer, arguments, half_precision, save_half, settle
-from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPProcessor
+from transformers import CLIPConfig, CLIPModel, CLIPProcessor
 from vocabulary import CLIP_LENGTH, clip_tokenizer
 from world import (
     PATCH,
@@ -46,7 +47,7 @@ class Trainer:
     def __init__(self, device: str) -> None:
         self.device = device
         tokenizer = clip_tokenizer()
-        images = CLIPImageProcessorPil(
+        images = pil("CLIPImageProcessor")(
             size={"shortest_edge": SIDE},
             crop_size={"height": SIDE, "width": SIDE},
             image_mean=[0.5] * 3,

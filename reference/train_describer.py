@@ -97,7 +97,7 @@ class Trainer:
 
     def start_from(self, checkpoint: Path) -> None:
         """Take over the weights of a checkpoint; the helper begins anew."""
-        there = LlavaForConditionalGeneration.from_pretrained(checkpoint, dtype=torch.float32)
+        there = LlavaForConditionalGeneration.from_pretrained(checkpoint).float()
         self.model.load_state_dict(there.state_dict())
 
     def batch(self, scenes: Sequence[Scene], pictures: FloatArray) -> Batch:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
 from diffusers.training_utils import EMAModel
+from portable import make_portable
 from train_autoencoder import CHANNELS, folder_of, perceived
 from training import Log, Optimizer, arguments, half_precision, settle
 from transformers import CLIPTextConfig, CLIPTextModel
@@ -238,13 +239,14 @@ class Trainer:
 def _halve(folder: Path) -> None:
     """The saved parts in float16, still trained in memory; without paths of this machine."""
     pipeline = StableDiffusionPipeline.from_pretrained(
-        folder, dtype=torch.float16, safety_checker=None, requires_safety_checker=False
-    )
+        folder, safety_checker=None, requires_safety_checker=False
+    ).to(torch.float16)
     pipeline.save_pretrained(folder)
     for file in (folder / "model_index.json", *folder.glob("*/config.json")):
         config = json.loads(file.read_text(encoding="utf-8"))
         config.pop("_name_or_path", None)
         file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    make_portable(folder)
 
 
 def _choices(number: int, batch: int) -> Iterator[torch.Tensor]:

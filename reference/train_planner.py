@@ -68,7 +68,7 @@ class Trainer:
 
     def start_from(self, describer: Path) -> None:
         """Take over the weights of a describer, and the embeddings of the words that both know."""
-        there = LlavaForConditionalGeneration.from_pretrained(describer, dtype=torch.float32)
+        there = LlavaForConditionalGeneration.from_pretrained(describer).float()
         theirs = LlavaProcessor.from_pretrained(describer).tokenizer.get_vocab()
         ours = self.processor.tokenizer.get_vocab()
         embeddings = self.model.get_input_embeddings().weight.detach().clone()

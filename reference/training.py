@@ -15,6 +15,7 @@ from typing import Any
 import diffusers
 import torch
 import transformers
+from portable import make_portable
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 
@@ -131,6 +132,7 @@ def save_half(folder: Path, model: Any, *others: Any) -> None:
     copy.deepcopy(model).cpu().half().save_pretrained(folder)
     for other in others:
         other.save_pretrained(folder)
+    make_portable(folder)
 
 
 def _share(step: int, steps: int) -> float:

@@ -65,11 +65,6 @@ class RunContext:
         """Where the processes of the run leave messages for one another; removed when it ends."""
         return self.settings.home / "runs" / self.run_id
 
-    @property
-    def staged(self) -> Path:
-        """Where new baselines wait for the run to be complete."""
-        return self.settings.report.parent / "staged" / self.run_id
-
     def make_folder(self) -> Path:
         """The folder, made where it is absent."""
         self.folder.mkdir(parents=True, exist_ok=True)

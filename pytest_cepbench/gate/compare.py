@@ -320,7 +320,23 @@ def _compare(
     judgement = _decide(
         judgement, both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
     )
+    judgement = _told_from_libraries(judgement, both, measurement, baseline, policy)
     return _limited_by_sight(judgement, measurement, policy)
+
+
+def _told_from_libraries(
+    judgement: Judgement, both: Pair, measurement: Measurement, baseline: Baseline, policy: Policy
+) -> Judgement:
+    """The judgement, which is no drift where accepted weights moved beside other libraries."""
+    then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
+    moved = both.largest_change > _SAME * policy.tolerance and not measurement.answers
+    if not (then and now and then != now and moved and _same_model(measurement, baseline)):
+        return judgement
+    statement = f"same weights, other library versions: {now}; the baseline's: {then}"
+    if judgement.verdict is not Verdict.REGRESSED:
+        return _add(judgement, statement)
+    reason = f"{statement}. Accept it anew beside these, or gate beside those"
+    return replace(judgement, verdict=Verdict.INCOMPARABLE, reasons=(reason,), losers=())
 
 
 def _decide(

@@ -1,8 +1,7 @@
-"""Baselines as syrupy snapshots: one file per case, compared by the gate, written in two steps.
+"""Baselines as syrupy snapshots: one file per case, compared by the gate.
 
-What syrupy writes under `--snapshot-update` goes to a staging folder and no further; the controller
-accepts what was measured when the run is complete, and nothing when a worker died or a case is
-missing.
+Syrupy counts, and writes nothing: under `--snapshot-update` the controller accepts what was
+measured when the run is complete, and nothing when a worker died or a case is missing.
 Syrupy gets to know no snapshot that it could call unused, so that no test run ever deletes a
 baseline.
 """
@@ -12,34 +11,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from syrupy.data import SnapshotCollection, SnapshotCollections
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.data import SnapshotCollections
+from syrupy.exceptions import SnapshotDoesNotExist
+from syrupy.extensions.single_file import SingleFileSnapshotExtension
 from syrupy.location import PyTestLocation
 
 from pytest_cepbench.errors import UnfitFileError
 from pytest_cepbench.files import MOST_TEXT, read_regular
-from pytest_cepbench.gate.baseline import SUFFIX, dump_baseline, record_of
+from pytest_cepbench.gate.baseline import dump_baseline, record_of
 
 
 class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # syrupy is untyped here
-    """Syrupy extension for measurements; `bind` makes the class for one case of one run."""
+    """Syrupy extension for measurements; `bind` makes the class for one case of one run.
 
-    file_extension = SUFFIX[1:]
-    _write_mode = WriteMode.TEXT
+    `read_snapshot` and `write_snapshot` are overridden as a whole: what they call had other names
+    until syrupy 5.
+    """
+
     _location: Path
-    _staged: Path
     _passes: bool | None = None
 
     @classmethod
-    def bind(cls, location: Path, staged: Path, *, passes: bool | None) -> type[BaselineExtension]:
+    def bind(cls, location: Path, *, passes: bool | None) -> type[BaselineExtension]:
         """An extension class for one case.
 
         location: of its baseline.
-        staged: where an update is written.
         passes: what the gate says of the measurement beside its baseline; None while updating, when
         only equal text is the same.
         """
-        attributes = {"_location": location, "_staged": staged, "_passes": passes}
+        attributes = {"_location": location, "_passes": passes}
         return type("BoundBaselineExtension", (cls,), attributes)
 
     def serialize(self, data: Any, **_: Any) -> str:
@@ -53,19 +53,23 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         """True where the gate passes, or, while updating, where nothing would change."""
         return bool(serialized_data == snapshot_data) if self._passes is None else self._passes
 
-    def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> str | None:
+    def read_snapshot(self, **_: Any) -> str:
         """The text of an accepted baseline; what is no text or no file differs from any new one.
 
         Where the gate has compared it already, only whether there is one.
+        Raises syrupy's SnapshotDoesNotExist where there is none.
         """
         try:
-            if self._passes is not None:
-                return "" if Path(snapshot_location).exists() else None
-            return read_regular(Path(snapshot_location), MOST_TEXT).decode("utf-8", "replace")
-        except FileNotFoundError:
-            return None
+            if self._passes is None:
+                return read_regular(self._location, MOST_TEXT).decode("utf-8", "replace")
         except UnfitFileError:
             return ""
+        except FileNotFoundError:
+            pass
+        else:
+            if self._location.exists():
+                return ""
+        raise SnapshotDoesNotExist
 
     @classmethod
     def get_location(cls, *, test_location: PyTestLocation, index: Any) -> str:  # noqa: ARG003
@@ -73,26 +77,8 @@ class BaselineExtension(SingleFileSnapshotExtension):  # type: ignore[misc] # sy
         return str(cls._location)
 
     @classmethod
-    def matches_test_location(
-        cls,
-        *,
-        test_location: PyTestLocation,  # noqa: ARG003
-        snapshot_location: str,
-    ) -> bool:
-        """Baselines belong to cases, not to test files."""
-        return snapshot_location == str(cls._location)
-
-    @classmethod
-    def write_snapshot_collection(
-        cls,
-        *,
-        snapshot_collection: SnapshotCollection,
-        name_order: dict[str, int] | None = None,  # noqa: ARG003
-    ) -> None:
-        """Stage the new baseline for syrupy's counts; the controller has it from the result."""
-        (snapshot,) = snapshot_collection
-        cls._staged.parent.mkdir(parents=True, exist_ok=True)
-        cls._staged.write_text(snapshot.data, encoding="utf-8")
+    def write_snapshot(cls, **_: Any) -> None:
+        """Do nothing: the controller has the new baseline from the result."""
 
     @classmethod
     def discovery_dirname(cls, *, test_location: PyTestLocation) -> str:  # noqa: ARG003

@@ -23,6 +23,7 @@ from pytest_cepbench.models.checkpoints.adapter_files import (
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered
 from pytest_cepbench.models.checkpoints.wrapped_names import without_wrappers
 from pytest_cepbench.models.tokenizer_checks import embedded_tokens
+from pytest_cepbench.models.versions import adapter_names
 
 if TYPE_CHECKING:
     import torch
@@ -148,7 +149,7 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
     # An adapter that was trained with new tokens brings the tables of all of them.
     has_tables = embedded_tokens(adapted.get_base_model()) is not None
     tables = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=has_tables)
-    renamed = _current_names(adapted, name, dict(tensors))
+    renamed = adapter_names(adapted, name, dict(tensors))
     shapes = {key: tuple(value.shape) for key, value in (places | tables).items()}
     wrong = [
         f"{key} is {tuple(value.shape)}, expected {shapes[key]}"
@@ -175,26 +176,6 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
     if result.unexpected_keys:
         what = f"its base has no place for {few_of(result.unexpected_keys)}"
         raise CheckpointError(_misfit(folder, adapted, name, what))
-
-
-def _current_names(
-    adapted: Any, name: str, tensors: dict[str, torch.Tensor]
-) -> Mapping[str, torch.Tensor]:
-    """An adapter's tensors under the names that the base's modules have today.
-
-    Architectures were renamed inside of transformers; PEFT follows for files from before.
-    """
-    from peft.utils.transformers_weight_conversion import (
-        convert_peft_adapter_state_dict_for_transformers,
-    )
-
-    converted: Mapping[str, torch.Tensor] = convert_peft_adapter_state_dict_for_transformers(
-        model=adapted,
-        peft_config=adapted.peft_config[name],
-        adapter_state_dict=tensors,
-        adapter_name=name,
-    )
-    return converted
 
 
 def _scale(part: CheckpointPart, adapted: Any, name: str) -> None:

@@ -32,6 +32,7 @@ from pytest_cepbench.models.torch_runtime import (
     resolve_device,
     resolve_dtype,
 )
+from pytest_cepbench.models.versions import check_configuration_names
 
 _SMALL_BYTES = 64 << 20
 """Weights up to here are read from the processor's caches, or nearly so: what takes time is the
@@ -221,6 +222,8 @@ class Adapter(Generic[P]):
         installed.
         """
         require(*self.packages, *(("peft",) if checkpoint.adapters else ()))
+        if "transformers" in self.packages:
+            check_configuration_names(checkpoint.config)
         plan = make_plan(role, self.params, spec, checkpoint, context)
         if plan.params.dispatched:
             require("accelerate")

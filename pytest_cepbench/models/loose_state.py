@@ -17,6 +17,7 @@ from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints import CheckpointPart
 from pytest_cepbench.models.checkpoints.loose_weights import DCP_METADATA
 from pytest_cepbench.models.checkpoints.wrapped_names import own_names
+from pytest_cepbench.models.versions import undistributed
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +99,7 @@ def _read_shards(part: CheckpointPart) -> dict[str, torch.Tensor]:
         key: torch.empty(stored.size, dtype=stored.properties.dtype)
         for key, stored in wanted.items()
     }
-    load(state, storage_reader=Reader(folder), no_dist=True)
+    load(state, storage_reader=Reader(folder), **undistributed(load))
     return _own_names(folder, {key: paths[key] for key in state}, state)
 
 

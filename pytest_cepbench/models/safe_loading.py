@@ -46,6 +46,7 @@ from pytest_cepbench.models.torch_runtime import (
     set_threads,
     to_torch_dtype,
 )
+from pytest_cepbench.models.versions import dtype_option
 
 if TYPE_CHECKING:
     import torch
@@ -121,7 +122,7 @@ def from_pretrained(
     """
     checkpoint, params = plan.checkpoint, plan.params
     options = {
-        "dtype": to_torch_dtype(plan.dtype),
+        **dtype_option("transformers", to_torch_dtype(plan.dtype)),
         "use_safetensors": None if params.allow_pickle else True,
         "output_loading_info": True,
         **options,
@@ -166,16 +167,17 @@ def _read_model(
     try:
         model, info = model_class.from_pretrained(place, **options)
     except RuntimeError as error:
-        if "ignore_mismatched_sizes" not in str(error):
+        # Before transformers 5 it speaks of a size mismatch, and returns names alone.
+        if not any(words in str(error) for words in ("ignore_mismatched_sizes", "size mismatch")):
             raise
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
         _, info = model_class.from_pretrained(place, **options)
-        mismatched = info["mismatched_keys"]
-        refuse_ungathered(checkpoint.path, [name for name, stored, _ in mismatched if 0 in stored])
+        keys = [(key, "", "") if isinstance(key, str) else key for key in info["mismatched_keys"]]
+        refuse_ungathered(checkpoint.path, [name for name, stored, _ in keys if 0 in stored])
         wrong = [
-            f"{name} is {tuple(stored)}, expected {tuple(built)}"
-            for name, stored, built in mismatched
+            f"{name} is {tuple(stored)}, expected {tuple(built)}" if built else name
+            for name, stored, built in keys
         ]
         raise CheckpointError(
             f"{checkpoint.path}: weights and config.json are not of one model: {few_of(wrong)}. "

@@ -50,6 +50,7 @@ from pytest_cepbench.plugin.run_settings import (
     updating,
     usage_errors,
 )
+from pytest_cepbench.plugin.versions import names_in_ini
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
@@ -147,8 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:
     """Names in the ini file that no plugin registered; pytest warns of them after collection."""
-    # `getini` reads single names; no public call lists those that the file has.
-    for name in vars(config).get("_inicfg", ()):
+    for name in names_in_ini(config):
         try:
             config.getini(name)
         except ValueError:

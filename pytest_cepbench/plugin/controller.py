@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -159,10 +157,6 @@ class Controller:
         session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # an int
         if updating:
             self._accept(session)
-            staged = self.context.staged
-            shutil.rmtree(staged, ignore_errors=True)
-            with suppress(OSError):  # another run may be staging beside
-                staged.parent.rmdir()
         self.code = session.exitstatus
         self.headline = self._headline(self.code)
         if ledger.results:
@@ -260,9 +254,6 @@ class Controller:
         from msgspec.structs import replace
 
         self.ledger.results[:] = [replace(r, accepted=False) for r in self.ledger.results]
-        for suite in {result.suite for result in self.ledger.results}:
-            with suppress(OSError):  # syrupy makes the folder before it hands over what to write
-                (self.settings.baselines / suite).rmdir()
 
     def _write_reports(self, config: pytest.Config) -> None:
         ledger, evaluator = self.ledger, self.evaluator()

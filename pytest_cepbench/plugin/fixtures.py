@@ -19,6 +19,7 @@ from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of
+from pytest_cepbench.plugin.versions import accepts_new_only
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
@@ -105,12 +106,12 @@ def cep_gate(
     mark = mark_of(request.node)
     records = request.config.stash[RECORDS]
     evaluator = evaluator_of(request.config)
-    new: Acceptance = "new" if snapshot.update_new_snapshots_only else "none"
+    new: Acceptance = "new" if accepts_new_only(request.config) else "none"
     runner = CaseRunner(
         evaluator,
         mark.suite_file(request.path),
         acceptance="all" if snapshot.update_snapshots else new,
-        observe=partial(_count, snapshot, evaluator),
+        observe=partial(_count, snapshot),
     )
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
@@ -141,35 +142,30 @@ def cep_gate(
 
 def _count(
     snapshot: Any,
-    evaluator: Evaluator,
     measurement: Measurement,
     path: Path,
     judgement: Judgement,
     accepting: bool,  # noqa: FBT001 - called by position
 ) -> None:
-    """Let syrupy count a comparison, and stage an update where the measurement is accepted.
+    """Let syrupy count a comparison, or an update where the measurement is accepted.
 
     snapshot: syrupy's assertion of the running test.
     path: of the baseline.
-    Raises BaselineError when nothing was staged that should have been: syrupy does not report what
-    goes wrong while it compares and writes.
+    Raises BaselineError where syrupy could not: it does not report what goes wrong meanwhile.
     """
     from pytest_cepbench.errors import BaselineError
     from pytest_cepbench.gate import Verdict
     from pytest_cepbench.gate.snapshot import BaselineExtension
 
     passes = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
-    staged = evaluator.context.staged / path.relative_to(evaluator.settings.baselines)
-    extension = BaselineExtension.bind(path, staged, passes=None if accepting else passes)
+    extension = BaselineExtension.bind(path, passes=None if accepting else passes)
     assertion = snapshot.use_extension(extension)
     agreed = bool(assertion(name=str(measurement.key)) == measurement)
-    if accepting and not (agreed and (staged.exists() or path.exists())):
+    if accepting and not agreed:
         executions = assertion.executions.values()
         errors = [execution.exception for execution in executions if execution.exception]
         why = f" ({errors[-1]})" if errors else ""
-        raise BaselineError(
-            f"the new baseline {path.name} could not be written to {staged.parent}{why}"
-        )
+        raise BaselineError(f"the new baseline {path.name} could not be compared{why}")
 
 
 def _model_fixture(role: RoleName, name: str) -> Any:

@@ -15,6 +15,7 @@ import pytest
 
 from pytest_cepbench.errors import did_you_mean, nearest_name, removed
 from pytest_cepbench.evaluation.settings import CHOICES
+from pytest_cepbench.plugin.versions import known_flags
 
 _GROUPS = {
     "models": "cepbench: models",
@@ -362,13 +363,14 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 
     Called when all of those are loaded. Returns the names that others own.
     """
+    owned = known_flags(parser)
     taken = []
     for option in OPTIONS:
-        if option.short:
-            try:
-                _add_flag(parser, option, f"--{option.name}", f"Short for {option.flag}")
-            except (argparse.ArgumentError, ValueError):
-                taken.append(f"--{option.name}")
+        flag = f"--{option.name}"
+        if option.short and flag in owned:
+            taken.append(flag)
+        elif option.short:
+            _add_flag(parser, option, flag, f"Short for {option.flag}")
     return taken
 
 

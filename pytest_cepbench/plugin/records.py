@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.plugin.run_settings import FORKED
+from pytest_cepbench.plugin.versions import colored
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
@@ -241,7 +242,7 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
-) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+) -> tuple[str, str, Any] | None:
     """Show the verdict in the place of PASSED and FAILED."""
     payload = getattr(report, "cepbench", None)
     if not isinstance(payload, dict) or not payload["results"] or hasattr(report, "wasxfail"):
@@ -258,5 +259,5 @@ def pytest_report_teststatus(
         return None
     shown = worst.presentation
     if worst.accepted:
-        return "passed", ".", ("ACCEPTED", {"green": True})
-    return shown.outcome, shown.letter, (word_of(worst), {shown.color: True})
+        return "passed", ".", colored("ACCEPTED", "green")
+    return shown.outcome, shown.letter, colored(word_of(worst), shown.color)

@@ -16,6 +16,7 @@ import pytest
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.settings import RunSettings, check_engine, read_settings
 from pytest_cepbench.plugin.options import OPTIONS, Option
+from pytest_cepbench.plugin.versions import accepts_new_only
 
 _ENV_LIST_SEPARATOR = ";"
 
@@ -66,8 +67,7 @@ def usage_errors() -> Iterator[None]:
 
 def updating(config: pytest.Config) -> bool:
     """Whether baselines are accepted rather than compared with; syrupy's options say so."""
-    options = ("update_snapshots", "update_new_snapshots_only")
-    return any(config.getoption(name, default=False) for name in options)
+    return config.getoption("update_snapshots", default=False) or accepts_new_only(config)
 
 
 def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | None:

@@ -346,11 +346,19 @@ class SuiteRun(ABC):
             }
         bound_roles = [self.runner(role).bound for role in self.assignments.gated]
         steps = [remember(bound) for bound in bound_roles]
+        growers = [role for role in self.growers if role in self.assignments.roles]
+        libraries = {
+            f"{name} {version}"
+            for bound in [*bound_roles, *(self.runner(role).bound for role in growers)]
+            for name, version in bound.provenance.items()
+            if name in ("torch", "transformers", "diffusers")
+        }
         return {
             "role": self.assignments.under_test,
             "spec": self.assignments.subject,
             "identity": " + ".join(describe_role(bound) for bound in bound_roles),
             "step": steps[0] if len(steps) == 1 else f"[{','.join(steps)}]",
+            **({"libraries": ", ".join(sorted(libraries))} if libraries else {}),
         }
 
     def _fixed_roles(self, readers: Sequence[str]) -> dict[str, str]:

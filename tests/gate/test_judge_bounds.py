@@ -122,6 +122,30 @@ def test_the_same_model_with_the_same_scores_holds_at_any_number(n: int) -> None
 
 
 @pytest.mark.parametrize(
+    ("lost", "then", "verdict", "told"),
+    [
+        (0.0005, "torch 2.6.0", Verdict.HELD, False),
+        (0.002, "torch 2.6.0", Verdict.INCONCLUSIVE, True),
+        (0.05, "torch 2.6.0", Verdict.INCOMPARABLE, True),
+        (0.05, "torch 2.15.0", Verdict.REGRESSED, False),
+        (0.05, "", Verdict.REGRESSED, False),
+    ],
+)
+def test_what_other_libraries_moved_is_no_drift(
+    lost: float, then: str, verdict: Verdict, told: bool
+) -> None:
+    """It is told from a tenth of the tolerance on, and fails by another name."""
+    now = {"model": {**MODEL, "libraries": "torch 2.15.0"}}
+    model = {**MODEL, "libraries": then}
+    judgement = _judged([-lost] * 300, Policy(tolerance=0.01), now=now, model=model)
+    words = " ".join((*judgement.statements, *judgement.reasons))
+    assert judgement.verdict is verdict
+    assert (
+        f"same weights, other library versions: torch 2.15.0; the baseline's: {then}" in words
+    ) is told
+
+
+@pytest.mark.parametrize(
     ("n", "verdict"),
     [
         (1, Verdict.INCONCLUSIVE),

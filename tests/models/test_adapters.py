@@ -19,7 +19,7 @@ from pytest_cepbench.errors import CheckpointError, IdentityError, SpecError  # 
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer  # noqa: E402
 from tests.models.binding import bind_text  # noqa: E402
 from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
-from tests.tiny.common import pictures  # noqa: E402
+from tests.tiny.common import pictures, skip_before  # noqa: E402
 
 pytestmark = pytest.mark.models
 
@@ -135,7 +135,7 @@ def test_the_fingerprint_covers_base_and_adapter(
     assert own == fingerprint(copied) == fingerprint(lora, f"base={base}")
     assert own == fingerprint(base, f"adapters={lora}") == fingerprint(lora, "merge=true")
     other = Path(shutil.copytree(base, tmp_path / "other"))
-    edit_tensors(other / "model.safetensors", lambda t: t["language_model.lm_head.weight"].add_(1))
+    edit_tensors(other / "model.safetensors", lambda t: next(iter(t.values())).add_(1))
     edit_tensors(copied / "adapter_model.safetensors", _scale_first)
     seen = [
         own,
@@ -325,6 +325,7 @@ def test_an_adapter_of_a_dual_encoder(tmp_path: Path) -> None:
 
 def test_an_adapter_of_a_vision_model_with_another_head(tmp_path: Path) -> None:
     """The image processor beside it is used; one that was trained on a classifier is refused."""
+    skip_before("ViT with these names", "transformers", "5.0")
     from tests.tiny.encoders import build_vit
 
     base = build_vit(tmp_path / "vit", pooler=True)

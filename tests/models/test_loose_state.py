@@ -18,8 +18,9 @@ pytest.importorskip("transformers", reason="shards need the [models] extra")
 
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.protocols import Describer  # noqa: E402
+from pytest_cepbench.models.versions import undistributed  # noqa: E402
 from tests.models.binding import bind_text  # noqa: E402
-from tests.tiny.common import pictures  # noqa: E402
+from tests.tiny.common import pictures, skip_before  # noqa: E402
 
 pytestmark = pytest.mark.models
 
@@ -59,7 +60,7 @@ def save_shards(folder: Path, content: dict[str, Any]) -> Path:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        save(content, checkpoint_id=folder, no_dist=True)
+        save(content, checkpoint_id=folder, **undistributed(save))
     return folder
 
 
@@ -253,6 +254,7 @@ def test_shards_of_transformers_own_leave_nothing_over(
     whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
 ) -> None:
     """save_pretrained of several processes writes safetensors that lie in the model's folder."""
+    skip_before("a writer of such shards", "torch", "2.9")
     from torch.distributed.checkpoint import save
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
@@ -264,7 +266,7 @@ def test_shards_of_transformers_own_leave_nothing_over(
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            save(content, storage_writer=writer, no_dist=True)
+            save(content, storage_writer=writer, **undistributed(save))
         return folder
 
     assert describe(write(tmp_path / "sharded", state)) == expected

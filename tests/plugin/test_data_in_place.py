@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="data in place needs the [data] extra")
+
 from huggingface_hub import constants
 
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, write_cache

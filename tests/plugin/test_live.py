@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.plugin.terminal import live
@@ -52,14 +53,15 @@ def pytest_configure(config):
     if hasattr(config, "workerinput"):
         return
     writer = config.get_terminal_writer()
-    write_raw, log = writer.write_raw, open("written", "w")
+    method = "write_raw" if hasattr(writer, "write_raw") else "write"
+    write, log = getattr(writer, method), open("written", "w")
 
-    def write_both(msg, *, flush=False):
+    def write_both(msg, *, flush=False, **markup):
         log.write(msg)
         log.flush()
-        write_raw(msg, flush=flush)
+        write(msg, flush=flush, **markup)
 
-    writer.write_raw = write_both
+    setattr(writer, method, write_both)
 """
 """Keeps what pytest itself writes, and no more."""
 
@@ -162,7 +164,7 @@ def test_lines_are_for_people(
     config = pytester.parseconfig(*args)
     terminal = Terminal()
     with open(os.dup(terminal.side), "w", encoding="utf-8") as file:  # noqa: PTH123
-        reporter = pytest.TerminalReporter(config, file)
+        reporter = TerminalReporter(config, file)
         config.pluginmanager.register(reporter, "terminalreporter")
         assert is_wanted(config) is wanted
     terminal.finish()
@@ -173,7 +175,7 @@ def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
     config = pytester.parseconfig()
     assert not is_wanted(config)
     with (pytester.path / "log").open("w") as file:
-        config.pluginmanager.register(pytest.TerminalReporter(config, file), "terminalreporter")
+        config.pluginmanager.register(TerminalReporter(config, file), "terminalreporter")
         assert not is_wanted(config)
 
 

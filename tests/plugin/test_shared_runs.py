@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.store.remote import uploader
 from tests.plugin.project import Project, assert_one_message
@@ -112,14 +113,14 @@ def test_a_long_upload_at_the_end_is_announced(
     SlowFileSystem.reset()
     monkeypatch.setattr(SlowFileSystem, "blocked", True)
     monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.0)
-    write_line = pytest.TerminalReporter.write_line
+    write_line = TerminalReporter.write_line
 
-    def unblock(reporter: pytest.TerminalReporter, line: str, **markup: bool) -> None:
+    def unblock(reporter: TerminalReporter, line: str, **markup: bool) -> None:
         write_line(reporter, line, **markup)
         if "are being uploaded" in line:
             SlowFileSystem.blocked = False
 
-    monkeypatch.setattr(pytest.TerminalReporter, "write_line", unblock)
+    monkeypatch.setattr(TerminalReporter, "write_line", unblock)
     result = toy.run_here("--model=shapes:", "--cep-publish=slow://lib", "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     message = (

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from pytest_cepbench.models.torch_runtime import quiet
+from pytest_cepbench.models.versions import dtype_option
 
 TARGETS = ("q_proj", "v_proj")
 """Attention projections, which the language models and the vision towers here have."""
@@ -74,7 +75,9 @@ def merge(
     shutil.copytree(base, folder)
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = getattr(transformers, auto_class).from_pretrained(base, dtype=dtype)
+        model = getattr(transformers, auto_class).from_pretrained(
+            base, **dtype_option("transformers", dtype)
+        )
         adapted = PeftModel.from_pretrained(model, adapters[0], adapter_name="0")
         names = [str(index) for index in range(len(adapters))]
         for name, adapter in zip(names[1:], adapters[1:], strict=True):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from PIL import Image, ImageDraw
+
+from pytest_cepbench.errors import MissingDependencyError
+from pytest_cepbench.models.versions import need
 
 # fmt: off
 WORDS = [
@@ -35,6 +42,47 @@ JUDGE_WORDS = (
 """The words of a judge: with those of verdicts, however they are written, and of scores."""
 
 
+def skip_before(what: str, library: str, version: str) -> None:
+    """Skip the test where a library is older than what it builds."""
+    try:
+        need(what, library, version)
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+
+
+def pil(name: str) -> Any:
+    """An image processor of NumPy and Pillow, which transformers 5.4 gave a name of its own."""
+    import transformers
+
+    return getattr(transformers, f"{name}Pil", None) or getattr(transformers, name)
+
+
+def tokenizer_of(
+    name: str,
+    vocabulary: dict[str, int],
+    merges: Sequence[tuple[str, str]] | None = None,
+    **options: Any,
+) -> Any:
+    """A CLIPTokenizer of pairs, or a tokenizer of whole words; before transformers 5 files make it.
+
+    name: of its class.
+    """
+    import transformers
+
+    kind, fast = getattr(transformers, name), getattr(transformers, f"{name}Fast")
+    if kind is fast:
+        own = {} if merges is None else {"merges": list(merges)}
+        return kind(vocab=vocabulary, **own, **options)
+    with TemporaryDirectory() as folder:
+        words, pairs = Path(folder, "vocab"), Path(folder, "merges")
+        if merges is None:
+            words.write_text("\n".join(vocabulary))
+            return fast(str(words), **options)
+        words.write_text(json.dumps(vocabulary))
+        pairs.write_text("\n".join(["#version: 0.2", *map(" ".join, merges)]))
+        return fast(str(words), str(pairs), **options)
+
+
 def word_tokenizer(
     special: Sequence[str] = SPECIAL, words: Sequence[str] = WORDS, **named: str
 ) -> Any:
@@ -58,6 +106,7 @@ def word_tokenizer(
         eos_token="<eos>",
         unk_token="<unk>",
         extra_special_tokens=named,
+        model_input_names=["input_ids", "attention_mask"],
     )
 
 

@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, WORDS, word_tokenizer
+from tests.tiny.common import (
+    CHAT_TEMPLATE,
+    SPECIAL,
+    WORDS,
+    pil,
+    skip_before,
+    tokenizer_of,
+    word_tokenizer,
+)
 
 _VISION: dict[str, Any] = {
     "image_size": 32,
@@ -50,7 +58,6 @@ def build_llava(
     """
     import torch
     from transformers import (
-        CLIPImageProcessorPil,
         CLIPVisionConfig,
         LlamaConfig,
         LlavaConfig,
@@ -69,7 +76,7 @@ def build_llava(
     )
     LlavaForConditionalGeneration(config).save_pretrained(path)
     LlavaProcessor(
-        image_processor=CLIPImageProcessorPil(
+        image_processor=pil("CLIPImageProcessor")(
             size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
         ),
         tokenizer=tokenizer,
@@ -83,11 +90,11 @@ def build_llava(
 
 def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
     """Qwen2VLForConditionalGeneration: images keep their shape, so rows differ in length."""
+    skip_before("Qwen2-VL as it is built here", "transformers", "5.0")
     import torch
     from transformers import (
         Qwen2VLConfig,
         Qwen2VLForConditionalGeneration,
-        Qwen2VLImageProcessorPil,
         Qwen2VLProcessor,
     )
     from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
@@ -119,7 +126,7 @@ def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
     Qwen2VLForConditionalGeneration(config).save_pretrained(path)
     patches = {"patch_size": 8, "merge_size": 2, "temporal_patch_size": 2}
     Qwen2VLProcessor(
-        image_processor=Qwen2VLImageProcessorPil(
+        image_processor=pil("Qwen2VLImageProcessor")(
             size={"shortest_edge": 16 * 16, "longest_edge": 64 * 64}, **patches
         ),
         tokenizer=tokenizer,
@@ -137,7 +144,6 @@ def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
     from transformers import (
         Idefics3Config,
         Idefics3ForConditionalGeneration,
-        Idefics3ImageProcessorPil,
         Idefics3Processor,
         LlamaConfig,
     )
@@ -159,7 +165,7 @@ def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
     )
     Idefics3ForConditionalGeneration(config).save_pretrained(path)
     Idefics3Processor(
-        image_processor=Idefics3ImageProcessorPil(
+        image_processor=pil("Idefics3ImageProcessor")(
             size={"longest_edge": 32}, max_image_size={"longest_edge": 32}, do_image_splitting=False
         ),
         tokenizer=tokenizer,
@@ -173,17 +179,15 @@ def build_blip(path: Path, seed: int = 0) -> Path:
     """BlipForConditionalGeneration: a captioner, no chat template."""
     import torch
     from transformers import (
-        BertTokenizer,
         BlipConfig,
         BlipForConditionalGeneration,
-        BlipImageProcessorPil,
         BlipProcessor,
     )
 
     torch.manual_seed(seed)
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]")
     vocabulary = {word: index for index, word in enumerate([*special, *WORDS])}
-    tokenizer = BertTokenizer(vocab=vocabulary, bos_token="[DEC]")
+    tokenizer = tokenizer_of("BertTokenizer", vocabulary, bos_token="[DEC]")
     text = {
         "vocab_size": len(vocabulary),
         "hidden_size": 32,
@@ -202,7 +206,8 @@ def build_blip(path: Path, seed: int = 0) -> Path:
     config = BlipConfig(vision_config={**_VISION, "initializer_range": 0.3}, text_config=text)
     BlipForConditionalGeneration(config).save_pretrained(path)
     BlipProcessor(
-        image_processor=BlipImageProcessorPil(size={"height": 32, "width": 32}), tokenizer=tokenizer
+        image_processor=pil("BlipImageProcessor")(size={"height": 32, "width": 32}),
+        tokenizer=tokenizer,
     ).save_pretrained(path)
     return path
 
@@ -215,7 +220,6 @@ def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
         VisionEncoderDecoderConfig,
         VisionEncoderDecoderModel,
         ViTConfig,
-        ViTImageProcessorPil,
     )
 
     torch.manual_seed(seed)
@@ -242,7 +246,7 @@ def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
         settings.eos_token_id = 2
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
-    ViTImageProcessorPil(size={"height": 32, "width": 32}).save_pretrained(path)
+    pil("ViTImageProcessor")(size={"height": 32, "width": 32}).save_pretrained(path)
     return path
 
 

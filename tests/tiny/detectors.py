@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.tiny.common import pil, tokenizer_of
 from tests.tiny.encoders import clip_tokenizer
 
 TEXT_LENGTH = 16
@@ -22,14 +23,13 @@ def owl_tokenizer() -> Any:
     """The tiny CLIP tokenizer with another token as id 0: OWL takes a query that begins with id 0
     for padding.
     """
-    from transformers import CLIPTokenizer
-
     tokenizer = json.loads(clip_tokenizer().backend_tokenizer.to_str())["model"]
     names = sorted(tokenizer["vocab"], key=tokenizer["vocab"].get)
     vocabulary = {name: index for index, name in enumerate(["<pad>", *names])}
-    return CLIPTokenizer(
-        vocab=vocabulary,
-        merges=[tuple(merge) for merge in tokenizer["merges"]],
+    return tokenizer_of(
+        "CLIPTokenizer",
+        vocabulary,
+        [tuple(merge) for merge in tokenizer["merges"]],
         pad_token="<pad>",
         model_max_length=TEXT_LENGTH,
     )
@@ -69,7 +69,7 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
                     parameter.mul_(0.2)
     model.save_pretrained(folder)
     size = {"height": SIDE, "width": SIDE}
-    images = getattr(transformers, f"{kind}ImageProcessorPil")(size=size)
+    images = pil(f"{kind}ImageProcessor")(size=size)
     processor = getattr(transformers, f"{kind}Processor")
     processor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
     return folder
@@ -87,7 +87,6 @@ def build_mask2former(
     from transformers import (
         Mask2FormerConfig,
         Mask2FormerForUniversalSegmentation,
-        Mask2FormerImageProcessorPil,
         SwinConfig,
     )
 
@@ -125,7 +124,7 @@ def build_mask2former(
                 parameter.mul_(6)
     model.save_pretrained(folder)
     size = size or {"height": SIDE, "width": SIDE}
-    Mask2FormerImageProcessorPil(size=size, **options).save_pretrained(folder)
+    pil("Mask2FormerImageProcessor")(size=size, **options).save_pretrained(folder)
     return folder
 
 
@@ -146,7 +145,7 @@ def favour(folder: Path, *names: str) -> Path:
 def build_yolos(folder: Path) -> Path:
     """A YOLOS: boxes of fixed classes, and images of any shape, kept in proportion."""
     import torch
-    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessorPil
+    from transformers import YolosConfig, YolosForObjectDetection
 
     torch.manual_seed(23)
     config = YolosConfig(
@@ -166,5 +165,5 @@ def build_yolos(folder: Path) -> Path:
                 parameter.mul_(8)
     model.save_pretrained(folder)
     size = {"shortest_edge": 48, "longest_edge": 96}
-    YolosImageProcessorPil(size=size).save_pretrained(folder)
+    pil("YolosImageProcessor")(size=size).save_pretrained(folder)
     return folder

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.tiny.common import tokenizer_of
+
 # fmt: off
 WORDS = [
     "a", "an", "and", "one", "two", "three", "four", "on", "of", "the", "at", "no",
@@ -42,7 +44,6 @@ _TEXT = {
 def clip_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
     """A CLIPTokenizer in which every word of WORDS is one token and any other text is bytes."""
     from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import CLIPTokenizer
 
     letters = sorted(ByteLevel.alphabet())
     entries = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{c}</w>" for c in letters)]
@@ -58,7 +59,7 @@ def clip_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
             entries.append(built)
     vocabulary = {entry: index for index, entry in enumerate(dict.fromkeys(entries))}
     unique = list(dict.fromkeys(merges))
-    return CLIPTokenizer(vocab=vocabulary, merges=unique, model_max_length=max_length)
+    return tokenizer_of("CLIPTokenizer", vocabulary, unique, model_max_length=max_length)
 
 
 def word_tokenizer(max_length: int = TEXT_LENGTH) -> Any:

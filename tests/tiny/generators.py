@@ -26,13 +26,20 @@ DRAW = {
 
 def t5_tokenizer() -> Any:
     """A T5Tokenizer in which every word of WORDS is one piece and any other text is letters."""
-    from transformers import T5Tokenizer
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import T5Tokenizer, T5TokenizerFast
 
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -6.0)]
     pieces += [(letter, -6.0) for letter in letters]
     pieces += [(f"▁{word}", -2.0) for word in WORDS]
-    return T5Tokenizer(vocab=pieces, extra_ids=0, model_max_length=TEXT_LENGTH)
+    if T5Tokenizer is T5TokenizerFast:
+        return T5Tokenizer(vocab=pieces, extra_ids=0, model_max_length=TEXT_LENGTH)
+    made = Tokenizer(models.Unigram(pieces, 2))  # before transformers 5
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    ends = processors.TemplateProcessing("$A </s>", "$A </s> $B </s>", [("</s>", 1)])
+    made.post_processor = ends
+    return T5TokenizerFast(tokenizer_object=made, extra_ids=0, model_max_length=TEXT_LENGTH)
 
 
 def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: int = 21) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.tiny.common import skip_before
+
 RANK = 4
 ALPHA = 8
 
@@ -26,6 +28,8 @@ def build_lora(
     text_encoder: whether there are some for the text encoder too. dora: with magnitudes.
     """
     import torch
+
+    skip_before("LoRA with metadata", "diffusers", "0.35")
     from diffusers import DiffusionPipeline
     from diffusers.training_utils import _collate_lora_metadata
     from diffusers.utils import convert_state_dict_to_diffusers

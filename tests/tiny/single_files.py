@@ -44,7 +44,8 @@ def write_stable_diffusion(pipeline_folder: Path, file: Path) -> Path:
     tensors = dict(_unet_tensors(pipeline.unet, "model.diffusion_model."))
     tensors |= dict(_vae_tensors(pipeline.vae))
     prefix = "cond_stage_model.transformer.text_model."
-    tensors |= {f"{prefix}{n}": t for n, t in pipeline.text_encoder.state_dict().items()}
+    texts = pipeline.text_encoder.state_dict().items()
+    tensors |= {f"{prefix}{n.removeprefix('text_model.')}": t for n, t in texts}
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
     return file
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.tiny.common import tokenizer_of
 from tests.tiny.encoders import WORDS
 
 TEXT_LENGTH = 16
@@ -17,11 +18,12 @@ DIMENSION = 32
 def build_mpnet(folder: Path) -> Path:
     """An MPNetModel with its tokenizer, as transformers saves it: without modules.json."""
     import torch
-    from transformers import MPNetConfig, MPNetModel, MPNetTokenizer
+    from transformers import MPNetConfig, MPNetModel
 
     torch.manual_seed(21)
     special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
-    tokenizer = MPNetTokenizer(vocab={word: i for i, word in enumerate([*special, *WORDS])})
+    vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
+    tokenizer = tokenizer_of("MPNetTokenizer", vocabulary)
     tokenizer.model_max_length = TEXT_LENGTH
     config = MPNetConfig(
         vocab_size=len(tokenizer),
@@ -39,8 +41,12 @@ def build_mpnet(folder: Path) -> Path:
 def build_sentence_transformer(folder: Path, *, normalize: bool = True) -> Path:
     """MPNet, mean pooling and, as all-mpnet-base-v2 has it, normalisation, in one folder."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Normalize, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    try:
+        from sentence_transformers.base.modules import Normalize, Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+    except ModuleNotFoundError:  # before sentence-transformers 6
+        from sentence_transformers.models import Normalize, Pooling, Transformer
 
     transformer = Transformer(str(build_mpnet(folder.with_name(f"{folder.name}-plain"))))
     modules: list[Any] = [transformer, Pooling(DIMENSION, pooling_mode="mean")]

@@ -28,6 +28,7 @@ from pytest_cepbench.models.tokenizer_checks import (
     image_token,
     media_tokens,
 )
+from pytest_cepbench.models.versions import backend_option
 
 P = TypeVar("P", bound=ImageTextParams)
 
@@ -143,10 +144,11 @@ def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, An
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
     options = {"trust_remote_code": plan.params.trust_remote_code}
+    backend = backend_option(plan.params.backend)
     if model.config.model_type == "vision-encoder-decoder":
         # These were saved as a tokenizer and an image processor, which no processor class joins.
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
-        images = AutoImageProcessor.from_pretrained(path, backend=plan.params.backend, **options)
+        images = AutoImageProcessor.from_pretrained(path, **backend, **options)
         return None, images, tokenizer
     try:
         processor = AutoProcessor.from_pretrained(path, **options)
@@ -158,9 +160,7 @@ def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, An
     if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
         _refuse_without_torchvision(plan, None)
         raise CheckpointError(_no_processor(plan, f"a {type(processor).__name__}"))
-    processor.image_processor = AutoImageProcessor.from_pretrained(
-        path, backend=plan.params.backend, **options
-    )
+    processor.image_processor = AutoImageProcessor.from_pretrained(path, **backend, **options)
     return processor, processor.image_processor, processor.tokenizer
 
 

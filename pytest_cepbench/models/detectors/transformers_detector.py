@@ -20,6 +20,7 @@ from pytest_cepbench.models.safe_loading import (
     refuse_missing,
     take_weights,
 )
+from pytest_cepbench.models.versions import backend_option
 
 Queries = Literal["free-text", "classes"]
 
@@ -104,7 +105,7 @@ def load_parts(
     with loading(plan):
         with plan.checkpoint.preparation_folder() as folder:
             processor = transformers.AutoImageProcessor.from_pretrained(
-                folder, backend=plan.params.backend
+                folder, **backend_option(plan.params.backend)
             )
         model, info = from_pretrained(getattr(transformers, auto_class), plan)
         refuse_missing(plan.checkpoint, info["missing_keys"])

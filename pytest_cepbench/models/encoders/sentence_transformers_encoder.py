@@ -24,6 +24,7 @@ from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.versions import dtype_option, sentence_lengths
 
 
 def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
@@ -45,7 +46,7 @@ def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
 def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
     import sentence_transformers
 
-    options: dict[str, Any] = {"dtype": to_torch_dtype(plan.dtype)}
+    options: dict[str, Any] = dtype_option("transformers", to_torch_dtype(plan.dtype))
     if not plan.params.allow_pickle:
         options["use_safetensors"] = True
     with (
@@ -116,10 +117,7 @@ class SentenceTransformersEncoder:
         model = self._model
         prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
         with quiet():
-            whole = model[0].preprocess(
-                list(texts), prompt=prompt, processing_kwargs={"text": {"truncation": False}}
-            )
-        lengths = whole["attention_mask"].sum(dim=1).tolist() if texts else []
+            lengths = sentence_lengths(model, list(texts), prompt or "") if texts else []
         return lengths, int(model.max_seq_length)
 
 

@@ -30,6 +30,7 @@ from pytest_cepbench.models.safe_loading import (
 )
 from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet
+from pytest_cepbench.models.versions import backend_option
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +77,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
     with loading(plan):
         with checkpoint.preparation_folder() as folder:
             processor = transformers.AutoImageProcessor.from_pretrained(
-                folder, backend=params.backend, **code
+                folder, **backend_option(params.backend), **code
             )
         model, info = from_pretrained(model_class, plan, **code)
         model = apply_adapters(checkpoint, model)

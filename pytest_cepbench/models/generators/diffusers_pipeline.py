@@ -43,6 +43,7 @@ from pytest_cepbench.models.safe_loading import (
 )
 from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet, require, seeded, to_torch_dtype
+from pytest_cepbench.models.versions import dtype_option
 
 _SPACINGS = ("leading", "trailing", "linspace")
 
@@ -210,8 +211,9 @@ def load_pipeline(
     import transformers  # noqa: F401 - quiet() reaches only what is imported
 
     spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
+    dtype = to_torch_dtype(plan.dtype)
     options: dict[str, Any] = {
-        "dtype": to_torch_dtype(plan.dtype),
+        **dtype_option("diffusers", dtype),
         "use_safetensors": None if params.allow_pickle else True,
         "trust_remote_code": params.trust_remote_code,
         **pipeline_memory.map_options(params),
@@ -231,7 +233,7 @@ def load_pipeline(
             assembled(checkpoint) as joined,
             unwrapped(joined, file_options(spec)) as whole,
         ):
-            files = load_component_files(checkpoint, options["dtype"])
+            files = load_component_files(checkpoint, dtype)
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
         for part in pipeline.components.values():
             if hasattr(part, "modules"):

@@ -19,6 +19,7 @@ from pytest_cepbench.models.checkpoints.single_files import TEXT_ENCODERS
 from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped_file
 from pytest_cepbench.models.safe_loading import refuse_missing
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
+from pytest_cepbench.models.versions import dtype_option
 
 
 @contextmanager
@@ -60,7 +61,10 @@ def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: An
         )
     with _fitting(part.path, folder), unwrapped_file(part.path) as file:
         component = component_class.from_single_file(
-            str(file), config=str(folder), torch_dtype=dtype, local_files_only=True
+            str(file),
+            config=str(folder),
+            local_files_only=True,
+            **dtype_option("diffusers", dtype),
         )
     what = f"{component_class.__name__} (as {folder} has it)"
     _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
@@ -83,14 +87,16 @@ def load_single_file(
         raise RoleError(
             f"{file}: diffusers reads no {checkpoint.what} from a single file: give its folder"
         )
-    dtype = options["dtype"]
+    dtype = options.get("dtype", options.get("torch_dtype"))
     names = component_names(checkpoint.config)
     supplied = {name for part in checkpoint.parts for name in part.supplies}
     supplied -= {part.component for part in checkpoint.parts}
     beside = {name: options[name] for name in names if options.get(name) is not None}
     beside |= {
-        name: _class_of(checkpoint, name).from_pretrained(
-            checkpoint.path / name, dtype=dtype, use_safetensors=options["use_safetensors"]
+        name: (component_class := _class_of(checkpoint, name)).from_pretrained(
+            checkpoint.path / name,
+            use_safetensors=options["use_safetensors"],
+            **dtype_option(component_class.__module__, dtype),
         )
         for name in names
         if name not in supplied and (checkpoint.path / name / "config.json").is_file()
@@ -99,8 +105,8 @@ def load_single_file(
         pipeline = pipeline_class.from_single_file(
             str(own),
             config=str(checkpoint.path),
-            torch_dtype=dtype,
             local_files_only=True,
+            **dtype_option("diffusers", dtype),
             **beside,
         )
     for name, component in pipeline.components.items():

@@ -19,6 +19,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.device_maps import parse_max_memory
 from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan
+from pytest_cepbench.models.versions import need
 
 if TYPE_CHECKING:
     import torch
@@ -173,6 +174,7 @@ def _enable_vae(plan: LoadPlan[P], pipeline: Any, parameter: str) -> None:
 
 
 def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
+    need("attention_backend", "diffusers", "0.35")
     from diffusers.models.attention_dispatch import AttentionBackendName, attention_backend
 
     # Those of the hub are code that would be downloaded.

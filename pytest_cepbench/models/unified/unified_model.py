@@ -48,6 +48,7 @@ from pytest_cepbench.models.unified.image_decoder import (
     PipelineDecoder,
     to_image,
 )
+from pytest_cepbench.models.versions import backend_option, need
 from pytest_cepbench.models.writers.transformers_writer import ADAPTER as WRITER
 from pytest_cepbench.models.writers.transformers_writer import (
     TransformersWriter,
@@ -103,6 +104,7 @@ def bind_unified(
     texts, drawing = split_params(spec, family, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
     plain = DESCRIBER.bind("describer", texts, checkpoint, context)
+    need("a unified model", "transformers", "5.0")
 
     def of_one_load(bound: BoundRole) -> BoundRole:
         return replace(
@@ -163,7 +165,7 @@ def _load(
     with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
-        finish = AutoImageProcessor.from_pretrained(folder, backend="pil")
+        finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
         decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
     params = parse_params(texts, WriterParams, checkpoint.what)
     own = writer_settings(checkpoint, params)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_cepbench.evaluation.run_context import write_message
+from pytest_cepbench.plugin.versions import draws_on_terminal
 
 if TYPE_CHECKING:
     from pytest_cepbench.chains.progress import Progress
@@ -78,8 +79,7 @@ def is_wanted(config: pytest.Config) -> bool:
     reporter = config.pluginmanager.getplugin("terminalreporter")
     option = config.option
     return (
-        type(reporter) is pytest.TerminalReporter  # others draw on the terminal themselves
-        and bool(reporter.isatty())
+        draws_on_terminal(reporter)  # others draw there themselves
         and os.environ.get("TERM", "dumb") != "dumb"
         and not os.environ.get("CI")
         and not os.environ.get("BUILD_NUMBER")

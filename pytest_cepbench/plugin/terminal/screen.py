@@ -14,6 +14,7 @@ from threading import RLock
 from typing import Any
 
 from pytest_cepbench.escapes import cut, width_of
+from pytest_cepbench.plugin.versions import writing_of
 
 _ROOM, _UP = "\x1bD", "\x1b[{}A"  # a line down in the same column, scrolling at the end; back again
 _KEEP, _RETURN = "\x1b7", "\x1b8"
@@ -27,7 +28,7 @@ _OWN_ROWS = 2  # of a terminal, that the lines leave to pytest
 class Block:
     """The lines below pytest's, drawn again after whatever pytest writes.
 
-    writer: pytest's terminal writer; its `write_raw` is what all of its writing goes through.
+    writer: pytest's terminal writer.
     terminal: file descriptor of the terminal, closed with the block. While a test runs standard
     output is captured, so it has to be one of its own.
     """
@@ -35,7 +36,8 @@ class Block:
     def __init__(self, writer: Any, terminal: int) -> None:
         writer.flush()
         self._writer = writer
-        self._write_raw = writer.write_raw
+        self._method = writing_of(writer)
+        self._write: Any = getattr(writer, self._method)
         self._terminal: int | None = terminal
         self._lines: tuple[str, ...] = ()
         self._drawn = False
@@ -43,7 +45,7 @@ class Block:
         self._follow(" " * max(0, writer.width_of_current_line))
         # Not a plain lock: a signal handler may write while its own thread does.
         self._lock = RLock()
-        writer.write_raw = self._write_above
+        setattr(writer, self._method, self._write_above)
 
     def show(self, lines: Sequence[str]) -> None:
         """Show these printable lines in the place of those before; cut where they are long."""
@@ -67,14 +69,21 @@ class Block:
             with suppress(OSError):
                 os.close(self._terminal)
             self._terminal = None
-            if self._writer.write_raw == self._write_above:  # else who came after still calls it
-                self._writer.write_raw = self._write_raw
+            # Else who came after still calls it.
+            if getattr(self._writer, self._method) == self._write_above:
+                setattr(self._writer, self._method, self._write)
 
-    def _write_above(self, msg: str, *, flush: bool = True) -> None:  # noqa: ARG002 - as pytest's
+    def _write_above(
+        self,
+        msg: str,
+        *,
+        flush: bool = True,  # noqa: ARG002 - as pytest's
+        **markup: bool,
+    ) -> None:
         with self._lock:
             self._follow(msg)
             self._erase()
-            self._write_raw(msg, flush=True)  # or it would come after what is drawn
+            self._write(msg, flush=True, **markup)  # or it would come after what is drawn
             self._draw()
 
     def _erase(self) -> None:

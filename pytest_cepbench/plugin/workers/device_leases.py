@@ -19,6 +19,7 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.plugin.versions import worker_specs
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.model_spec import ModelSpec
@@ -90,9 +91,8 @@ def plan_leases(config: pytest.Config, settings: RunSettings) -> Leases:
     if config.option.collectonly or not tx or config.getoption("dist") == "no":
         return Leases()
     from execnet import XSpec
-    from xdist.workermanage import parse_tx_spec_config
 
-    specs = [XSpec(text) for text in parse_tx_spec_config(config)]
+    specs = [XSpec(text) for text in worker_specs(config)]
     local = [spec for spec in specs if spec.popen and not spec.via]
     if not local or not concerns(config, settings):
         return Leases()

@@ -20,6 +20,7 @@ from pytest_cepbench.plugin.fixtures import EVALUATOR
 from pytest_cepbench.plugin.ledger import RETRIED
 from pytest_cepbench.plugin.records import to_wire
 from pytest_cepbench.plugin.run_settings import refuse_modes, settings_of, usage_errors
+from pytest_cepbench.plugin.versions import colored
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.device_leases import Leases
@@ -229,11 +230,11 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
-) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+) -> tuple[str, str, Any] | None:
     """Show that a case is judged again."""
     if getattr(report, "cepbench", None) != RETRIED:
         return None
-    return "rerun", "R", ("RERUN", {"yellow": True})
+    return "rerun", "R", colored("RERUN", "yellow")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.report import report_collection_diff
-from xdist.workermanage import parse_tx_spec_config
 
 from pytest_cepbench.evaluation.run_context import CASES, write_message
+from pytest_cepbench.plugin.versions import worker_specs
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
@@ -70,7 +70,7 @@ class CaseScheduling:
         self.collection: list[str] | None = None
         self.config = config  # named as in xdist's own, where other plugins look for it
         self._hints = hints
-        self._expected = len(parse_tx_spec_config(config))
+        self._expected = len(worker_specs(config))
         self._queues: dict[Any, WorkerQueue] = {}
         self._collected: dict[Any, list[str]] = {}
         self._groups: list[Group] = []

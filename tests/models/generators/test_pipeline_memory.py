@@ -11,6 +11,7 @@ import pytest
 
 from pytest_cepbench.errors import MissingDependencyError, SpecError
 from tests.models.generators.conftest import bind_generator, load
+from tests.tiny.common import skip_before
 
 pytest.importorskip("torch", reason="generators need the [models] extra")
 pytest.importorskip("diffusers", reason="generators need the [models] extra")
@@ -50,6 +51,7 @@ def test_an_attention_is_chosen_for_one_pipeline_alone(folders: dict[str, Path])
     """The library makes a choice for one model that of all others, too: they would be run with an
     attention that their keys do not name.
     """
+    skip_before("attention_backend", "diffusers", "0.35")
     from diffusers.models.attention_dispatch import _AttentionBackendRegistry
 
     before = _AttentionBackendRegistry.get_active_backend()
@@ -81,12 +83,14 @@ def test_an_attention_that_cannot_be_had_is_refused(
     folders: dict[str, Path], name: str, query: str, expected: str
 ) -> None:
     """Never left as it was in silence; and those of the hub would be downloaded code."""
+    skip_before("attention_backend", "diffusers", "0.35")
     with pytest.raises(SpecError, match=re.escape(expected)):
         load(f"{folders[name]}?{query}")
 
 
 def test_an_attention_whose_package_is_missing_is_named(folders: dict[str, Path]) -> None:
     """The library says which package it is, and which version."""
+    skip_before("attention_backend", "diffusers", "0.35")
     from importlib import util
 
     if util.find_spec("flash_attn") is not None:

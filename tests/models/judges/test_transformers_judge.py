@@ -19,7 +19,7 @@ from pytest_cepbench.models.protocols import Battle, Judge, Reply
 from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
 from tests.models.judges.conftest import Build, Load, make_battles
-from tests.tiny.common import pictures
+from tests.tiny.common import pictures, skip_before
 
 pytest.importorskip("torch", reason="local judges need the [models] extra")
 pytest.importorskip("transformers", reason="local judges need the [models] extra")
@@ -38,6 +38,7 @@ def probabilities(replies: Sequence[Reply]) -> np.ndarray[Any, np.dtype[np.float
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_batch_gives_what_each_battle_alone_gives(load: Load, name: str) -> None:
     """Padding, neighbours and the shared prompt must not change a verdict or its probabilities."""
+    skip_before("a batch that changes nothing", "transformers", "5.0")
     judge, battles = load(name), make_battles()
 
     together = judge.judge(battles, [0] * len(battles))
@@ -84,6 +85,7 @@ def test_likelihoods_are_those_of_the_plain_model(load: Load, name: str) -> None
 
 def test_images_are_read_once_for_all_four_phrases(load: Load) -> None:
     """They are most of a battle's tokens, and most of its time."""
+    skip_before("a cache that images are kept in", "transformers", "5.0")
     judge, battles = load("llava"), make_battles()
     read: list[int] = []
     tower = judge._loaded.model.model.vision_tower

@@ -308,7 +308,7 @@ def test_a_trained_describer_reads_these_images() -> None:
     torch.set_num_threads(1)
     samples = load_shapes(8).samples
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    model = transformers.LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    model = transformers.LlavaForConditionalGeneration.from_pretrained(folder).float()
     talks = [
         [
             {
