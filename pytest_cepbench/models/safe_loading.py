@@ -173,7 +173,7 @@ def _read_model(
         # Which ones these are is only logged, as a table; loaded once more, they are returned.
         options["ignore_mismatched_sizes"] = True
         _, info = model_class.from_pretrained(place, **options)
-        keys = [(key, "", "") if isinstance(key, str) else key for key in info["mismatched_keys"]]
+        keys = [(key, (), ()) if isinstance(key, str) else key for key in info["mismatched_keys"]]
         refuse_ungathered(checkpoint.path, [name for name, stored, _ in keys if 0 in stored])
         wrong = [
             f"{name} is {tuple(stored)}, expected {tuple(built)}" if built else name
