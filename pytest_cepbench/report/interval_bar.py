@@ -2,8 +2,8 @@
 
 `worse┊  0  ┊better` is the axis: a mark at each tolerance and one at no change, always in the same
 columns. A case holds, or improved, by the side of a mark on which its interval begins, and a bar
-answers that exactly: no end stands on a mark or beyond that does not lie there. Between the marks the axis is linear, beyond
-them logarithmic.
+answers that exactly: no end stands on a mark or beyond that does not lie there. Between the marks
+the axis is linear, beyond them logarithmic.
 """
 
 from __future__ import annotations
