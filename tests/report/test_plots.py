@@ -102,8 +102,10 @@ def test_without_bounds_there_is_a_point_alone() -> None:
     """A bound that excludes nothing goes on to the edge; without a comparison there is no plot."""
     plain = replace(SMALL, low=None, high=None)
     assert _plot(plain, 4.0).line is None
-    assert _plot(replace(SMALL, low=None), 4.0).line == (0.0, _plot(SMALL, 4.0).line[1])
-    assert _plot(replace(SMALL, high=None), 4.0).line == (_plot(SMALL, 4.0).line[0], _WIDTH)
+    drawn = _plot(SMALL, 4.0).line
+    assert drawn is not None
+    assert _plot(replace(SMALL, low=None), 4.0).line == (0.0, drawn[1])
+    assert _plot(replace(SMALL, high=None), 4.0).line == (drawn[0], _WIDTH)
     assert interval_plot(replace(plain, difference=None), 4.0) is None
 
 
