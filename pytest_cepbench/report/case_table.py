@@ -142,7 +142,7 @@ def _bounds(result: CaseResult) -> str:
 
 def _division(result: CaseResult) -> str:
     """Share of alpha that test and bounds have: less at several looks or beside an anchor."""
-    each = "each bound" if result.p is None else "the test and each bound"
+    each = "each bound" if result.p is None else "each test and bound"
     looked = len(result.looks) > 1 or result.partial
     among = ["the looks"] if looked and result.method != BETTING else []
     among += ["baseline and anchor"] if result.anchor is not None else []

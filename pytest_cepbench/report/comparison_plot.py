@@ -13,7 +13,7 @@ from itertools import groupby
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
-from pytest_cepbench.report.number_format import change_of, ends_of
+from pytest_cepbench.report.number_format import bounds_of, change_of, ends_of, number
 from pytest_cepbench.report.scale import Scale
 from pytest_cepbench.studies.comparison import ComparedCase
 
@@ -93,10 +93,10 @@ def _row(case: ComparedCase, scale: Scale, y: float) -> Iterator[str]:
     judgement = case.judgement
     if judgement is None or judgement.difference is None:
         return
-    change = change_of(judgement)
+    change = number(judgement.difference, signed=True)
     parts = [
         svg.text(0, y, svg.shorten(case.second.case, _NAME)),
-        svg.text(_RIGHT + 12, y, f"{change} {case.verdict}"),
+        svg.text(_RIGHT + 12, y, f"{change} {bounds_of(judgement)} {case.verdict}"),
     ]
     ends = ends_of(judgement)
     if ends is not None:
@@ -105,4 +105,4 @@ def _row(case: ComparedCase, scale: Scale, y: float) -> Iterator[str]:
     shape = " ring" if case.verdict == Verdict.INCONCLUSIVE else ""
     x = scale.place(judgement.difference)
     parts.append(svg.circle(x, y, _RADIUS, f"mark {case.verdict}{shape}"))
-    yield svg.labelled(f"{case.second.case}: {case.verdict}, change {change}", parts)
+    yield svg.labelled(f"{case.second.case}: {case.verdict}, change {change_of(judgement)}", parts)

@@ -188,7 +188,7 @@ def test_labels_decide_the_next_run(drawn: Drawn) -> None:
         part = suite.judge("swap-win_rate")
         assert suite.run.labelled(suite.cases["overall-win_rate"])
         assert not suite.run.labelled(suite.cases["overall-truth"])
-    assert judgement.method == "people only, exact"
+    assert judgement.method == "people only, Gaffke"
     assert judgement.difference is not None
     assert judgement.difference > 0
     assert judgement.statements[0].startswith(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from pytest_cepbench.gate.series import Entry, SeriesFile
+from pytest_cepbench.gate.statistics import Design
 from tests.cli.conftest import Home
 
 
@@ -16,7 +17,8 @@ def _look(root: Path, step: str, verdict: str, spread: float | None = None) -> N
     file = SeriesFile(root, "run-1")
     asked = Entry(look=0, run=step, case="toy/overall/gc", model=step, spec=step, alpha=0.05)
     _, entered = file.enter(asked)
-    judged = {"tolerance": 0.01, "anchor_tolerance": 0.02, "spread": spread, "units": 400}
+    design = None if spread is None else Design.plain(spread, 400)
+    judged = {"tolerance": 0.01, "anchor_tolerance": 0.02, "design": design}
     if verdict:
         file.settle(msgspec.structs.replace(entered, verdict=verdict, **judged), step)
 

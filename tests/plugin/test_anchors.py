@@ -88,7 +88,7 @@ def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_p
     ended.lines.fnmatch_lines(
         [
             "regressed: scored, overall, GC@1 (*",
-            "  alpha *0.05   0.025 of each bound, divided among baseline and",
+            "  alpha *0.05   0.025 of each test and bound, divided among baseline",
             "  since anchor    -0.02*   anchor 0.8000, *",
             "*-0.0200, regressed",
             "  the steps since the anchor add up to -0.02*, and -0.0200 is tolerated",

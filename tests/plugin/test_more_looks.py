@@ -46,7 +46,7 @@ def test_a_clear_drop_ends_at_the_first_look(accepted: ScoredProject, tmp_path: 
     assert len(calls.read_text()) == 25
     ended.lines.fnmatch_lines(
         [
-            "  alpha *0.06   0.01 of each bound, divided among the looks",
+            "  alpha *0.06   0.01 of each test and bound, divided among the looks",
             "  looked at 25 samples; more are there",
         ]
     )

@@ -117,7 +117,7 @@ def test_the_failure_says_how_it_was_judged(plain: tuple[Ended, Path]) -> None:
             f"  difference *{case['difference']:+.4f}   {bounds}",
             f"  p *{case['p']:.2g}   sign flips; 0.0125 or less tells a drop from noise",
             "  tolerance       -0.0100   regression gate",
-            "  alpha            0.0125   of the test and each bound",
+            "  alpha            0.0125   of each test and bound",
             "  n                    30",
             f"  visible drop *{case['visible']:.4f}   the smallest that fails in 80 % of runs",
             "  samples that lost most *",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.gate.baseline import FORMAT, Baseline
 from pytest_cepbench.report import CaseResult, CurveShown
+from pytest_cepbench.report.comparison_plot import draw_differences
 from pytest_cepbench.report.html_page import COURSE, course_points
 from pytest_cepbench.report.plots import (
     CURVES,
@@ -22,6 +26,7 @@ from pytest_cepbench.report.plots import (
     strip_plot,
 )
 from pytest_cepbench.report.sample_values import sample_values
+from pytest_cepbench.studies.comparison import ComparedCase, RunCase
 from tests.report.results import FULL, RESULTS
 
 _WIDTH = INTERVAL[0]
@@ -75,12 +80,32 @@ def test_every_point_is_in_view() -> None:
     assert 0 < _plot(distance, 600.0).point < _WIDTH / 2
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "lines"), [(-0.3, -0.1, 1), (None, -0.1, 1), (-0.3, None, 1), (None, None, 0)]
+)
+def test_a_comparison_draws_the_bounds_that_exclude_something(
+    low: float | None, high: float | None, lines: int
+) -> None:
+    """Within its plot, whichever of them is open."""
+    case = RunCase("toy/color/gc", "GC@2", 0.5, 0.01, primary=True, record=None)
+    judgement = Judgement(Verdict.REGRESSED, 0.7, -0.2, p=0.001, low=low, high=high, method="Hall")
+    drawing = draw_differences([ComparedCase(case, case, judgement)], "a comparison")
+    drawn = re.findall(
+        r'x1="([-\d.]+)" y1="[\d.]+" x2="([-\d.]+)" y2="[\d.]+" class="bounds"', drawing
+    )
+    assert len(drawn) == lines
+    assert all(300 < float(x) < 800 for ends in drawn for x in ends)
+    assert "p 0.001" in drawing
+
+
 def test_without_bounds_there_is_a_point_alone() -> None:
     """A bound that excludes nothing goes on to the edge; without a comparison there is no plot."""
     plain = replace(SMALL, low=None, high=None)
     assert _plot(plain, 4.0).line is None
-    assert _plot(replace(SMALL, low=None), 4.0).line == (0.0, _plot(SMALL, 4.0).line[1])
-    assert _plot(replace(SMALL, high=None), 4.0).line == (_plot(SMALL, 4.0).line[0], _WIDTH)
+    drawn = _plot(SMALL, 4.0).line
+    assert drawn is not None
+    assert _plot(replace(SMALL, low=None), 4.0).line == (0.0, drawn[1])
+    assert _plot(replace(SMALL, high=None), 4.0).line == (drawn[0], _WIDTH)
     assert interval_plot(replace(plain, difference=None), 4.0) is None
 
 

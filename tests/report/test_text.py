@@ -43,8 +43,8 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
   difference      -0.2500   [-0.3125, -0.1875], 99.688 % one-sided bounds, Hall
   p               0.00042   sign flips; 0.00313 or less tells a drop from noise
   tolerance       -0.0100   regression gate
-  alpha            0.0125   0.00313 of the test and each bound, divided among
-                            the looks, and among baseline and anchor
+  alpha            0.0125   0.00313 of each test and bound, divided among the
+                            looks, and among baseline and anchor
   n                    50   16 independent units
   visible drop     0.0625   the smallest that fails in 80 % of runs
   chance           0.2500   0.75 of a range from 0.25 (chance) to 1: this set-up
@@ -457,7 +457,7 @@ def test_verbose_lines_say_who_settled_what() -> None:
 def test_alpha_belongs_to_each_bound_or_is_divided() -> None:
     """What is left of alpha for a bound depends on looks and anchor, and the message says so."""
     once = msgspec.structs.replace(FULL, looks=[50], partial=False, anchor=None)
-    assert "0.0125   of the test and each bound" in explain(once)
+    assert "0.0125   of each test and bound" in explain(once)
     assert "0.0125   of each bound" in explain(msgspec.structs.replace(once, p=None))
     again = msgspec.structs.replace(once, level=None, looks=[25, 50])
     assert "0.0125   divided among the looks\n" in explain(again)

@@ -294,7 +294,7 @@ def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
     for shown in (
         "[-0.3125, -0.1875], 99.688 % one-sided bounds, Hall",
         "--cep-tolerance",
-        "anchor 0.8000, [-0.3750, -0.2250], tolerance -0.0200, regressed",
+        "anchor 0.8000, [-0.3750, -0.2250], p < 1e-5, tolerance -0.0200, regressed",
         "looked at 25, 50 samples",
         FULL.attribution,
         "generator, generation 2",

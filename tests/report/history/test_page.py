@@ -50,6 +50,23 @@ def test_each_run_has_a_mark_that_says_its_verdict() -> None:
     assert "runs/a, 2026-09-21 14:13: accepted, 0.7500" in html
 
 
+def test_bounds_are_drawn_as_far_as_they_exclude_anything() -> None:
+    """An open end goes on to the edge of the plot; the model of the baseline has no bounds."""
+    runs = (
+        recorded(0, judged(0.6)),
+        recorded(1, judged(0.6, low=None)),
+        recorded(2, judged(0.75, p=None, low=None, high=None, method="same model")),
+    )
+    html = page_of(History(Path("history"), runs))
+    (plot,) = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
+    drawn = re.findall(r'y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)" class="bounds"', plot)
+    (low, high), (edge, same) = (map(float, ends) for ends in drawn)
+    assert edge > low > high == same
+    assert "change -0.1500 [below any, -0.1300], p 0.00042, n = 50" in html
+    assert "change +0.0000 same model, n = 50" in html
+    assert '<td class="number">same model</td><td class="number">-</td>' in html
+
+
 @pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete", "odd"])
 def test_the_verdict_of_a_run_has_a_badge(verdict: str) -> None:
     """Of its own color; a word that is no verdict is an error."""
