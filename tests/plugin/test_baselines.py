@@ -6,8 +6,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import syrupy
 
 from tests.plugin.project import BOTH, PHOTOS, REGRESSED, SHAPES, Project, contents
+from tests.tiny.common import skip_before
 
 RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
 
@@ -57,6 +59,8 @@ def test_no_run_deletes_a_baseline(accepted: Project, arguments: tuple[str, ...]
 @BOTH
 def test_a_users_own_snapshots_still_work(accepted: Project, arguments: tuple[str, ...]) -> None:
     """Beside the gate syrupy creates, holds, fails and prunes other snapshots as it always does."""
+    if "-n" in arguments and not hasattr(syrupy, "DeferXDist"):
+        pytest.skip("syrupy 4 does not tell unused snapshots of several workers")
     accepted.write("test_own.py", SNAPSHOTS + "\n\n" + SNAPSHOTS.replace("kept", "removed"))
     before = contents(accepted.baselines)
     own = accepted.path / "__snapshots__" / "test_own.ambr"
@@ -98,6 +102,7 @@ def test_baselines_elsewhere(toy: Project, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_new_only_accepts_what_has_no_baseline(accepted: Project) -> None:
     """With `--snapshot-update-new-only` a regression still fails, and then nothing is written."""
+    skip_before("--snapshot-update-new-only", "syrupy", "5.3")
     (new,) = (accepted.baselines / "toy").glob("color-gc-*")
     new.unlink()
     old = contents(accepted.baselines)
