@@ -11,16 +11,13 @@ must be in the environment.
         --json out.json
 
 Features: rectified mixtures of directions whose variances fall as 1 / k, another law on each side.
-The second table is the peak of resident memory while the samples of one set come in shards, each in
-a process of its own, as features are gathered here and as one matrix. clean-fid 0.1.35 needs SciPy
-below 1.18. Linux only: it reads the peak from /proc.
+clean-fid 0.1.35 needs SciPy below 1.18.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import platform
 import statistics
@@ -35,8 +32,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.frechet import frechet_distance
-from pytest_cepbench.metrics.moments import FeatureSet
+from pytest_cepbench.metrics.set_distances import frechet_distance
 
 Features = npt.NDArray[np.float32]
 
@@ -118,63 +114,12 @@ def compare(n: int, mix: Features, repeats: int) -> Row:
     )
 
 
-def peak_growth(gather: str, n: int, dimension: int, shard: int) -> float:
-    """MB that a fresh process grows at its peak over what it held with one shard in memory."""
-    context = multiprocessing.get_context("spawn")
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_gather, args=(gather, n, dimension, shard, sending))
-    process.start()
-    sending.close()
-    grown: float = receiving.recv()
-    process.join()
-    return grown
-
-
-def _gather(
-    gather: str,
-    n: int,
-    dimension: int,
-    shard: int,
-    answer: multiprocessing.connection.Connection,
-) -> None:
-    random = np.random.default_rng(0)
-    rows = random.standard_normal((shard, dimension), dtype=np.float32)
-    rows[:2] @ rows[:2].T  # BLAS takes its own buffers at the first product
-    sizes = [min(shard, n - low) for low in range(0, n, shard)]
-    # A 5 sets the peak that the kernel keeps back to what is resident now.
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _peak()
-    if gather == "this project":
-        features = FeatureSet(dimension)
-        for size in sizes:
-            features.add(rows[:size])
-        features.moments()
-    else:
-        whole = np.empty((n, dimension))
-        for part, size in enumerate(sizes):
-            whole[part * shard : part * shard + size] = rows[:size]
-        if gather == "matrix and np.cov":
-            np.cov(whole.T)
-    answer.send(_peak() - before)
-
-
-def _peak() -> float:
-    (line,) = [
-        line
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    ]
-    return int(line.split()[1]) * 1024 / 1e6
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, nargs="*", default=[50, 500, 1284, 5000])
     parser.add_argument("--dimension", type=int, default=2048)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--gathered", type=int, default=10_000)
-    parser.add_argument("--shard", type=int, default=256)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if os.environ.get("OMP_NUM_THREADS") != "1":
@@ -194,15 +139,8 @@ def main() -> None:
             f"{row.relative_difference:12.1e}{row.ours_to_itself:11.1e}",
             flush=True,
         )
-    print(f"\n{options.gathered} x {options.dimension} in shards of {options.shard}: peak growth")
-    peaks = {
-        gather: peak_growth(gather, options.gathered, options.dimension, options.shard)
-        for gather in ("this project", "matrix alone", "matrix and np.cov")
-    }
-    for gather, megabytes in peaks.items():
-        print(f"  {gather:20}{megabytes:7.0f} MB")
     if options.json:
-        report = {"versions": versions, "rows": [asdict(row) for row in rows], "peaks_mb": peaks}
+        report = {"versions": versions, "rows": [asdict(row) for row in rows]}
         options.json.write_text(json.dumps(report, indent=2) + "\n")
 
 

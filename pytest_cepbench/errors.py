@@ -264,6 +264,11 @@ REMOVED: Mapping[str, str] = {
     ),
     "metric 'language'": "[metrics.facts], which sees what the texts still say",
     "metric 'refusals'": "[metrics.failures], which counts what servers refused",
+    **dict.fromkeys(
+        (f"spread of metric {kind!r}" for kind in ("fid", "gc_fid", "kid")),
+        "no setting: Frechet distances have a score for every sample, KID has ten blocks "
+        "(docs/metrics.md)",
+    ),
     "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
     "--cep-overlap": "-n, which gives each worker a device of its own",
     "compile=": "serve:CHECKPOINT?engine=vllm where speed counts, or leave it out",

@@ -16,9 +16,8 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.metrics.diversity import mean_pairwise_distance, vendi_score
-from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
-from pytest_cepbench.metrics.kernel_distance import kernel_distance
 from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
+from pytest_cepbench.metrics.set_distances import frechet_distance, gc_fid_at_t, kernel_distance
 from pytest_cepbench.store import Vector
 from pytest_cepbench.suites import (
     Case,

@@ -29,8 +29,8 @@ from pytest_cepbench.gate.statistics import (
     Design,
     Rounds,
     betting_bounds,
+    look_shares,
     mean_bounds,
-    separate_shares,
     sequential_levels,
     smallest_visible,
 )
@@ -546,7 +546,8 @@ def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha:
     bounds = _bounds(both, measurement, policy, level)
     if bounds.method != GAFFKE:
         return bounds
-    return _bounds(both, measurement, policy, alpha * separate_shares(policy.sizes)[policy.look])
+    share = look_shares(len(policy.sizes))[policy.look]
+    return _bounds(both, measurement, policy, alpha * share)
 
 
 def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:

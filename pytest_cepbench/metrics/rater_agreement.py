@@ -14,6 +14,7 @@ from pytest_cepbench.metrics.arena.agreement import (
     alpha_of_coincidences,
     cohen_kappa,
     item_coincidences,
+    value_counts,
 )
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate, estimate_by_items
 
@@ -132,7 +133,7 @@ def fleiss_estimate(rated: RatedThings, draws: int = DRAWS) -> tuple[Estimate, i
     It is defined for one number of raters alone; of two that are as usual the larger is taken. The
     number is 0 where nothing has two ratings.
     """
-    counts = _value_counts(rated.values)
+    counts = value_counts(rated.values)
     raters = counts.sum(axis=1).astype(int)
     usual = np.bincount(raters)
     usual[:_FEWEST_RATERS] = 0
@@ -147,7 +148,7 @@ def fleiss_estimate(rated: RatedThings, draws: int = DRAWS) -> tuple[Estimate, i
 
 def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
     """The share of equal votes among all pairs of votes on a thing, in [0, 1]."""
-    counts = _value_counts(rated.values)
+    counts = value_counts(rated.values)
     raters = counts.sum(axis=1)
     pairs = raters * (raters - 1) / 2
     equal = (counts * (counts - 1)).sum(axis=1) / 2
@@ -200,12 +201,3 @@ def _codes(ratings: FloatArray) -> tuple[npt.NDArray[np.int64], int]:
     codes = np.full(ratings.shape, -1, np.int64)
     codes[rated] = places
     return codes, len(values)
-
-
-def _value_counts(ratings: FloatArray) -> FloatArray:
-    """(items, V) how many raters gave each value."""
-    codes, values = _codes(ratings)
-    counts = np.zeros((ratings.shape[1], values))
-    raters, items = np.nonzero(codes >= 0)
-    np.add.at(counts, (items, codes[raters, items]), 1)
-    return counts

@@ -13,7 +13,6 @@ from pytest_cepbench.gate import CaseKey, Measurement, Policy, judge, load_basel
 from pytest_cepbench.gate.statistics import (
     look_shares,
     look_sizes,
-    separate_shares,
     sequential_levels,
 )
 from tests.evaluation.gated_project import GatedProject
@@ -191,7 +190,7 @@ def test_the_last_of_many_looks_has_half_of_alpha(sequential: GatedProject) -> N
 def test_equal_scores_have_the_smaller_share(sequential: GatedProject) -> None:
     """Differences without a bell shape have Gaffke's bounds, at their share by Bonferroni."""
     case = sequential.case(MORE, drop=0.005)
-    shares = separate_shares(look_sizes(200, 12, 1.25))
+    shares = look_shares(len(look_sizes(200, 12, 1.25)))
 
     assert case.method == "Gaffke"
     assert case.level == pytest.approx(0.06 * shares[len(case.looks) - 1])

@@ -5,16 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.moments import FeatureSet
-
 Array = npt.NDArray[np.float64]
-
-
-def kept(rows: Array, root_up_to: int = 512) -> FeatureSet:
-    """A set whose spread is a root, or, past 256 samples and D of them, a scatter matrix."""
-    features = FeatureSet(rows.shape[1], root_up_to=root_up_to)
-    features.add(rows)
-    return features
 
 
 def pair(n_x: int, n_y: int, dimension: int, seed: int = 0) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import TooFewError
-from pytest_cepbench.metrics.frechet import frechet_distance
-from pytest_cepbench.metrics.frechet_influence import frechet_influences
+from pytest_cepbench.metrics.set_distances import frechet_distance, frechet_influences
 from tests.metrics.feature_sets import pair
 
 Array = npt.NDArray[np.float64]
@@ -118,7 +117,7 @@ def test_they_predict_what_leaving_a_sample_out_does(n: int, dimension: int, lea
 
 
 def test_wide_features_of_many_samples_have_them_too() -> None:
-    """Past 512 dimensions sets are kept as scatter matrices; the two ways agree."""
+    """With more samples than dimensions they are those of all products of two samples."""
     x, y = (rows.astype(np.float32) for rows in pair(700, 640, 520))
     result = frechet_influences(x, y)
     assert result.distance == pytest.approx(frechet_distance(x, y), rel=1e-10)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.kernel_distance import KernelBlocks, kernel_distance
+from pytest_cepbench.errors import TooFewError
+from pytest_cepbench.metrics.set_distances import kernel_distance
 
 Array = npt.NDArray[np.float64]
 
@@ -78,27 +79,6 @@ def test_blocks_hold_a_thousand_samples_unless_told_otherwise() -> None:
 
 
 @FEW
-@given(
-    seed=SEEDS,
-    n_x=st.integers(4, 30),
-    n_y=st.integers(4, 30),
-    cuts=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=5),
-)
-def test_shard_boundaries_change_no_bit(
-    seed: int, n_x: int, n_y: int, cuts: list[tuple[int, int]]
-) -> None:
-    """Blocks are cut by the numbers of samples, not by the shards that bring them."""
-    x, y = pair(n_x, n_y, seed)
-    blocks = KernelBlocks(n_x, n_y, block=5)
-    edges_x = [0, *sorted(min(a, n_x) for a, _ in cuts), n_x]
-    edges_y = [0, *sorted(min(b, n_y) for _, b in cuts), n_y]
-    for (a, b), (c, d) in zip(pairwise(edges_x), pairwise(edges_y), strict=True):
-        blocks.add(x[a:b], y[c:d])
-
-    assert blocks.distance() == kernel_distance(x, y, block=5)
-
-
-@FEW
 @given(seed=SEEDS, n_x=SIZES, n_y=SIZES)
 def test_the_order_of_the_pair_is_no_matter(seed: int, n_x: int, n_y: int) -> None:
     """The distance of y to x is the distance of x to y."""
@@ -130,17 +110,19 @@ def test_narrow_floats_are_widened_first() -> None:
     assert kernel_distance(x, y) == kernel_distance(x.astype(np.float64), y.astype(np.float64))
 
 
-@pytest.mark.parametrize(("n_x", "n_y", "block"), [(1, 5, 5), (5, 1, 5), (0, 0, 5), (5, 5, 1)])
-def test_less_than_two_samples_are_refused(n_x: int, n_y: int, block: int) -> None:
+@pytest.mark.parametrize(("n_x", "n_y"), [(1, 5), (5, 1)])
+def test_less_than_two_samples_are_refused(n_x: int, n_y: int) -> None:
     """The unbiased estimate needs two different samples in each set and block."""
-    with pytest.raises(ValueError, match=f"at least 2 .*got sets of {n_x} and {n_y} and blocks"):
-        kernel_distance(*pair(n_x, n_y), block=block)
+    with pytest.raises(TooFewError, match=f"at least 2 .*got sets of {n_x} and {n_y}"):
+        kernel_distance(*pair(n_x, n_y))
+    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
+        kernel_distance(*pair(5, 5), block=1)
 
 
 def test_features_that_do_not_fit_are_refused() -> None:
     """Other dimensions, other shapes and values without a kernel are each named."""
     x, y = pair(4, 4)
-    with pytest.raises(ValueError, match=r"dimensions \[2, 3\] have no kernel distance"):
+    with pytest.raises(ValueError, match="dimension 3 and of dimension 2 have no distance"):
         kernel_distance(x, y[:, :2])
     with pytest.raises(ValueError, match=r"expected features \(n, D\) twice, got \(4, 3\) and"):
         kernel_distance(x, y[0])
@@ -148,19 +130,3 @@ def test_features_that_do_not_fit_are_refused() -> None:
         kernel_distance(x, np.where(np.eye(4, 3) > 0, np.nan, y))
     with pytest.raises(ValueError, match="leaves the range of float64"):
         kernel_distance(x, y * 1e80)
-
-
-def test_a_set_that_is_not_complete_has_no_distance() -> None:
-    """Missing and surplus rows are counted, and a refused shard leaves no trace."""
-    x, y = pair(4, 4)
-    blocks = KernelBlocks(4, 4)
-    blocks.add(x[:3], y)
-    with pytest.raises(ValueError, match="expected 4 and 4 samples, got 3 and 4"):
-        blocks.distance()
-    with pytest.raises(ValueError, match="expected 4 samples in the set, got 5"):
-        blocks.add(x[2:], y[:0])
-    with pytest.raises(ValueError, match=r"expected features \(n, D\) twice"):
-        blocks.add(x[3], y[:0])
-    blocks.add(x[3:], y[:0])
-
-    assert blocks.distance() == kernel_distance(x, y)

@@ -223,6 +223,16 @@ def test_a_number_out_of_its_range_is_named(
             "[metrics.d]\nkind = 'diversity'\nradius = 0.1",
             r"radius of metric 'diversity' was removed in 0.1.0: use \[metrics.retrieval\]",
         ),
+        (
+            "[metrics.gc]",
+            "[metrics.kid]\nspread = 'influence'",
+            "spread of metric 'kid' was removed in 0.1.0: use no setting: Frechet distances have",
+        ),
+        (
+            "[metrics.gc]",
+            "[metrics.first]\nkind = 'fid'\nspread = 'jackknife'",
+            "spread of metric 'fid' was removed in 0.1.0",
+        ),
         ("[metrics.gc]", "[metrics.gc]\nmappings = {}", "'gc': .* unknown field `mappings`"),
         ("[metrics.gc]", "[metrics.mcd]\nat = 1", "metric 'mcd': .* unknown field `at`"),
         ("[metrics.gc]", "[metrics.kid]\nthreshold = 1", "'kid': .* unknown field `threshold`"),

@@ -26,7 +26,6 @@ from pytest_cepbench.gate.statistics.power import (
 from pytest_cepbench.gate.statistics.sequential import (
     FIRST_SEQUENTIAL_LOOK,
     SEQUENTIAL_GROWTH,
-    separate_shares,
     sequential_levels,
 )
 from pytest_cepbench.gate.statistics.spending import (
@@ -60,7 +59,6 @@ __all__ = [
     "look_sizes",
     "mean_bounds",
     "reference_share",
-    "separate_shares",
     "sequential_levels",
     "smallest_visible",
     "stops_of",

@@ -19,7 +19,7 @@ from statistics import NormalDist
 import numpy as np
 
 from pytest_cepbench.gate.statistics.differences import Array
-from pytest_cepbench.gate.statistics.error_budget import FIRST_LOOK, look_shares
+from pytest_cepbench.gate.statistics.error_budget import look_shares
 
 SEQUENTIAL_GROWTH = 1.25
 """Growth of a look over the one before it: finer looks cost little where levels know each other."""
@@ -33,9 +33,6 @@ pays as little for having looked."""
 
 _SPENT = 0.95
 """Of the error: what the looks spend together by the computation, which is one of normal means."""
-
-_MAIN = 0.9
-"""Of the error of early looks without a bell shape: for those at which samples have doubled."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 
@@ -74,25 +71,6 @@ def sequential_levels(sizes: tuple[int, ...], alpha: float) -> tuple[float, ...]
         else:
             high = middle
     return (*[low] * (len(sizes) - 1), last)
-
-
-def separate_shares(sizes: Sequence[int]) -> tuple[float, ...]:
-    """Share of the error that each look has where the bounds have no bell shape; their sum is 1.
-
-    sizes: as of `sequential_levels`.
-    Half for the last look. Of the other half the looks that first reach 25, 50, 100, ... samples
-    have nine tenths in equal parts, and those between them the rest: what is taken for unrelated
-    is not spent on looks that are nearly the same.
-    """
-    count = len(sizes) - 1
-    if not count:
-        return (1.0,)
-    reached = [size // FIRST_LOOK and (size // FIRST_LOOK).bit_length() for size in sizes[:-1]]
-    doubled = [now > before for before, now in pairwise((0, *reached))]
-    main = sum(doubled)
-    parts = [_MAIN / main if is_main else (1 - _MAIN) / (count - main) for is_main in doubled]
-    whole = 2 * sum(parts)
-    return (*(part / whole for part in parts), 0.5)
 
 
 def crossing_probability(shares: Sequence[float], levels: Sequence[float]) -> float:

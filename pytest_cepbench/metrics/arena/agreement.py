@@ -144,20 +144,26 @@ def krippendorff_alpha(ratings: FloatArray, distance: Distance = "ordinal") -> f
     return alpha_of_coincidences(coincidences, distance)
 
 
+def value_counts(ratings: FloatArray) -> FloatArray:
+    """(items, V) how many raters gave each value that occurs, the values in rising order."""
+    rated = np.isfinite(ratings)
+    values, codes = np.unique(ratings[rated], return_inverse=True)
+    counts = np.zeros((ratings.shape[1], len(values)))
+    np.add.at(counts, (np.nonzero(rated)[1], codes), 1)
+    return counts
+
+
 def item_coincidences(ratings: FloatArray) -> FloatArray:
     """(items, V, V) how often each value met each other on an item, over its pairs of raters.
 
     ratings: as of `krippendorff_alpha`; the V values in rising order. Each item's table sums to the
     number of its ratings, and to 0 where it has fewer than two. Source: as of that.
     """
-    rated = np.isfinite(ratings)
-    values, codes = np.unique(ratings[rated], return_inverse=True)
-    counts = np.zeros((ratings.shape[1], len(values)))  # of each value for each item
-    np.add.at(counts, (np.nonzero(rated)[1], codes), 1)
+    counts = value_counts(ratings)
     raters = counts.sum(axis=1)
     counts[raters < _FEWEST_RATERS] = 0
     pairs = counts[:, :, None] * counts[:, None, :]
-    diagonal = np.arange(len(values))
+    diagonal = np.arange(counts.shape[1])
     pairs[:, diagonal, diagonal] -= counts
     coincidences: FloatArray = pairs / np.maximum(raters - 1, 1)[:, None, None]
     return coincidences

@@ -15,7 +15,7 @@ from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.labels.usable import PeopleScores
-from pytest_cepbench.gate.measurement import SAMPLE, Blindness
+from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
 from pytest_cepbench.metrics.facts import FactSummary
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
@@ -363,15 +363,6 @@ def block_of_each(samples: Sequence[Sample]) -> dict[str, int]:
     """
     blocks = blocks_of([sample.unit for sample in samples])
     return {sample.id: blocks[sample.unit] for sample in samples} if blocks else {}
-
-
-def influence_scores(whole: float, parts: Mapping[str, float]) -> Mapping[str, float]:
-    """Name of a unit -> its score, whose mean is the whole.
-
-    whole: the number of all samples. parts: unit -> what it adds to the number, times the number of
-    units; their sum is 0.
-    """
-    return {f"{SAMPLE}{unit}": whole + part for unit, part in parts.items()}
 
 
 def too_few_units(samples: Sequence[Sample]) -> str:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,9 @@ from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
+from pytest_cepbench.gate.measurement import SAMPLE
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
-from pytest_cepbench.metrics.frechet import frechet_distance, frechet_distances_without, gc_fid_at_t
-from pytest_cepbench.metrics.frechet_influence import frechet_influences
-from pytest_cepbench.metrics.kernel_distance import KernelBlocks
+from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
 from pytest_cepbench.models.registry import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
@@ -36,7 +34,6 @@ from pytest_cepbench.suites.measures.base import (
     block_of_each,
     by_category,
     everyone,
-    influence_scores,
     outcome_of_chain,
     scored_blocks,
     too_few_units,
@@ -56,30 +53,17 @@ LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 FEWEST = 2
 """Images that a set must have; one alone has no spread."""
 
-Spread = Literal["influence", "jackknife"]
-"""What bounds are made of: a score of every sample, or ten blocks of them left out in turn."""
-
-SPREADS: Mapping[str, Spread] = {"fid": "influence", "gc_fid": "influence", "kid": "jackknife"}
-"""What bounds are made of where a metric does not say. Those of KID by its projection erred up to
-twice as often as stated where a checkpoint had drifted (benchmarks/set_distance_bounds.py), and its
-blocks cost nothing."""
-
-_FED = 1000  # rows widened to float64 at once, about a block of a kernel distance
-
 
 class SetTable(MetricTable, frozen=True, kw_only=True):
     """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
 
     at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
-    first whose weights are on this machine is taken, and the metric's label says which. spread:
-    what bounds are made of; see `SPREADS` for what is so where it is left out. "jackknife" goes on
-    with baselines that were accepted with it.
+    first whose weights are on this machine is taken, and the metric's label says which.
     """
 
     at: int | None = None
     encoder: str | list[str] = ENCODER
     start: Modality | None = None
-    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -117,8 +101,10 @@ class _CategoryDistances:
 class SetMeasure:
     """A distance between sets of images in the features of one encoder; see `Measure`.
 
-    features: names the encoder in the label. spread: as in `SetTable`. Groups and wholes are, by
-    default, the unweighted mean of their categories' distances, as in GenCeption's Table 2.
+    features: names the encoder in the label. Groups and wholes are, by default, the unweighted mean
+    of their categories' distances, as in GenCeption's Table 2. Bounds of Frechet distances are made
+    of the influence of every sample; those of KID of ten blocks, which are left out in turn: its
+    influences erred up to twice as often as stated where a checkpoint had drifted.
     """
 
     name: str
@@ -129,7 +115,6 @@ class SetMeasure:
     features: str
     pool: Pool
     parts: Parts
-    spread: Spread = "influence"
     higher_is_better: bool = False
     own_parts: tuple[str, ...] = ()
     per_sample: bool = False
@@ -143,7 +128,7 @@ class SetMeasure:
     @property
     def identity(self) -> str:
         """Formula, iteration, and what bounds are made of."""
-        made = JACKKNIFE if self.spread == "jackknife" else INFLUENCE
+        made = JACKKNIFE if self.kind == "kid" else INFLUENCE
         return f"{self.kind}/2 at {self.at}, over {self.pool}, {made}"
 
     def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
@@ -207,14 +192,15 @@ class SetMeasure:
         whole = self._value(category.distances)
         # A mean over iterations is linear: it makes of influences and of distances the same.
         parts = {name: self._value([step[name] for step in by_step]) for name in by_step[0]}
-        if self.spread == "influence":
-            return influence_scores(whole, parts)
-        return scored_blocks(whole, list(parts.values()))
+        if self.kind == "kid":
+            return scored_blocks(whole, list(parts.values()))
+        # The mean of the scores is the whole, since the parts of all units sum to 0.
+        return {f"{SAMPLE}{unit}": whole + part for unit, part in parts.items()}
 
     def _distances(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDistances:
         """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
         sets = ImageSets(self.plan, self.encoder, samples, chain_data)
-        distance = _DISTANCES[self.kind == "kid", self.spread]
+        distance = _kernel if self.kind == "kid" else _frechet
         steps = tuple(sets.step(generation, distance) for generation in self._generations[1:])
         failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
         outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
@@ -248,11 +234,10 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> S
         features=features_name(context.specs[encoder]) if encoder in context.specs else encoder,
         pool=table.pool or "categories",
         parts=table.parts or "all",
-        spread=table.spread or SPREADS[kind],
     )
 
 
-# -- distances between sets, also without each block of samples ------------------------------------
+# -- sets of images, and the distances between them ------------------------------------------------
 
 
 def set_outcomes(
@@ -411,72 +396,20 @@ class ImageSets:
 def _frechet(
     starts: FeatureRows, images: FeatureRows, units: Sequence[str]
 ) -> tuple[float, Mapping[str, float]]:
-    if not units:
-        return frechet_distance(starts.features, images.features), {}
     result = frechet_influences(starts.features, images.features)
-    return result.distance, _parts(starts, images, units, result.x, result.y)
+    if not units:
+        return result.distance, {}
+    added = np.zeros(len(units))
+    for rows, influences in ((starts, result.x), (images, result.y)):
+        added += np.bincount(rows.units, influences / len(influences), len(units))
+    return result.distance, dict(zip(units, (len(units) * added).tolist(), strict=True))
 
 
 def _kernel(
     starts: FeatureRows, images: FeatureRows, units: Sequence[str]
 ) -> tuple[float, Mapping[str, float]]:
-    sums = _kernel_sums(starts, images, blocks=False)
-    if not units:
-        return sums.distance(), {}
-    return sums.distance(), _parts(starts, images, units, *sums.influences())
-
-
-def _frechet_without(
-    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
-) -> tuple[float, Mapping[str, float]]:
-    whole = frechet_distance(starts.features, images.features)
-    if not units:
-        return whole, {}
-    count = 1 + int(max(starts.blocks.max(), images.blocks.max()))
-    without = frechet_distances_without(
+    count = 1 + int(max(starts.blocks.max(), images.blocks.max())) if units else 0
+    whole, without = kernel_distances(
         starts.features, images.features, starts.blocks, images.blocks, count
     )
     return whole, {str(block): distance for block, distance in enumerate(without)}
-
-
-def _kernel_without(
-    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
-) -> tuple[float, Mapping[str, float]]:
-    sums = _kernel_sums(starts, images, blocks=True)
-    count = 1 + int(max(starts.blocks.max(), images.blocks.max())) if units else 0
-    return sums.distance(), {str(block): sums.distance_without(block) for block in range(count)}
-
-
-def _kernel_sums(starts: FeatureRows, images: FeatureRows, *, blocks: bool) -> KernelBlocks:
-    sizes = len(starts.features), len(images.features)
-    sums = KernelBlocks(*sizes)
-    # In step, so that no more than a block of each set is held as float64.
-    for low in range(0, max(sizes), _FED):
-        part = slice(low, low + _FED)
-        labels = (starts.blocks[part], images.blocks[part]) if blocks else None
-        sums.add(starts.features[part], images.features[part], labels)
-    return sums
-
-
-def _parts(
-    starts: FeatureRows,
-    images: FeatureRows,
-    units: Sequence[str],
-    of_starts: Array,
-    of_images: Array,
-) -> Mapping[str, float]:
-    """Unit -> what its start and its images add to the distance, times the number of units."""
-    count = len(units)
-    added = np.zeros(count)
-    for rows, influences in ((starts, of_starts), (images, of_images)):
-        added += np.bincount(rows.units, influences / len(influences), count)
-    return dict(zip(units, (count * added).tolist(), strict=True))
-
-
-_DISTANCES: Mapping[tuple[bool, Spread], Distance] = {
-    (False, "influence"): _frechet,
-    (True, "influence"): _kernel,
-    (False, "jackknife"): _frechet_without,
-    (True, "jackknife"): _kernel_without,
-}
-"""Whether it is a kernel distance, what bounds are made of -> how both are found."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pytest_cepbench.gate.statistics import (
     look_shares,
     look_sizes,
-    separate_shares,
     sequential_levels,
 )
 from pytest_cepbench.gate.statistics.sequential import crossing_probability
@@ -64,20 +63,3 @@ def test_numbers_out_of_range_are_refused(sizes: tuple[int, ...], alpha: float) 
     """Sizes rise from 1 on, and an error of a bound is at most one half."""
     with pytest.raises(ValueError, match=r"expected sizes|alpha is"):
         sequential_levels(sizes, alpha)
-
-
-@given(_SIZES)
-def test_shares_of_unrelated_looks_add_up(sizes: tuple[int, ...]) -> None:
-    """To one, half of it at the last look, and no look without any."""
-    shares = separate_shares(sizes)
-    assert len(shares) == len(sizes)
-    assert sum(shares) == pytest.approx(1.0)
-    assert min(shares) > 0
-    assert shares[-1] == (0.5 if len(sizes) > 1 else 1.0)
-
-
-def test_looks_at_doubled_samples_have_most() -> None:
-    """Of 192 samples those at 25, 50 and 100; what lies between has a tenth together."""
-    sizes = (16, 24, 32, 40, 48, 64, 80, 96, 120, 152, 192)
-    main = [size for size, share in zip(sizes, separate_shares(sizes), strict=True) if share > 0.1]
-    assert main == [32, 64, 120, 192]

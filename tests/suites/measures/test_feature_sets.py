@@ -19,8 +19,7 @@ from pytest_cepbench.gate import (
     load_baseline,
     record_of,
 )
-from pytest_cepbench.metrics.frechet import frechet_distance, gc_fid_at_t
-from pytest_cepbench.metrics.kernel_distance import kernel_distance
+from pytest_cepbench.metrics.set_distances import frechet_distance, gc_fid_at_t, kernel_distance
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.measures.base import readers_of

@@ -1,0 +1,280 @@
+"""Distances of two sets of features: Frechet (FID, GC_FID) and kernel (KID), and their parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import fsum, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.errors import TooFewError
+
+Array = npt.NDArray[np.float64]
+FloatArray = npt.NDArray[np.floating[Any]]
+Labels = npt.NDArray[np.integer[Any]]
+
+_LARGEST = 1e140  # sums of squares of larger values leave the range of float64
+_REAL = 64 * float(np.finfo(np.float64).eps)  # share of the largest singular value; rounding below
+_BLOCK = 1000  # the subset size of clean-fid and of the published KIDs
+
+
+def frechet_distance(x: FloatArray, y: FloatArray) -> float:
+    """Squared Frechet distance of the Gaussians fitted to two sets of features (FID).
+
+    x, y: (n, D) features of any float type; n at least 2 each, and they may differ.
+    Returns |mu_x - mu_y|^2 + Tr(Sx + Sy - 2 (Sx Sy)^(1/2)), covariances with ddof=1, in float64:
+    0 or more, in squared units of the features; lower is better.
+    Source: Heusel et al. 2017, Eq. 6; GenCeption, Eq. 4, and MMGenBench take it over.
+
+    It is exact also where n <= D: with centred features Xc and Yc, Tr (Sx Sy)^(1/2) is the sum of
+    the singular values of Xc Yc^T / sqrt((n_x - 1)(n_y - 1)). Released codes (clean-fid, the one of
+    MMGenBench) take the square root of the singular matrix Sx Sy instead: there they are off by up
+    to 1e-6 of the value, can be negative or fail, and may add 1e-6 to the diagonals.
+
+    With few samples the distance is biased upwards, by far more than models differ: two samples of
+    one law in D = 2048, variances falling as 1 / k, are nearly five times as far apart at n = 20 as
+    at n = 1187. State n and D beside the value, and compare values of equal n only.
+    Raises TooFewError for n < 2 (no covariance), ValueError for different D and for features that
+    are NaN, infinite or beyond 1e140.
+    """
+    return frechet_influences(x, y).distance
+
+
+@dataclass(frozen=True)
+class FrechetInfluences:
+    """A Frechet distance, and how it answers to the weight of each sample.
+
+    distance: as in `frechet_distance`.
+    x: (n_x,) influence of each row of x, whose sum is 0 up to rounding; in the distance's unit.
+    y: (n_y,) of y.
+    """
+
+    distance: float
+    x: Array
+    y: Array
+
+
+def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
+    """The Frechet distance of two sets, and the influence of every sample on it.
+
+    x, y: as in `frechet_distance`, which says what is raised.
+    The influence of a row of x is the derivative of the distance where x's weights go from 1 / n
+    each towards that row alone, (1 - e) / n + e, at e = 0, the covariance being multiplied by
+    n / (n - 1) as always:
+
+        2 (mu_x - mu_y) . c + n / (n - 1) c^T (I - A) c - Tr (I - A) Sx,    c = row - mu_x,
+
+    where A is the symmetric map that carries the one Gaussian onto the other, A Sx A = Sy: the
+    derivative of Tr (Sx Sy)^(1/2) along Sx is A / 2. But for n / (n - 1) it is the Kantorovich
+    potential of that map, less its mean. For y the roles change, and the map is A's inverse.
+    The influences of each set sum to 0; to first order, leaving row i out changes the distance by
+    minus its influence / (n - 1).
+    With a decomposition U diag(s) V^T of Rx Ry^T, R^T R the scatter matrices, c^T A c is
+    |diag(s)^(-1/2) V^T Ry c|^2: one decomposition serves both sets, and no matrix that is
+    nearly singular is inverted. Where n <= D, A is that map between the spans of the samples.
+    Source: Hampel, The influence curve, 1974; the derivative: Takatsu, Wasserstein geometry of
+    Gaussian measures, 2011.
+    """
+    _check(x, y)
+    (mean_x, rows_x), (mean_y, rows_y) = _centred(x), _centred(y)
+    root_x, root_y = _root(rows_x), _root(rows_y)
+    u, s, vt = np.linalg.svd(root_x @ root_y.T, full_matrices=False)
+    apart = mean_x - mean_y
+    freedom_x, freedom_y = len(x) - 1, len(y) - 1
+    variance_x = float(np.vdot(rows_x, rows_x)) / freedom_x
+    variance_y = float(np.vdot(rows_y, rows_y)) / freedom_y
+    spread = variance_x + variance_y - 2 * float(s.sum()) / sqrt(freedom_x * freedom_y)
+    real = s > _REAL * s[0]
+    half = np.sqrt(s[real])
+    ratio = (freedom_x / freedom_y) ** 0.25
+    to_x, to_y = (vt[real] @ root_y).T * (ratio / half), (u.T[real] @ root_x).T / (ratio * half)
+    return FrechetInfluences(
+        float(np.vdot(apart, apart)) + max(0.0, spread),
+        _along(rows_x, apart, to_x),
+        _along(rows_y, -apart, to_y),
+    )
+
+
+def _along(rows: Array, apart: Array, carried: Array) -> Array:
+    """Influences of one set's centred rows.
+
+    apart: (D,) its mean less the other's.
+    carried: (D, k) with |c carried|^2 = c^T A c.
+    """
+    images = rows @ carried
+    own = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", images, images)
+    influences: Array = own * (len(rows) / (len(rows) - 1)) + 2 * (rows @ apart)
+    return influences - influences.mean()
+
+
+def gc_fid_at_t(distances: FloatArray) -> float:
+    """GenCeption score by Frechet distance.
+
+    distances: (T,) distance between all start images and all images of iteration t, iteration 1
+    first.
+    Returns sum_t t * fid(t) / sum_t t; lower is better; GC_FID@1 is fid(1).
+    Source: GenCeption, Eq. 4, which measures on clean-fid's Inception features; the released code
+    does not have it. The number of samples must be stated beside it, see `frechet_distance`.
+    Raises ValueError when T is 0, the array is not one-dimensional or a distance is not finite.
+    """
+    values = np.asarray(distances, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise ValueError(f"expected finite distances (T,) with T at least 1, got {values.tolist()}")
+    weights = np.arange(1, len(values) + 1, dtype=np.float64)
+    return float(values @ weights / weights.sum())
+
+
+def kernel_distance(x: FloatArray, y: FloatArray, *, block: int = _BLOCK) -> float:
+    """Kernel inception distance: unbiased squared MMD with the kernel (a . b / D + 1)^3.
+
+    x, y: (n, D) features of any float type, in the order of the samples; n at least 2 each, and
+    they may differ.
+    block: samples of each set compared at once, at least 2.
+    Returns the mean of the estimates of consecutive blocks, in float64. It is unbiased at any n, so
+    it can be negative, and is about 0 for two samples of one distribution; lower is better.
+    Source: Binkowski et al. 2018 (KID). Published values (clean-fid) are means over
+    100 random subsets of 1,000 from an unseeded generator: a different number in each run, which
+    a gate cannot use. Here each sample counts in exactly one block.
+    Blocks: ceil(n / block) of the larger set, fewer only where a block of the smaller would have
+    under 2 samples; sizes within a set differ by at most 1, so no remainder is left over.
+    Raises TooFewError for n < 2, ValueError for a block of fewer than 2, for different D, and for
+    features that are not finite or so large that the kernel leaves the range of float64.
+    """
+    none = np.empty(0, dtype=np.intp)
+    return kernel_distances(x, y, none, none, 0, block=block)[0]
+
+
+def kernel_distances(
+    x: FloatArray,
+    y: FloatArray,
+    x_parts: Labels,
+    y_parts: Labels,
+    count: int,
+    *,
+    block: int = _BLOCK,
+) -> tuple[float, list[float]]:
+    """`kernel_distance` of two sets, and the same without each part of the samples.
+
+    x_parts, y_parts: (n,) the part of each row, 0 to count - 1; not read where count is 0.
+    Returns the distance, and one for each part, part 0 first: its samples are missing in their own
+    blocks, which stay as they are but for them, so each is an unbiased estimate still. Where all is
+    one block this is `kernel_distance` of the remaining rows.
+    Source: the leave-outs of a delete-block jackknife (Efron and Stein, 1981).
+    Raises as `kernel_distance` does, ValueError for parts that do not fit the rows, and TooFewError
+    where a block would keep fewer than 2 samples of a set.
+    """
+    _check(x, y)
+    if block < 2:
+        raise ValueError(f"a block of a kernel distance holds at least 2 samples, got {block}")
+    for rows, parts in ((x, x_parts), (y, y_parts)):
+        if count and (len(parts) != len(rows) or not 0 <= parts.min() <= parts.max() < count):
+            raise ValueError(f"expected a part from 0 to {count - 1} for each of {len(rows)} rows")
+    blocks = min(-(-max(len(x), len(y)) // block), min(len(x), len(y)) // 2)
+    x_kept, y_kept = (parts[:, None] != np.arange(count) for parts in (x_parts, y_parts))
+    estimates = []
+    for of_x, of_y in zip(_ranges(len(x), blocks), _ranges(len(y), blocks), strict=True):
+        kernels = _kernels(x[of_x], y[of_y])
+        rests = _estimates(*kernels, x_kept[of_x], y_kept[of_y]) if count else []
+        estimates.append([_estimate(*kernels), *rests])
+    whole, *without = (fsum(column) / blocks for column in zip(*estimates, strict=True))
+    return whole, without
+
+
+def _kernels(x: FloatArray, y: FloatArray) -> tuple[Array, Array, Array]:
+    """Kernels within both sets, a sample with itself left out as 0, and across them."""
+    wide_x, wide_y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        pairs = ((wide_x, wide_x), (wide_y, wide_y), (wide_x, wide_y))
+        bases = (a @ b.T / x.shape[1] + 1 for a, b in pairs)
+        of_x, of_y, across = (base * base * base for base in bases)
+        np.fill_diagonal(of_x, 0.0)
+        np.fill_diagonal(of_y, 0.0)
+        if not all(isfinite(float(kernel.sum())) for kernel in (of_x, of_y, across)):
+            raise ValueError(
+                "features are too large: their kernel (a . b / D + 1)^3 leaves the range of float64"
+            )
+    return of_x, of_y, across
+
+
+def _estimate(of_x: Array, of_y: Array, across: Array) -> float:
+    """Unbiased squared MMD, the kernels within the sets without their diagonals."""
+    within = [float(own.sum()) / (len(own) * (len(own) - 1)) for own in (of_x, of_y)]
+    return sum(within) - 2 * float(across.mean())
+
+
+def _estimates(
+    of_x: Array,
+    of_y: Array,
+    across: Array,
+    x_kept: npt.NDArray[np.bool_],
+    y_kept: npt.NDArray[np.bool_],
+) -> list[float]:
+    """The same of some of the rows: of those that are true in each of the columns (n, count)."""
+    n_x, n_y = x_kept.sum(axis=0), y_kept.sum(axis=0)
+    few = np.flatnonzero(np.minimum(n_x, n_y) < 2)
+    if len(few):
+        raise TooFewError(
+            f"without part {few[0]} a block of the kernel distance keeps {n_x[few[0]]} and "
+            f"{n_y[few[0]]} samples"
+        )
+    within_x = np.einsum("nc,nc->c", of_x @ x_kept, x_kept) / (n_x * (n_x - 1))
+    within_y = np.einsum("nc,nc->c", of_y @ y_kept, y_kept) / (n_y * (n_y - 1))
+    between = np.einsum("nc,nc->c", across @ y_kept, x_kept) / (n_x * n_y)
+    estimates: list[float] = (within_x + within_y - 2 * between).tolist()
+    return estimates
+
+
+def _ranges(n: int, count: int) -> list[slice]:
+    """`count` consecutive parts of n rows, whose sizes differ by at most 1."""
+    bounds = [n * part // count for part in range(count + 1)]
+    return [slice(low, high) for low, high in pairwise(bounds)]
+
+
+def _check(x: FloatArray, y: FloatArray) -> None:
+    """Raise for what are no two sets of features of one encoder."""
+    shapes = np.shape(x), np.shape(y)
+    if any(len(shape) != 2 or not shape[1] for shape in shapes):
+        raise ValueError(f"expected features (n, D) twice, got {shapes[0]} and {shapes[1]}")
+    if shapes[0][1] != shapes[1][1]:
+        raise ValueError(
+            f"features of dimension {shapes[0][1]} and of dimension {shapes[1][1]} have no "
+            "distance; take both sets from the same encoder"
+        )
+    if min(shapes[0][0], shapes[1][0]) < 2:
+        raise TooFewError(
+            "a distance of sets needs at least 2 samples in each, "
+            f"got sets of {shapes[0][0]} and {shapes[1][0]}"
+        )
+    # Written so that NaN, of which every comparison is false, is refused too.
+    if not all(float(rows.min()) >= -_LARGEST and float(rows.max()) <= _LARGEST for rows in (x, y)):
+        raise ValueError(
+            f"features hold NaN, infinity or values beyond {_LARGEST:g}; "
+            "leave such samples out and count them as failed"
+        )
+
+
+def _centred(features: FloatArray) -> tuple[Array, Array]:
+    """Mean, and the rows less it, in float64.
+
+    The first row is taken off before the mean is formed, so that a constant column has no spread at
+    all instead of the rounding of its mean.
+    """
+    first = np.asarray(features[0], dtype=np.float64)
+    rows = features - first
+    mean = rows.mean(axis=0)
+    rows -= mean
+    return first + mean, rows
+
+
+def _root(rows: Array) -> Array:
+    """(k, D) with k at most D and root^T root = rows^T rows, found without forming that product.
+
+    A product would lose half of the digits of nearly dependent features.
+    """
+    if len(rows) <= rows.shape[1]:
+        return rows
+    root: Array = np.linalg.qr(rows, mode="r")  # type: ignore[assignment] # typed for any mode
+    return root
