@@ -8,7 +8,9 @@ are handled before a user would see them.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from pytest_cepbench.escapes import mask_secrets
 
@@ -322,6 +324,27 @@ def is_exit(error: BaseException) -> bool:
     # pytest's class is known by its name: only the plugin imports pytest.
     skips = type(error).__name__ == "Skipped" and not isinstance(error, Exception)
     return isinstance(error, SystemExit) or skips
+
+
+_PACKAGE = str(Path(__file__).parent) + os.sep
+_SERVERS = str(Path(__file__).parent / "models" / "api") + os.sep
+
+
+def is_own_bug(error: BaseException) -> bool:
+    """Whether this package's own code raised an exception that came out of a call of a model.
+
+    Its adapters run inside of the call. What they raise about numbers and texts may be the answer
+    to what a model gave them; an assertion or a name that does not exist never is. Where a model
+    answers over an API, its failures come as replies, so that no exception is one.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    file = trace.tb_frame.f_code.co_filename
+    kinds = AssertionError | AttributeError | NameError
+    return file.startswith(_SERVERS) or (isinstance(error, kinds) and file.startswith(_PACKAGE))
 
 
 def error_line(error: BaseException) -> str:

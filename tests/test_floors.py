@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pytest_cepbench"
@@ -45,6 +46,23 @@ HEAVY = {
 CALLBACKS = {"transformers": {"transformers"}, "lightning": {"lightning", "pytorch_lightning"}}
 """Module of `integrations` that holds a library's callback -> what it imports at its top."""
 
+MUTUAL = {
+    ("datasets.shapes", "datasets"): "scenes are samples, and edits, battles and questions of any "
+    "data set may be of scenes",
+    ("models", "models.checkpoints"): "load plans and the provider of checkpoints lie beside the "
+    "protocols and specs, from which all folders of models begin",
+    ("models", "models.detectors"): "as above: what `python:` detectors may be asked",
+    ("models", "models.judges"): "as above: the probabilities of people's votes",
+    ("models", "models.unified"): "as above: how a unified checkpoint is loaded",
+    ("store", "store.remote"): "the store has remote stores, which are made of the same parts",
+    ("suites", "suites.measures"): "cases and data are below the measures, and runs above",
+    ("plugin", "plugin.terminal"): "hooks are above the controller, and what they show beside it",
+    ("plugin", "plugin.workers"): "as above, of worker processes",
+    ("plugin.workers", "plugin.terminal"): "workers mute the live screen, a plan shows leases",
+}
+"""Imports of one folder from another that are left out where circles are looked for -> why the two
+import each other. Every other pair has an order."""
+
 TREES = {
     path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))
 }
@@ -76,6 +94,81 @@ def test_imports_run_downward() -> None:
             if level is not None and imported is not None and imported > level:
                 upward.append(f"{path} imports {name}")
     assert upward == []
+
+
+def modules_of(graph_of: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+    """The modules that each module imports, for types only and inside of functions too.
+
+    The package itself is left out: it only gives names of all floors to users, lazily.
+    """
+    graph: dict[str, set[str]] = {}
+    for name, tree in graph_of.items():
+        imported: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                below = {f"{node.module}.{alias.name}" for alias in node.names} & graph_of.keys()
+                # `from package import module` needs the module; other names need the package.
+                imported |= below or {node.module or ""}
+        graph[name] = imported & graph_of.keys() - {name}
+    return graph
+
+
+MODULES = {
+    ".".join(("pytest_cepbench", *path.with_suffix("").parts)).removesuffix(".__init__"): tree
+    for path, tree in TREES.items()
+    if path.parts != ("__init__.py",)
+}
+IMPORTS = modules_of(MODULES)
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The nodes of a circle, the first one twice; none where there is no circle."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not in a circle of any length, not for types alone: each can be read after what it needs."""
+    assert circle(IMPORTS) == []
+
+
+def folder_of(module: str) -> str:
+    """The folder of a module below the package, with dots; empty for the package's own folder."""
+    parts = module.split(".")[1:]
+    is_folder = (PACKAGE.joinpath(*parts) / "__init__.py").exists()
+    return ".".join(parts if is_folder else parts[:-1])
+
+
+def test_no_folders_import_each_other() -> None:
+    """But for the pairs that `MUTUAL` explains, each of which still is one."""
+    graph: dict[str, set[str]] = {}
+    for module, imported in IMPORTS.items():
+        below = {folder_of(name) for name in imported} - {folder_of(module), ""}
+        graph.setdefault(folder_of(module), set()).update(below)
+    del graph[""]
+    for upper, lower in MUTUAL:
+        graph[upper].remove(lower)
+    assert circle(graph) == []
+    for upper, lower in MUTUAL:
+        assert circle({**graph, upper: graph[upper] | {lower}}), f"{upper} and {lower}"
+
+
+def test_a_circle_is_found() -> None:
+    """For types, inside of a function, and by the name of a module."""
+    sources = {
+        "pytest_cepbench.a": "if TYPE_CHECKING:\n    from pytest_cepbench.b import B",
+        "pytest_cepbench.b": "def b():\n    from pytest_cepbench import c",
+        "pytest_cepbench.c": "import pytest_cepbench.a",
+    }
+    graph = modules_of({name: ast.parse(source) for name, source in sources.items()})
+    assert sorted(set(circle(graph))) == sorted(sources)
+    assert circle({**graph, "pytest_cepbench.c": set()}) == []
 
 
 def test_torch_stays_in_models_and_integrations() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from benchmarks.accelerator_figures.setting import (
 from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time, seed_images
 from benchmarks.real_size import build
 from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, trace
-from pytest_cepbench.chains.batching import LARGEST, BatchCaller, CallCounts
+from pytest_cepbench.chains.batching import LARGEST, BatchCaller, Call, CallCounts
 from pytest_cepbench.chains.chain_plan import ChainPlan
 from pytest_cepbench.chains.model_handle import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
@@ -258,18 +259,12 @@ def _chosen_size(
     ask, _ = _caller(runner, 1)
     for _ in range(12):
         batch = (list(inputs) * caller.size)[: caller.size]
-        caller.call(
-            runner.model, batch, [0] * len(batch), lambda _m, inside, _s: _listed(ask(inside))
-        )
+        caller.call(runner.model, batch, [0] * len(batch), lambda _m, b, _s: Call(partial(ask, b)))
         if caller.settled or setting.seconds_left < 2 * caller.size * min(per_input.values()):
             break
     ended = caller.settled or caller.size == LARGEST
     note = "" if ended else "or larger: the time ended the search"
     setting.record(f"{role}: size that growth chose", caller.size, "inputs", note=note)
-
-
-def _listed(outputs: Any) -> list[Any]:
-    return list(outputs)
 
 
 def _halving(
@@ -293,7 +288,7 @@ def _halving(
             runner.model,
             inputs[:largest],
             [0] * largest,
-            lambda _m, b, _s: _listed(ask(b)),
+            lambda _m, b, _s: Call(partial(ask, b)),
         )
     note = (
         f"asked for {largest} with room for fewer ({room / GIB:.2f} of "

@@ -11,9 +11,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from pytest_cepbench.artifacts import Failure, canonical_json, digest_json
-from pytest_cepbench.errors import CepError, DeviceMemoryError, ModelError, is_exit, named_error
+from pytest_cepbench.errors import (
+    CepError,
+    DeviceMemoryError,
+    ModelError,
+    is_exit,
+    is_own_bug,
+    named_error,
+)
 from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
 from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.models.torch_runtime import (
@@ -34,7 +42,21 @@ _SAVE_SECONDS = 20.0  # between notes of a role's throughput
 
 _WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
-Ask = Callable[[Model, Sequence[Any], Sequence[int]], Sequence[object]]
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a model, and the code of this package that follows it.
+
+    make: asks the model. Any exception but a `CepError` is an outcome of the model's.
+    admit: checks and converts its outputs; another exception than a `CepError` is a bug here.
+    """
+
+    make: Callable[[], Any]
+    admit: Callable[[Sequence[Any]], Sequence[object]] = list
+
+
+Ask = Callable[[Any, Sequence[Any], Sequence[int]], Call]
+"""The call of a model for inputs and their seeds."""
 
 
 @dataclass
@@ -143,7 +165,7 @@ class BatchCaller:
         """One output for each input; a passing failure where the model cannot take it.
 
         Raises DeviceMemoryError when a single input does not fit, ModelError when there is not one
-        output for each input, and CepErrors of the model.
+        output for each input, CepErrors of the model, and bugs of this package as they are.
         """
         if self.memory is not None:
             self.memory.watch()
@@ -160,25 +182,22 @@ class BatchCaller:
     def _ask(
         self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
     ) -> list[Any]:
+        call = ask(model, inputs, seeds)
         try:
             with self.tally.timed():
-                outputs = list(ask(model, inputs, seeds))
+                returned = call.make()
+                if isinstance(returned, Iterable) and not isinstance(returned, np.ndarray):
+                    returned = list(returned)  # a generator is the model's own code as well
         except CepError:
             raise
         except BaseException as error:
             # Any exception of a model is an outcome, and so is code that would end or skip the run.
-            if not (isinstance(error, Exception) or is_exit(error)):
+            if not (isinstance(error, Exception) or is_exit(error)) or is_own_bug(error):
                 raise
             # The exception itself is dropped: its traceback holds the tensors that did not fit.
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
-            if len(outputs) != len(inputs):
-                raise ModelError(
-                    f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
-                )
-            self.tally.inputs += len(inputs)
-            self.tally.record(outputs)
-            return outputs
+            return self._admit(call, returned, len(inputs))
         if no_memory:
             release_memory()
         if len(inputs) == 1 and no_memory:
@@ -194,6 +213,21 @@ class BatchCaller:
             self.size, self.settled = half, True
         first = self._ask(model, inputs[:half], seeds[:half], ask)
         return first + self._ask(model, inputs[half:], seeds[half:], ask)
+
+    def _admit(self, call: Call, returned: object, expected: int) -> list[Any]:
+        if not isinstance(returned, Iterable):
+            raise ModelError(
+                f"{self.bound.spec} returned a {type(returned).__name__} for {expected} inputs: a "
+                "sequence with a result for each is expected"
+            )
+        outputs = list(call.admit(returned))  # type: ignore[arg-type] # a list or an array
+        if len(outputs) != expected:
+            raise ModelError(
+                f"{self.bound.spec} returned {len(outputs)} results for {expected} inputs"
+            )
+        self.tally.inputs += expected
+        self.tally.record(outputs)
+        return outputs
 
     def _adapt(self, seconds: float) -> None:
         """Keep the size of a full batch that took so many seconds per input, or try another."""

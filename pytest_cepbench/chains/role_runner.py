@@ -11,19 +11,21 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.artifacts.criteria import CriteriaScores
-from pytest_cepbench.chains.batching import Ask, BatchCaller, CallCounts
+from pytest_cepbench.chains.batching import Ask, BatchCaller, Call, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.steps import (
     Step,
     battle_inputs,
+    find_truncations,
     key_of,
     load_truncations,
     loss_results,
-    store_truncations,
 )
 from pytest_cepbench.chains.validation import (
     LONGEST_TEXT,
@@ -177,10 +179,8 @@ class RoleRunner:
     def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
         """Ask for a text of each step; the results are texts and failures."""
 
-        def ask(model: Model, images: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Describer)
-            texts = model.describe(images, prompt, seeds)
-            return [admit_reply(text, admit_text) for text in texts]
+        def ask(model: Describer, images: Sequence[Any], seeds: Sequence[int]) -> Call:
+            return Call(partial(model.describe, images, prompt, seeds), _admit_texts)
 
         return self._answers(self._run(steps, ask))
 
@@ -196,19 +196,24 @@ class RoleRunner:
         schema: that the text should follow. A model that cannot be held to it is asked as always.
         """
 
-        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
+        def ask(model: Describer, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
             images, prompts = zip(*inputs, strict=True)
             if isinstance(model, JsonDescriber):
-                texts = model.describe_json(images, prompts, schema, seeds)
-                return [admit_reply(text, admit_text) for text in texts]
-            assert isinstance(model, Describer)
-            answers: list[object] = [None] * len(images)
-            for prompt in dict.fromkeys(prompts):
-                own = [i for i, other in enumerate(prompts) if other == prompt]
-                texts = model.describe([images[i] for i in own], prompt, [seeds[i] for i in own])
-                for i, text in zip(own, texts, strict=True):
-                    answers[i] = admit_reply(text, admit_text)
-            return answers
+                held = partial(model.describe_json, images, prompts, schema, seeds)
+                return Call(held, _admit_texts)
+
+            def make() -> Sequence[object]:
+                answers: list[object] = [None] * len(images)
+                for prompt in dict.fromkeys(prompts):
+                    own = [i for i, other in enumerate(prompts) if other == prompt]
+                    texts = model.describe(
+                        [images[i] for i in own], prompt, [seeds[i] for i in own]
+                    )
+                    for i, text in zip(own, texts, strict=True):
+                        answers[i] = text
+                return answers
+
+            return Call(make, _admit_texts)
 
         return self._answers(self._run(steps, ask))()
 
@@ -217,39 +222,53 @@ class RoleRunner:
     ) -> list[Result]:
         """As `describe_json`, of a writer; steps load the pieces of a question."""
 
-        def ask(model: Model, questions: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Writer)
+        def ask(model: Writer, questions: Sequence[Any], seeds: Sequence[int]) -> Call:
             if isinstance(model, JsonWriter):
-                texts = model.write_json(questions, prompt, schema, seeds)
-            else:
-                texts = model.write(questions, prompt, seeds)
-            return [admit_reply(text, admit_text) for text in texts]
+                held = partial(model.write_json, questions, prompt, schema, seeds)
+                return Call(held, _admit_texts)
+            return Call(partial(model.write, questions, prompt, seeds), _admit_texts)
 
         return self._answers(self._run(steps, ask))()
 
     def generate(self, steps: Sequence[Step]) -> Results:
         """Ask for an image of each step, whose input is the finished prompt, or a failure."""
 
-        def ask(model: Model, texts: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Generator)
-            images = model.generate(texts, seeds)
-            store_truncations(self.bound, model, texts, self.store)
-            return images
+        def ask(model: Generator, texts: Sequence[Any], seeds: Sequence[int]) -> Call:
+            drawn = Call(partial(model.generate, texts, seeds))
+            return self._noting_truncations(drawn, model, texts)
 
         return self._run(steps, ask, ahead=False)
 
     def encode(self, kind: str, steps: Sequence[Step]) -> list[Result]:
         """A vector or a failure for each step; kind is "image" or "text"."""
 
-        def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Encoder)
+        def ask(model: Encoder, inputs: Sequence[Any], _: Sequence[int]) -> Call:
             encode = model.encode_images if kind == "image" else model.encode_texts
-            vectors = admit_vectors(encode(inputs), len(inputs))
-            if kind == "text":
-                store_truncations(self.bound, model, inputs, self.store)
-            return vectors
+            # A tensor becomes an array inside of the call: its library does that.
+            call = Call(
+                lambda: np.asarray(encode(inputs)),
+                lambda vectors: admit_vectors(vectors, len(inputs)),
+            )
+            return call if kind == "image" else self._noting_truncations(call, model, inputs)
 
         return self._run(steps, ask, ahead=kind == "image")()
+
+    def _noting_truncations(self, call: Call, model: Model, texts: Sequence[str]) -> Call:
+        """The call, which also stores the texts that the model did not read to the end."""
+        truncated: list[StoredResult] = []
+
+        def make() -> object:
+            outputs = call.make()
+            truncated.extend(find_truncations(self.bound, model, texts))
+            return outputs
+
+        def admit(outputs: Sequence[object]) -> Sequence[object]:
+            admitted = call.admit(outputs)
+            if truncated:
+                self.store.put(truncated)
+            return admitted
+
+        return Call(make, admit)
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
         """The texts that were longer than the model reads, with "tokens of most tokens" of each.
@@ -261,20 +280,18 @@ class RoleRunner:
     def detect(self, steps: Sequence[Step]) -> list[Result]:
         """Detections or a failure for each step; steps load (image, queries)."""
 
-        def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Detector)
+        def ask(model: Detector, inputs: Sequence[Any], _: Sequence[int]) -> Call:
             images, queries = zip(*inputs, strict=True)
-            return admit_detections(model.detect(images, queries), queries)
+            admit = partial(admit_detections, queries=queries)
+            return Call(partial(model.detect, images, queries), admit)
 
         return self._run(steps, ask)()
 
     def write(self, prompt: str, steps: Sequence[Step]) -> list[Result]:
         """A text or a failure for each step; steps load the pieces of a question."""
 
-        def ask(model: Model, questions: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Writer)
-            texts = model.write(questions, prompt, seeds)
-            return [admit_reply(text, admit_text) for text in texts]
+        def ask(model: Writer, questions: Sequence[Any], seeds: Sequence[int]) -> Call:
+            return Call(partial(model.write, questions, prompt, seeds), _admit_texts)
 
         return self._answers(self._run(steps, ask))()
 
@@ -284,26 +301,27 @@ class RoleRunner:
         Steps load (image or text, its questions).
         """
 
-        def ask(model: Model, inputs: Sequence[Any], _: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Vqa)
+        def ask(model: Vqa, inputs: Sequence[Any], _: Sequence[int]) -> Call:
             pieces, questions = zip(*inputs, strict=True)
-            replies = model.answer(pieces, questions)
-            if len(replies) != len(questions):
-                return replies  # which is refused as it is for every role
-            return [
-                admit_reply(reply, partial(admit_answers, questions=asked))
-                for reply, asked in zip(replies, questions, strict=True)
-            ]
+
+            def admit(replies: Sequence[object]) -> Sequence[object]:
+                if len(replies) != len(questions):
+                    return replies  # which is refused as it is for every role
+                return [
+                    admit_reply(reply, partial(admit_answers, questions=asked))
+                    for reply, asked in zip(replies, questions, strict=True)
+                ]
+
+            return Call(partial(model.answer, pieces, questions), admit)
 
         return self._run(steps, ask)()
 
     def edit(self, steps: Sequence[Step]) -> list[Result]:
         """An image or a failure for each step; steps load (image, text)."""
 
-        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Editor)
+        def ask(model: Editor, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
             images, texts = zip(*inputs, strict=True)
-            return model.edit(images, texts, seeds)
+            return Call(partial(model.edit, images, texts, seeds))
 
         return self._run(steps, ask)()
 
@@ -313,26 +331,27 @@ class RoleRunner:
         Steps load (pieces of a question, StepLimit). The answers are stored by their digests too.
         """
 
-        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Interleaver)
+        def ask(model: Interleaver, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
             questions, limits = zip(*inputs, strict=True)
-            answers = model.interleave(questions, limits, seeds)
-            if len(answers) != len(limits):
-                return answers  # which is refused as it is for every role
-            admit = partial(admit_answer, hides_reasoning=self.bound.hides_reasoning)
-            return [
-                admit_reply(answer, partial(admit, most=limit.most))
-                for answer, limit in zip(answers, limits, strict=True)
-            ]
+
+            def admit(answers: Sequence[object]) -> Sequence[object]:
+                if len(answers) != len(limits):
+                    return answers  # which is refused as it is for every role
+                own = partial(admit_answer, hides_reasoning=self.bound.hides_reasoning)
+                return [
+                    admit_drawing(answer, partial(own, most=limit.most))
+                    for answer, limit in zip(answers, limits, strict=True)
+                ]
+
+            return Call(partial(model.interleave, questions, limits, seeds), admit)
 
         return self._answers(self._run(steps, ask))()
 
     def judge_steps(self, steps: Sequence[Step]) -> list[Result]:
         """A verdict (a `Winner`) or a failure for each step; steps load a `Battle`."""
 
-        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, Judge)
-            return [admit_reply(verdict, admit_winner) for verdict in model.judge(inputs, seeds)]
+        def ask(model: Judge, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
+            return Call(partial(model.judge, inputs, seeds), _each(admit_winner))
 
         return self._run(steps, ask)()
 
@@ -342,10 +361,8 @@ class RoleRunner:
         Steps load an `AnsweredQuestion`; the judge is one that `scores_answers`.
         """
 
-        def ask(model: Model, inputs: Sequence[Any], seeds: Sequence[int]) -> Sequence[object]:
-            assert isinstance(model, AnswerScorer)
-            replies = model.score_answers(inputs, seeds)
-            return [admit_reply(reply, _scores_as_text) for reply in replies]
+        def ask(model: AnswerScorer, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
+            return Call(partial(model.score_answers, inputs, seeds), _each(_scores_as_text))
 
         return [stored_scores(result) for result in self._run(steps, ask)()]
 
@@ -499,6 +516,13 @@ class RoleRunner:
             if len(known) >= _MOST_PROVENANCES:
                 return
             known[text] = None
+
+
+def _each(admit: Callable[[object], object]) -> Callable[[Sequence[object]], Sequence[object]]:
+    return lambda outputs: [admit_reply(output, admit) for output in outputs]
+
+
+_admit_texts = _each(admit_text)
 
 
 def _read_provenance(text: str) -> dict[str, str]:

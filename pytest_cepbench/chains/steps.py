@@ -76,21 +76,19 @@ def battle_inputs(battle: Battle) -> list[list[str]]:
 # -- texts that are longer than a model reads: known from when they were encoded or drawn ---------
 
 
-def store_truncations(bound: BoundRole, model: Model, texts: Sequence[str], store: Store) -> None:
-    """Store which texts a model did not read to the end.
+def find_truncations(bound: BoundRole, model: Model, texts: Sequence[str]) -> list[StoredResult]:
+    """What is stored of the texts that a model did not read to the end.
 
     Before the results that it made of them: those are not asked for again.
     """
     if not isinstance(model, CountsTokens):
-        return
+        return []
     lengths, most = model.text_lengths(texts)
-    truncated = [
+    return [
         StoredResult(_length_key(bound, text), f"{length} of {most}")
         for text, length in zip(texts, lengths, strict=True)
         if length > most
     ]
-    if truncated:
-        store.put(truncated)
 
 
 def load_truncations(bound: BoundRole, texts: Iterable[str], store: Store) -> dict[str, str]:

@@ -28,7 +28,7 @@ from pytest_cepbench.artifacts.reasoning import (
     steps_without_reasoning,
 )
 from pytest_cepbench.chains.batching import in_words
-from pytest_cepbench.errors import CepError, ImageError, ModelError
+from pytest_cepbench.errors import CepError, ImageError, ModelError, is_own_bug
 from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion
 from pytest_cepbench.store import Store
 
@@ -66,8 +66,8 @@ def admit_text(value: object) -> str | Failure:
 
 def admit_winner(value: object) -> str | Failure:
     """A judge's verdict. Raises ModelError for any other value than the four of `Winner`."""
-    if isinstance(value, Failure) or value in get_args(Winner):
-        return value  # type: ignore[return-value] # one of the texts
+    if isinstance(value, Failure) or (isinstance(value, str) and value in get_args(Winner)):
+        return value
     known = ", ".join(map(repr, get_args(Winner)))
     raise ModelError(
         f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
@@ -139,17 +139,21 @@ def admit_image(value: object) -> ImageArtifact | Failure:
     return image
 
 
-def admit_drawing(output: object) -> object:
+def admit_drawing(output: object, admit: Callable[[object], object] = admit_image) -> object:
     """A generated image as `admit_image` takes it; in its reply, where it has one.
 
     Where its class, which may be a user's own, raises as its pixels are read, it is a failure that
     another run may not meet.
+
+    admit: as of `admit_reply`, for what holds images.
     """
     try:
-        return admit_reply(output, admit_image)
+        return admit_reply(output, admit)
     except CepError:
         raise
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:
+        if is_own_bug(error):
+            raise
         return Reply(Failure("exception", in_words(error)), passing=True)
 
 
@@ -294,6 +298,8 @@ def _admit_detections(value: object, queries: Sequence[str]) -> Detections | Fai
         return Detections.sort([_plain_detection(item, queries) for item in value.found])
     except ValueError as error:
         return Failure("bad-boxes", str(error))
+    except TypeError as error:
+        raise ModelError(f"a detector's boxes and scores are numbers: {error}") from error
 
 
 def _plain_detection(item: Any, queries: Sequence[str]) -> Detection:

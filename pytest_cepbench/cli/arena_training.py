@@ -13,7 +13,7 @@ from pytest_cepbench.cli.panel_files import DATA, read_answer_folders, read_ques
 from pytest_cepbench.cli.session import open_store, read_count, run_servers, suite_file
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY

@@ -13,7 +13,7 @@ from pytest_cepbench.construction.records import (
     PatternCounts,
 )
 from pytest_cepbench.escapes import quote_toml, visible
-from pytest_cepbench.metrics.rater_agreement import RatedThings, alpha_estimate
+from pytest_cepbench.metrics.arena.rater_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.report.markdown import escaped
 
 _WITH_IMAGES = "the images are in the table; their licences are those of their source"

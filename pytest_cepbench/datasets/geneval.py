@@ -18,7 +18,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import (
     COLORS,

@@ -21,7 +21,7 @@ from pytest_cepbench.datasets.questions import (
     text_field,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 VERSION = 1

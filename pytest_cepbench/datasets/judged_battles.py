@@ -30,7 +30,7 @@ from pytest_cepbench.datasets.sample import (
     SeedImage,
 )
 from pytest_cepbench.datasets.shapes import caption, parse_caption, render
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.datasets.folder import sample_name, walk_images
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
+from pytest_cepbench.datasets.sources.file_names import sample_name, walk_images
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1

@@ -15,9 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_cepbench.datasets.folder import images_by_stem, only_file, some_of, stem, unsafe
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.text_files import TableRow, read_json, read_json_lines, read_rows
+from pytest_cepbench.datasets.sources.file_names import (
+    images_by_stem,
+    only_file,
+    some_of,
+    stem,
+    unsafe,
+)
+from pytest_cepbench.datasets.sources.text_files import (
+    TableRow,
+    read_json,
+    read_json_lines,
+    read_rows,
+)
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 VERSION = 1

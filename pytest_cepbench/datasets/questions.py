@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
 from pytest_cepbench.metrics.facts import check_kinds
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cepbench.datasets import folder, mme, mmgenbench, nocaps_docci
-from pytest_cepbench.datasets.folder import some_of
 from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sources.file_names import some_of
 from pytest_cepbench.datasets.sources.table import Row
 from pytest_cepbench.datasets.table_reader import TableReader
 from pytest_cepbench.errors import DatasetError, unknown_name

@@ -1,6 +1,6 @@
 """Model specs: the string a user types for a model, taken apart: `SCHEME:TARGET?NAME=VALUE&...`.
 
-Without a scheme the target is a folder or a hub id; `registry.SCHEMES` lists the others.
+Without a scheme the target is a folder or a hub id; `schemes.SCHEMES` lists the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from pytest_cepbench.errors import SpecError, nearest_name, removed, unknown_name
 from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, environment_secrets
-from pytest_cepbench.models.registry import SCHEMES
+from pytest_cepbench.models.schemes import SCHEMES
 
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
     ("0", "false", "no", "off"), False
@@ -36,7 +36,7 @@ class ModelSpec:
     """A spec taken apart; its text identifies it.
 
     text: as typed, which is also what `str` gives.
-    scheme: one of `registry.SCHEMES`; "" for folders and hub ids.
+    scheme: one of `schemes.SCHEMES`; "" for folders and hub ids.
     target: what follows the scheme, without parameters.
     params: as typed, strings.
     """

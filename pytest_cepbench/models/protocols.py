@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,6 @@ from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
-
-if TYPE_CHECKING:
-    from pytest_cepbench.models.serving.run_servers import RunServers
 
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 """Roles of a unified model: it describes and generates."""
@@ -345,6 +342,18 @@ class Movable(Protocol):
 Model = Describer | Generator | Encoder | Detector | Judge | Writer | Editor | Interleaver | Vqa
 
 
+class Servers(Protocol):
+    """The servers of a run, as binding needs them; `models/serving/run_servers.py` has them."""
+
+    def join(self, plan: Any) -> Any:
+        """Note that a server will be needed. plan: a `ServerPlan`. Returns its `ServerFolder`."""
+        ...
+
+    def running(self, plan: Any) -> Any:
+        """The `RunningServer` of a plan, started where it does not run."""
+        ...
+
+
 @dataclass(frozen=True)
 class BindContext:
     """The parts of a run that binding needs.
@@ -360,7 +369,7 @@ class BindContext:
     hash_file: Callable[[Path], str]
     threads: int | None = None
     force: bool = False
-    servers: RunServers | None = None
+    servers: Servers | None = None
     devices: Mapping[str, str] = field(default_factory=dict)
 
 

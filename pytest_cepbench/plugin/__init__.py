@@ -347,6 +347,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     finally:
         if controller is not None:
             controller.finish(session, updating=updating(session.config))
+            if controller.ledger.active:
+                from pytest_cepbench.plugin.ci_services import write_files
+
+                write_files(controller)
             _remove_status(session.config)
             _warn_of_undecided(session.config, controller)
 

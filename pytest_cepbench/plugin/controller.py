@@ -14,7 +14,6 @@ from pytest_cepbench.errors import WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.plugin.ci_services import write_files
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
 from pytest_cepbench.plugin.terminal.header import (
@@ -162,7 +161,6 @@ class Controller:
         if ledger.results:
             self.background_usage.append(self.evaluator().background_usage)
             self._write_reports(session.config)
-        write_files(self)
 
     def exit_code(self, code: Code) -> Code:
         """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import canonical_json, digest_text
-from pytest_cepbench.datasets.text_files import read_json
+from pytest_cepbench.datasets.sources.text_files import read_json
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.ratings.battle_votes import check_annotators

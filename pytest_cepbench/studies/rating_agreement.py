@@ -14,8 +14,7 @@ import numpy as np
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import WINNERS
 from pytest_cepbench.metrics.arena.agreement import VERDICTS, Reading
-from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
-from pytest_cepbench.metrics.rater_agreement import (
+from pytest_cepbench.metrics.arena.rater_agreement import (
     FloatArray,
     RatedThings,
     alpha_estimate,
@@ -25,6 +24,7 @@ from pytest_cepbench.metrics.rater_agreement import (
     median_estimate,
     ratio_estimate,
 )
+from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.hidden_checks import attention_results, repeat_results
 from pytest_cepbench.ratings.records import Vote

@@ -10,10 +10,10 @@ import numpy as np
 
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
+from pytest_cepbench.metrics.arena.rater_agreement import ratio_estimate
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import Alignment, Choice, alignment, predicted_choice
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
-from pytest_cepbench.metrics.rater_agreement import ratio_estimate
 from pytest_cepbench.metrics.rating_alignment import (
     GRADES,
     CrossInconsistency,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pytest_cepbench.datasets.folder import unsafe
 from pytest_cepbench.datasets.metadata_questions import METADATA
 from pytest_cepbench.datasets.sources.data_files import COMPRESSED, SHARDS, Choice
+from pytest_cepbench.datasets.sources.file_names import unsafe
 from pytest_cepbench.datasets.sources.hub import Repository, open_repository
 from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders, parse_hub_location
 from pytest_cepbench.datasets.sources.open_table import (

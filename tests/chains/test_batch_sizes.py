@@ -14,6 +14,7 @@ import pytest
 from pytest_cepbench.chains import batching
 from pytest_cepbench.chains.batching import (
     BatchCaller,
+    Call,
     CallCounts,
     Throughput,
     load_throughput,
@@ -164,10 +165,9 @@ def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int
     caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, memory)
     sizes = []
 
-    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Sequence[object]:
+    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Call:
         room.asked = len(inputs)
-        time.sleep(cost(len(inputs)))
-        return inputs
+        return Call(lambda: time.sleep(cost(len(inputs))) or inputs)
 
     for _ in range(calls):
         sizes.append(caller.size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import pytest_cepbench
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import ChainPlan, Trace
+from pytest_cepbench.chains.batching import BatchCaller, Call, CallCounts
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
@@ -21,6 +23,7 @@ from tests.chains.roles import (
     SmallDescriber,
     SmallEncoder,
     SmallGenerator,
+    bound,
     describe_image,
     draw_text,
     grow_and_trace,
@@ -224,3 +227,88 @@ def test_a_model_of_the_wrong_kind_is_an_error(
     """What is no text or no image at all is a wrong plug-in."""
     with pytest.raises(ModelError, match=words):
         grow_and_trace(PLAN, samples(2), make_runners(store, describer, generator))
+
+
+RAISED = {
+    "an assertion": ("assert not 1", AssertionError, "describers/adapter.py", True),
+    "a name": ("no_such_name", NameError, "describers/adapter.py", True),
+    "an attribute": ("(1).no_such_name", AttributeError, "describers/adapter.py", True),
+    "a number of the model's": ("[][0]", IndexError, "describers/adapter.py", False),
+    "a request": ("[][0]", IndexError, "api/roles.py", True),
+}
+
+
+@pytest.mark.parametrize("case", RAISED)
+def test_a_bug_of_an_adapter_is_no_failure_of_its_model(store: Store, case: str) -> None:
+    """What this package gets wrong ends the run; nothing of it is counted or stored."""
+    source, kind, file, ours = RAISED[case]
+    package = Path(pytest_cepbench.__file__).parent
+    # As a line of an adapter raises it: where it was raised is what the code says.
+    adapter = compile(source, str(package / "models" / file), "exec")
+    runners = make_runners(store, SmallDescriber(batch=lambda _: exec(adapter)))
+    if ours:
+        with pytest.raises(kind):
+            grow_and_trace(PLAN, samples(2), runners)
+        assert len(store) == 0
+    else:
+        traces = grow_and_trace(PLAN, samples(2), runners)
+        assert {trace.failure.kind for trace in traces if trace.failure} == {"exception"}
+
+
+@pytest.mark.parametrize("kind", [AssertionError, AttributeError, NameError])
+def test_an_assertion_of_a_model_is_its_failure(store: Store, kind: type[Exception]) -> None:
+    """A model of the user's own, or a library, that asserts something about its input."""
+
+    def refuse(_: object) -> None:
+        raise kind("cannot take this")
+
+    traces = grow_and_trace(PLAN, samples(2), make_runners(store, SmallDescriber(batch=refuse)))
+    words = Failure("exception", f"{kind.__name__}: cannot take this")
+    assert [trace.failure for trace in traces] == [words, words]
+
+
+def test_a_role_that_the_model_lacks_is_no_failure_of_the_model(store: Store) -> None:
+    """A wrong model in a role is a bug of the caller: it was a failure of every input, silently."""
+    runners = make_runners(store, SmallGenerator())  # type: ignore[arg-type] # that is the bug
+    with pytest.raises(AttributeError, match="describe"):
+        grow_and_trace(PLAN, samples(2), runners)
+
+
+@pytest.mark.parametrize("stage", ["inputs", "outputs"])
+def test_code_around_a_call_is_not_the_model(stage: str) -> None:
+    """Whatever is raised where inputs are unpacked and outputs are checked: no call is repeated."""
+    asked = []
+
+    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Call:
+        if stage == "inputs":
+            explode()
+        return Call(lambda: asked.append(len(inputs)) or inputs, explode)
+
+    caller = BatchCaller(bound("describer", SmallDescriber()), CallCounts(), 4)
+    with pytest.raises(RuntimeError, match="cannot take this"):
+        caller.call(SmallDescriber(), [1, 2], [0, 0], ask)
+    assert asked == ([2] if stage == "outputs" else [])
+
+
+def test_a_generator_function_that_raises_is_its_model(store: Store) -> None:
+    """Answers that are made only when they are read are the model's own code too."""
+
+    class Lazy(SmallDescriber):
+        def describe(self, *_: Any) -> Any:
+            yield "a text"
+            explode()
+
+    traces = grow_and_trace(PLAN, samples(2), make_runners(store, Lazy()))
+    words = Failure("exception", "RuntimeError: cannot take this")
+    assert {trace.failure for trace in traces} == {words}
+
+
+def test_no_answers_at_all_are_an_error(store: Store) -> None:
+    """A model that returns None is a wrong plug-in, as one that returns no texts."""
+
+    class Silent(SmallDescriber):
+        def describe(self, *_: Any) -> Any:
+            return None
+
+    with pytest.raises(ModelError, match="returned a NoneType for 2 inputs"):
+        grow_and_trace(PLAN, samples(2), make_runners(store, Silent()))

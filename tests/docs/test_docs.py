@@ -51,8 +51,8 @@ from pytest_cepbench.models.generators.diffusers_generator import GeneratorParam
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
-from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKnobs
+from pytest_cepbench.models.schemes import SCHEMES
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.unified.drawing import UnifiedParams

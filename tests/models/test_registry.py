@@ -12,7 +12,8 @@ import pytest
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import ROLE_NAMES, BindContext, RoleName
-from pytest_cepbench.models.registry import SCHEMES, Provider, Scheme, bind, detect
+from pytest_cepbench.models.registry import Provider, bind, detect, provider_of
+from pytest_cepbench.models.schemes import SCHEMES, Scheme
 from pytest_cepbench.plugin.options import OPTIONS
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
@@ -113,7 +114,7 @@ print([name for name in heavy if name in sys.modules])
 def test_every_scheme_has_a_provider_or_says_that_a_suite_replaces_it(scheme: Scheme) -> None:
     """A scheme that parses and has no provider must not fall through to another one."""
     if scheme.module:
-        assert isinstance(scheme.provider, Provider)
+        assert isinstance(provider_of(scheme), Provider)
     else:
         with pytest.raises(SpecError, match=f"{scheme.name}: names .*by itself"):
             detect(parse_spec(f"{scheme.name}:x"))
@@ -159,7 +160,7 @@ def test_the_table_of_schemes_imports_no_provider() -> None:
     """`--help` lists the schemes, and costs a user of plain pytest next to nothing."""
     code = """
 import sys
-from pytest_cepbench.models.registry import SCHEMES, list_schemes
+from pytest_cepbench.models.schemes import SCHEMES, list_schemes
 assert len(list(list_schemes())) == len(SCHEMES)
 print([name for name in ("numpy", "PIL", "msgspec", "torch") if name in sys.modules])
 """

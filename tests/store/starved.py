@@ -1,7 +1,8 @@
-"""A process without file handles or memory: `python -m tests.store.starved FOLDER LACK`.
+"""A process that cannot read an image: `python -m tests.store.starved FOLDER LACK`.
 
-LACK is `handles` or `memory`, and FOLDER has a store `own`; or it is `index`, and FOLDER is a store
-whose index is damaged. Says one line per fact for the test to compare.
+LACK is `handles`, `rights`, `disk` (a faulty one) or `memory`, and FOLDER has a store `own`; or it
+is `index`, and FOLDER is a store whose index is damaged. Says one line per fact for the test to
+compare.
 """
 
 from __future__ import annotations
@@ -44,6 +45,32 @@ def without_handles(left: int = 0) -> Iterator[None]:
         for handle in taken:
             os.close(handle)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def without_rights(path: Path) -> Iterator[None]:
+    """The process has no right to read a file."""
+    mode, user = path.stat().st_mode, os.geteuid()
+    path.chmod(0)
+    if user == 0:  # who may read any file
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        path.chmod(mode)
+
+
+@contextmanager
+def with_faulty_disk(path: Path) -> Iterator[None]:
+    """Reading a file ends in an input/output error, as reading a page that no process has does."""
+    aside = path.with_name("aside")
+    path.rename(aside)
+    path.symlink_to("/proc/self/mem")
+    try:
+        yield
+    finally:
+        aside.replace(path)
 
 
 @contextmanager
@@ -94,8 +121,13 @@ def main(folder: Path, lack: str) -> None:
             "verify": lambda: inspect(own.root, own.index.read),
             "recorded": recorded.load_image,
         }
-        if lack == "handles":
-            with without_handles():
+        if lack != "memory":
+            troubles = {
+                "handles": without_handles(),
+                "rights": without_rights(path),
+                "disk": with_faulty_disk(path),
+            }
+            with troubles[lack]:
                 # The first images of this process: Pillow has not read a file yet.
                 outcomes = {name: outcome(read) for name, read in reads.items()}
             for name, words in outcomes.items():

@@ -293,21 +293,28 @@ def test_a_damaged_digest_of_a_file_is_computed_again(root: Path, index: Path, d
 
 
 def starve(folder: Path, lack: str) -> list[str]:
-    """What a process says that reads a store without handles, or without memory."""
+    """What a process says that reads a store and lacks something for it."""
     command = [sys.executable, "-m", "tests.store.starved", str(folder), lack]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
-def test_without_file_handles_nothing_is_damaged(tmp_path: Path) -> None:
-    """An image that could not be opened is an error that says so, and is there afterwards."""
+@pytest.mark.parametrize(
+    ("lack", "words"),
+    [
+        ("handles", "Too many open files"),
+        ("rights", "Permission denied"),
+        ("disk", "Input/output error"),
+    ],
+)
+def test_an_image_that_cannot_be_read_is_not_damaged(tmp_path: Path, lack: str, words: str) -> None:
+    """It is an error that says so, and the image is there afterwards."""
     fill(tmp_path / "own", range(2))
-    no_handle = "UnreadError, Too many open files"
-    assert starve(tmp_path, "handles") == [
-        f"own: {no_handle}",
-        f"shared: {no_handle}",
-        f"verify: {no_handle}",
-        f"recorded: {no_handle}",
+    assert starve(tmp_path, lack) == [
+        f"own: UnreadError, {words}",
+        f"shared: UnreadError, {words}",
+        f"verify: UnreadError, {words}",
+        f"recorded: UnreadError, {words}",
         "afterwards: read read read read",
         "damage: [] True",
     ]

@@ -50,7 +50,8 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import SCHEMES, bind
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.schemes import SCHEMES
 
 PREFETCH = 2
 """Batches that an actor has at most: one that it works on, one that is on its way there."""

@@ -20,7 +20,6 @@ from uuid import uuid4
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.answer import limit_steps
-from pytest_cepbench.datasets.folder import list_folder, unsafe
 from pytest_cepbench.datasets.opening.image_files import ImageFiles
 from pytest_cepbench.datasets.opening.records import (
     ID_FIELDS,
@@ -34,7 +33,8 @@ from pytest_cepbench.datasets.recorded_answers import (
     RecordedStep,
 )
 from pytest_cepbench.datasets.sample import FileImage, Sample
-from pytest_cepbench.datasets.text_files import read_json
+from pytest_cepbench.datasets.sources.file_names import list_folder, unsafe
+from pytest_cepbench.datasets.sources.text_files import read_json
 from pytest_cepbench.errors import DatasetError, WriteError
 
 LAYOUT = "opening"

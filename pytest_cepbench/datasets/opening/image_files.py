@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
-from pytest_cepbench.datasets.folder import unsafe
+from pytest_cepbench.datasets.sources.file_names import unsafe
 from pytest_cepbench.errors import DatasetError
 
 

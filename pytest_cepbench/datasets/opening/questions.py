@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.datasets.folder import list_folder
 from pytest_cepbench.datasets.opening.image_files import ImageFiles
 from pytest_cepbench.datasets.opening.records import (
     BEGIN_MARKER,
@@ -22,7 +21,8 @@ from pytest_cepbench.datasets.opening.records import (
 )
 from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.datasets.sample import Dataset, FileImage, GoldStep, Sample, SeedImage
-from pytest_cepbench.datasets.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.file_names import list_folder
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 VERSION = 1

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.datasets.text_files import read_json, read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Pairing
 

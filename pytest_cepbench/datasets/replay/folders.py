@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_cepbench.datasets.folder import SUFFIXES, list_folder, refuse_unreadable, some_of, stem
 from pytest_cepbench.datasets.nocaps_docci import read_captions
 from pytest_cepbench.datasets.replay.record import (
     Artifact,
@@ -21,6 +20,13 @@ from pytest_cepbench.datasets.replay.record import (
     stems,
 )
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.datasets.sources.file_names import (
+    SUFFIXES,
+    list_folder,
+    refuse_unreadable,
+    some_of,
+    stem,
+)
 from pytest_cepbench.errors import DatasetError
 
 # Chains in the layout of the Semantic Drift Protocol's code: both starts, folders and CSV in turn.

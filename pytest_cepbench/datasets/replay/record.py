@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from pytest_cepbench.datasets.folder import images_by_stem, list_folder, some_of, stem
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
+from pytest_cepbench.datasets.sources.file_names import images_by_stem, list_folder, some_of, stem
 from pytest_cepbench.errors import DatasetError
 
 VERSION = "1"

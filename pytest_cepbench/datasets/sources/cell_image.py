@@ -12,7 +12,8 @@ from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
 from pytest_cepbench.datasets.sources.data_file import DataFile
-from pytest_cepbench.datasets.sources.shard import Shard, open_shard
+from pytest_cepbench.datasets.sources.shard import Shard
+from pytest_cepbench.datasets.sources.table import open_shard
 from pytest_cepbench.errors import DatasetError, ImageError
 
 MOST_KEPT = 256 * 2**20

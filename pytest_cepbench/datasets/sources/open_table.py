@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_cepbench.datasets.folder import refuse_unreadable
 from pytest_cepbench.datasets.sources.data_file import local_file
 from pytest_cepbench.datasets.sources.data_files import (
     COMPRESSED,
@@ -18,10 +17,11 @@ from pytest_cepbench.datasets.sources.data_files import (
     find_files,
     read_card,
 )
+from pytest_cepbench.datasets.sources.file_names import refuse_unreadable
 from pytest_cepbench.datasets.sources.hub import CARD, Repository, fetch_command
 from pytest_cepbench.datasets.sources.location import require_library
 from pytest_cepbench.datasets.sources.table import Table
-from pytest_cepbench.datasets.text_files import read_json
+from pytest_cepbench.datasets.sources.text_files import read_json
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import MOST_TEXT, read_text
 

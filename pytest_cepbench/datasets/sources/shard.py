@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_cepbench.datasets.sources.data_file import DataFile
-from pytest_cepbench.datasets.sources.hub import HubFile
 from pytest_cepbench.errors import DatasetError, UnreadError
 from pytest_cepbench.files import tells_of_file
 
@@ -56,29 +54,6 @@ class Shard(Protocol):
         Raises DatasetError where the file is damaged.
         """
         ...
-
-
-def open_shard(file: DataFile) -> Shard:
-    """The shard in a file; a Parquet file of the hub stays there until its images are needed.
-
-    Raises DatasetError where the file cannot be had, or is damaged.
-    """
-    if file.name.endswith(".parquet"):
-        from pytest_cepbench.datasets.sources.parquet import ParquetShard
-
-        if isinstance(file, HubFile) and file.known_path is None:
-            from pytest_cepbench.datasets.sources.remote_parquet import RemoteParquetShard
-
-            return RemoteParquetShard(file)
-        return ParquetShard(file.fetch(), str(file))
-    path = file.fetch()
-    if file.name.endswith(".arrow"):
-        from pytest_cepbench.datasets.sources.arrow import ArrowShard
-
-        return ArrowShard(path, str(file))
-    from pytest_cepbench.datasets.sources.webdataset import TarShard
-
-    return TarShard(path, str(file), file.indexes)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_cepbench.datasets.sources.data_file import DataFile
-from pytest_cepbench.datasets.sources.shard import Shard, open_shard
+from pytest_cepbench.datasets.sources.hub import HubFile
+from pytest_cepbench.datasets.sources.shard import Shard
 from pytest_cepbench.errors import DatasetError, did_you_mean
 
 if TYPE_CHECKING:
@@ -151,3 +152,26 @@ def _values(file: DataFile, batch: pa.RecordBatch, column: str) -> list[Any]:
     except UnicodeDecodeError as error:
         raise DatasetError(f"{file}: column {column!r} holds texts that are not UTF-8") from error
     return values
+
+
+def open_shard(file: DataFile) -> Shard:
+    """The shard in a file; a Parquet file of the hub stays there until its images are needed.
+
+    Raises DatasetError where the file cannot be had, or is damaged.
+    """
+    if file.name.endswith(".parquet"):
+        from pytest_cepbench.datasets.sources.parquet import ParquetShard
+
+        if isinstance(file, HubFile) and file.known_path is None:
+            from pytest_cepbench.datasets.sources.remote_parquet import RemoteParquetShard
+
+            return RemoteParquetShard(file)
+        return ParquetShard(file.fetch(), str(file))
+    path = file.fetch()
+    if file.name.endswith(".arrow"):
+        from pytest_cepbench.datasets.sources.arrow import ArrowShard
+
+        return ArrowShard(path, str(file))
+    from pytest_cepbench.datasets.sources.webdataset import TarShard
+
+    return TarShard(path, str(file), file.indexes)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from pytest_cepbench.datasets.folder import unsafe
+from pytest_cepbench.datasets.sources.file_names import unsafe
 from pytest_cepbench.datasets.sources.index_cache import index_of_file
 from pytest_cepbench.datasets.sources.shard import Rows
 from pytest_cepbench.errors import DatasetError

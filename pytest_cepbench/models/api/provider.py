@@ -35,7 +35,8 @@ from pytest_cepbench.models.interleavers.prompts import PROMPTS
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
+from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.schemes import SCHEMES
 
 ADAPTER = "openai-api/1"
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, ModelError, named_error
+from pytest_cepbench.errors import CheckpointError, ModelError, is_own_bug, named_error
 from pytest_cepbench.models.describers.text_model import chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
@@ -176,7 +176,7 @@ class JudgeConversations:
                     alone = np.concatenate([scorer.score_whole(single) for single in inputs])
                 # Libraries raise what they like where a model takes no such input.
                 except Exception as error:
-                    if is_out_of_memory(error):
+                    if is_out_of_memory(error) or is_own_bug(error):
                         raise
                     if has_image(conversations[0]):
                         raise ModelError(self._no_judge(error)) from error
@@ -191,7 +191,7 @@ class JudgeConversations:
         try:
             together = scorer.score(self.inputs(conversations))
         except Exception as error:  # as above, where a cache cannot be shared
-            if is_out_of_memory(error):
+            if is_out_of_memory(error) or is_own_bug(error):
                 raise
             return False
         tolerance = scorer.tolerances[self._plan.dtype != "float32"]

@@ -28,7 +28,7 @@ from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSI
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
+from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.rule_based.arena_models import (
     MARGIN,
     JudgeKnobs,
@@ -44,6 +44,7 @@ from pytest_cepbench.models.rule_based.scene_models import (
     ShapesGenerator,
 )
 from pytest_cepbench.models.rule_based.vqa_model import ShapesVqa, VqaKnobs
+from pytest_cepbench.models.schemes import SCHEMES
 
 __all__ = [
     "ADAPTER",

@@ -18,11 +18,12 @@ from pytest_cepbench.models.checkpoints import Checkpoint, complete_checkpoint, 
 from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import SCHEMES, DetectedModel, Provider
+from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName, Servers
+from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.schemes import SCHEMES
 from pytest_cepbench.models.serving.engines import ENGINES, Engine, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
-from pytest_cepbench.models.serving.run_servers import RunningServer, RunServers, own_servers
+from pytest_cepbench.models.serving.run_servers import RunningServer, own_servers
 from pytest_cepbench.models.serving.served_files import adapter_ranks, served_files
 from pytest_cepbench.models.serving.server_plan import ServerPlan
 
@@ -181,13 +182,13 @@ def _load(
     params: EngineParams,
     serve: ServeParams,
     request: Any,
-    servers: RunServers | None,
+    servers: Servers | None,
 ) -> Model:
     """Have the server started, or find the one that another process has started.
 
     Raises as `RunServers.running`.
     """
-    server = (servers or own_servers()).running(plan)
+    server: RunningServer = (servers or own_servers()).running(plan)
     model = plan.engine.model_name(plan.served_name, params.adapter)
     key = None if server.key is None else Secret(server.key)
     endpoint = Endpoint(

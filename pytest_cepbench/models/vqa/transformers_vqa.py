@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError, SpecError, is_own_bug
 from pytest_cepbench.models.describers.generation import has_chat_template
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.judges.judge_conversation import (
@@ -181,7 +181,7 @@ class TransformersVqa:
                     scorer.score_whole(self._conversations.inputs([conversation]))
         # Libraries raise what they like where a model takes no such input.
         except Exception as error:
-            if is_out_of_memory(error):
+            if is_out_of_memory(error) or is_own_bug(error):
                 raise
             return False
         return True

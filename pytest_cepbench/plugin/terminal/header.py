@@ -106,7 +106,8 @@ def _always(text: str) -> HeaderLine:
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
     from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
     from pytest_cepbench.models.protocols import ROLE_NAMES
-    from pytest_cepbench.models.registry import SCHEMES, detect
+    from pytest_cepbench.models.registry import detect
+    from pytest_cepbench.models.schemes import SCHEMES
     from pytest_cepbench.suites.model_options import possible_roles
     from pytest_cepbench.suites.roles import ANSWERS_ONLY
 
@@ -145,7 +146,7 @@ def _bound_here(
     settings: RunSettings, evaluator: Evaluator, name: str, assignment: RoleAssignment
 ) -> BoundRole | None:
     """None for a preset, whose model each suite names, and in a listing of a run on a cluster."""
-    from pytest_cepbench.models.registry import PRESET
+    from pytest_cepbench.models.schemes import PRESET
 
     on_cluster = settings.listing and settings.engine == "ray"
     if on_cluster or assignment.spec.scheme == PRESET:

@@ -11,7 +11,8 @@ import pytest
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.registry import SCHEMES, check_installed, detect, weights_bytes
+from pytest_cepbench.models.registry import check_installed, detect, weights_bytes
+from pytest_cepbench.models.schemes import SCHEMES
 from tests.models.api.fake_server import FakeServer
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint

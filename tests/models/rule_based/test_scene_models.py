@@ -38,8 +38,8 @@ from pytest_cepbench.models.protocols import (
     Vqa,
     Writer,
 )
-from pytest_cepbench.models.registry import SCHEMES
 from pytest_cepbench.models.rule_based import bind_shapes
+from pytest_cepbench.models.schemes import SCHEMES
 
 STEPS = 3
 LEVELS = (0.05, 0.1, 0.2, 0.4)

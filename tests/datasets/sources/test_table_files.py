@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets import text_files
-from pytest_cepbench.datasets.text_files import read_columns, read_rows
+from pytest_cepbench.datasets.sources import text_files
+from pytest_cepbench.datasets.sources.text_files import read_columns, read_rows
 from pytest_cepbench.errors import DatasetError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(

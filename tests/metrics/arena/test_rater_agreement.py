@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.arena.agreement import Distance, krippendorff_alpha
-from pytest_cepbench.metrics.item_bootstrap import estimate_by_items
-from pytest_cepbench.metrics.rater_agreement import (
+from pytest_cepbench.metrics.arena.rater_agreement import (
     RatedThings,
     alpha_estimate,
     equal_votes_estimate,
@@ -22,6 +21,7 @@ from pytest_cepbench.metrics.rater_agreement import (
     median_estimate,
     ratio_estimate,
 )
+from pytest_cepbench.metrics.item_bootstrap import estimate_by_items
 
 RATINGS = np.array(
     [

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.text_files import read_json, read_json_lines
+from pytest_cepbench.datasets.sources.text_files import read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 
