@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.gate.statistics import smallest_visible
+from pytest_cepbench.gate.statistics import Design, smallest_visible
 
 TERA = 1e12
 
@@ -271,7 +271,7 @@ def visible_table(alpha: float = 0.05) -> str:
         f"|---|{'---|' * len(counts)}",
     ]
     for sd in (0.02, 0.05, 0.1, 0.2):
-        cells = [f"{smallest_visible(sd, n, alpha):.4f}" for n in counts]
+        cells = [f"{smallest_visible(Design.plain(sd, n), alpha):.4f}" for n in counts]
         lines.append(f"| {sd:g} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -48,6 +48,13 @@ def _hard(runs: int, promises: Promises) -> Table:
     return Table("hard", ("scores, hard", "units", *errors.HEAD), errors.hard(runs, promises))
 
 
+def _chains(runs: int, promises: Promises) -> Table:
+    head = ("scores of chains", "units", *errors.HEAD)
+    return Table(
+        "chains", head, errors.chains(50 if runs > QUICK else 10, _part(runs, 2), promises)
+    )
+
+
 def _series(runs: int, promises: Promises) -> Table:
     head = ("differences", "units", "at 0.05", "at 0.0036", "at 0.0006")
     return Table("series", head, errors.series(runs, promises))
@@ -111,8 +118,8 @@ def _speed(_: int, __: Promises) -> Table:
 
 
 PARTS: Sequence[Callable[[int, Promises], Table]] = (
-    _worlds, _hard, _series, _cliff, _looks, _power, _embedded, _told, _statistics, _many, _labels,
-    _good, _bad, _speed,
+    _worlds, _hard, _chains, _series, _cliff, _looks, _power, _embedded, _told, _statistics, _many,
+    _labels, _good, _bad, _speed,
 )  # fmt: skip
 
 

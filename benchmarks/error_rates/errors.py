@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.error_rates.embedded import played
 from benchmarks.error_rates.report import Promises, share
 from benchmarks.error_rates.verdicts import (
     FAILS,
@@ -33,18 +34,28 @@ def worlds(runs: int, promises: Promises) -> Iterator[list[str]]:
     """Rows of every world at every number of units."""
     for world in WORLDS:
         for units in _SIZES:
-            yield _row(world, units, runs, promises)
-        yield _row(world, 1284, max(2, runs // 4), promises)
+            yield row(world, units, runs, promises)
+        yield row(world, 1284, max(2, runs // 4), promises)
+
+
+def chains(samples: int, runs: int, promises: Promises) -> Iterator[list[str]]:
+    """Rows of scores of real chains, so many of each of eight categories."""
+    for world in played(samples):
+        for units in (24, 60, 192):
+            yield row(world, units, runs, promises)
 
 
 def hard(runs: int, promises: Promises) -> Iterator[list[str]]:
     """Rows of the worlds that are hard on the test and on the bounds."""
     for world in HARD:
-        yield _row(world, 0, runs, promises)
+        yield row(world, 0, runs, promises)
 
 
-def _row(world: World, units: int, runs: int, promises: Promises) -> list[str]:
-    """A tolerance of 0 is the hardest: nothing but the test stands between noise and a failure."""
+def row(world: World, units: int, runs: int, promises: Promises) -> list[str]:
+    """Both errors of a world with so many units, after its name and their number.
+
+    A tolerance of 0 is the hardest: nothing but the test stands between noise and a failure.
+    """
     still, layout = drawn(world, units, runs, 0.0)
     there = len(set(layout.clusters))
     exchanged = still if world.symmetric else turned(still, layout)

@@ -213,7 +213,7 @@ def measured(values: Array, layout: Layout, model: str, *, shares: bool = False)
     scores: dict[str, dict[str, float]] = {}
     for name, (category, score) in enumerate(zip(layout.categories, values.tolist(), strict=True)):
         scores.setdefault(f"c{category}", {})[f"s{name:05}"] = score
-    of = {f"s{name:05}": f"u{unit}" for name, unit in enumerate(layout.clusters)}
+    of = {f"s{name:05}": f"u{unit:05}" for name, unit in enumerate(layout.clusters)}
     return Measurement(
         key=CaseKey("simulated", "overall", "score"),
         label="score",
