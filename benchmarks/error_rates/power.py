@@ -132,7 +132,7 @@ def told(runs: int, promises: Promises) -> Iterator[list[str]]:
     """Rows of predictions beside simulations: drops found, good checkpoints held, units needed."""
     for units in _TOLD_AT:
         even = [(count, categories([units // count] * count)) for count in (1, 4, 8)]
-        layouts = [(NORMAL, at, f"{count} categories") for count, at in even if units >= 3 * count]
+        layouts = [(NORMAL, at, f"{count} equal") for count, at in even if units >= 3 * count]
         if units >= 24:
             layouts.append((CLIP, CLIP.layout(units), CLIP.name))
         for world, layout, name in layouts:
