@@ -18,7 +18,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ if __package__ in (
 import numpy as np
 
 from benchmarks.error_rates import choices, errors, labelled, power, trainings
-from benchmarks.error_rates.report import Promises, Table, fill
+from benchmarks.error_rates.report import Promises, fill, table
 from benchmarks.error_rates.verdicts import LEVELS, measured
 from benchmarks.error_rates.worlds import SD, one_category
 from pytest_cepbench.gate import Baseline, Measurement, Policy, judge, record_of
@@ -40,95 +41,23 @@ RUNS, QUICK = 4000, 100
 """Simulated runs of each setting of the false failures and false passes."""
 
 
-def _worlds(runs: int, promises: Promises) -> Table:
-    return Table("worlds", ("scores", "units", *errors.HEAD), errors.worlds(runs, promises))
+@dataclass(frozen=True)
+class Part:
+    """A table of the page.
+
+    name: of the mark before it there.
+    head: its columns.
+    rows: of so many runs, to whom promises are told.
+    fewer: what takes longer is simulated so many times less often.
+    """
+
+    name: str
+    head: Sequence[str]
+    rows: Callable[[int, Promises], Iterable[Sequence[str]]]
+    fewer: int = 1
 
 
-def _hard(runs: int, promises: Promises) -> Table:
-    return Table("hard", ("scores, hard", "units", *errors.HEAD), errors.hard(runs, promises))
-
-
-def _chains(runs: int, promises: Promises) -> Table:
-    head = ("scores of chains", "units", *errors.HEAD)
-    return Table(
-        "chains", head, errors.chains(50 if runs > QUICK else 10, _part(runs, 2), promises)
-    )
-
-
-def _series(runs: int, promises: Promises) -> Table:
-    head = ("differences", "units", "at 0.0036", "at 0.0006")
-    return Table("series", head, errors.series(runs, promises))
-
-
-def _cliff(runs: int, _: Promises) -> Table:
-    kinds = ("others normal", "others lose")
-    head = [
-        f"{what}, {n}, {kind}" for kind in kinds for n in (60, 192) for what in ("held", "false")
-    ]
-    return Table("cliff", ("ties", *head), errors.cliff(_part(runs, 8)))
-
-
-def _looks(runs: int, promises: Promises) -> Table:
-    head = ("scores", "looks", *errors.HEAD[:2], *errors.HEAD[4:], "samples used")
-    return Table("looks", head, errors.looks_of(_part(runs, 4), promises))
-
-
-def _power(runs: int, _: Promises) -> Table:
-    return Table("power", ("scores", "units", *power.HEAD), power.power(_part(runs, 10)))
-
-
-def _embedded(runs: int, promises: Promises) -> Table:
-    head = ("layout", "units", *power.HEAD, "at least 0.9 of t")
-    return Table("embedded", head, power.embedded(_part(runs, 10), promises))
-
-
-def _told(runs: int, promises: Promises) -> Table:
-    head = ("scores", "units", "cases", "visible drop found", "held", "held with the units needed")
-    return Table("told", head, power.told(_part(runs, 10), promises))
-
-
-def _statistics(runs: int, _: Promises) -> Table:
-    head = ("scores", "units", "rate", *choices.STATISTICS, "t test")
-    return Table("statistics", head, choices.statistics(_part(runs, 14)))
-
-
-def _many(runs: int, _: Promises) -> Table:
-    head = [f"{what}, {way}" for what in ("found", "runs that fail") for way in choices.WAYS]
-    return Table("many", ("cases", "drop", *head), choices.many(_part(runs, 14)))
-
-
-def _labels(runs: int, promises: Promises) -> Table:
-    head = ("judge", "labels", *labelled.HEAD)
-    return Table("labels", head, labelled.rows(_part(runs, 5), promises))
-
-
-def _good(runs: int, promises: Promises) -> Table:
-    head = ("training", "n", *trainings.HEAD)
-    return Table("good trainings", head, trainings.good(_part(runs, 20), promises))
-
-
-def _bad(runs: int, _: Promises) -> Table:
-    return Table(
-        "bad trainings", ("training", "n", *trainings.LATE_HEAD), trainings.bad(_part(runs, 20))
-    )
-
-
-def _speed(_: int, __: Promises) -> Table:
-    return Table("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed())
-
-
-PARTS: Sequence[Callable[[int, Promises], Table]] = (
-    _worlds, _hard, _chains, _series, _cliff, _looks, _power, _embedded, _told, _statistics, _many,
-    _labels, _good, _bad, _speed,
-)  # fmt: skip
-
-
-def _part(runs: int, of: int) -> int:
-    """What takes longer is simulated less often."""
-    return max(2, runs // of)
-
-
-def speed() -> Iterator[list[str]]:
+def speed(_: int, __: Promises) -> Iterator[list[str]]:
     """Rows of the CPU seconds that `judge` takes, the least of five times."""
     from scipy.stats import ttest_rel
 
@@ -160,10 +89,38 @@ def _least_seconds(call: Callable[[], object]) -> float:
     return least
 
 
+_KINDS = ("others normal", "others lose")
+_TIES = [f"{what}, {n}, {kind}" for kind in _KINDS for n in (60, 192) for what in ("held", "false")]
+_FOUND = [f"{what}, {way}" for what in ("found", "runs that fail") for way in choices.WAYS]
+
+PARTS = (
+    Part("worlds", ("scores", "units", *errors.HEAD), errors.worlds),
+    Part("hard", ("scores, hard", "units", *errors.HEAD), errors.hard),
+    Part("chains", ("scores of chains", "units", *errors.HEAD), errors.chains, 2),
+    Part("series", ("differences", "units", "at 0.0036", "at 0.0006"), errors.series),
+    Part("cliff", ("ties", *_TIES), errors.cliff, 8),
+    Part("looks", ("scores", "looks", *errors.LOOKS_HEAD), errors.looks_of, 4),
+    Part("power", ("scores", "units", *power.HEAD), power.power, 10),
+    Part("embedded", ("layout", "units", *power.HEAD, "at least 0.9 of t"), power.embedded, 10),
+    Part("told", power.TOLD_HEAD, power.told, 10),
+    Part(
+        "statistics",
+        ("scores", "units", "rate", *choices.STATISTICS, "t test"),
+        choices.statistics,
+        14,
+    ),
+    Part("many", ("cases", "drop", *_FOUND), choices.many, 14),
+    Part("labels", ("judge", "labels", *labelled.HEAD), labelled.rows, 5),
+    Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20),
+    Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),
+    Part("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed),
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say whether a promise is broken: 0 if none is, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    names = [part.__name__[1:] for part in PARTS]
+    names = [part.name for part in PARTS]
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs of each setting")
     parser.add_argument("--runs", type=int, help=f"simulated runs of each setting; {RUNS}")
     parser.add_argument("--part", choices=names, action="append", help="of the tables; all")
@@ -175,13 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.process_time()
     promises, tables = Promises(), {}
     for part in PARTS:
-        if options.part and part.__name__[1:] not in options.part:
+        if options.part and part.name not in options.part:
             continue
-        table = part(runs, promises)
-        tables[table.name] = str(table)
+        tables[part.name] = table(part.head, part.rows(max(2, runs // part.fewer), promises))
+        print(f"<!-- {part.name} -->\n\n{tables[part.name]}\n", flush=True)
         took = time.process_time() - started
-        print(f"<!-- {table.name} -->\n\n{tables[table.name]}\n", flush=True)
-        print(f"{table.name}: {took:.0f} s", file=sys.stderr, flush=True)
+        print(f"{part.name}: {took:.0f} s", file=sys.stderr, flush=True)
     if options.page is not None:
         options.page.write_text(fill(options.page.read_text("utf-8"), tables), "utf-8")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.error_rates.report import share
+from benchmarks.error_rates.report import Promises, share
 from benchmarks.error_rates.verdicts import LEVELS, drawn, t_statistics
 from benchmarks.error_rates.worlds import (
     CLIP,
@@ -33,7 +33,7 @@ STATISTICS = (
 """The last is what the gate uses."""
 
 
-def statistics(runs: int) -> Iterator[list[str]]:
+def statistics(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of each statistic's false failures under skewness, and power, at both levels."""
     loud = World("13 x 10, one 10 times louder", scaled(normal, [0.2] + [0.02] * 12),
                  lambda _: categories([10] * 13))  # fmt: skip
@@ -143,7 +143,7 @@ WAYS = ("fixed shares", "Holm", "joint flips")
 _TOLERANCE, _ALPHA = 0.01, 0.05
 
 
-def many(runs: int) -> Iterator[list[str]]:
+def many(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of cases found of those that drop, and runs that fail, by each way."""
     for own in _many():
         for times in (0, 2, 4):

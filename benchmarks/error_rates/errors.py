@@ -26,6 +26,8 @@ HEAD = (
     "false passes, 1 case", "14 cases",
 )  # fmt: skip
 
+LOOKS_HEAD = (*HEAD[:2], *HEAD[4:], "samples used")
+
 _SIZES = (12, 24, 60, 192)
 _CASES = (1, 14)
 
@@ -38,9 +40,9 @@ def worlds(runs: int, promises: Promises) -> Iterator[list[str]]:
         yield row(world, 1284, max(2, runs // 4), promises)
 
 
-def chains(samples: int, runs: int, promises: Promises) -> Iterator[list[str]]:
-    """Rows of scores of real chains, so many of each of eight categories."""
-    for world in played(samples):
+def chains(runs: int, promises: Promises) -> Iterator[list[str]]:
+    """Rows of scores of real chains, fewer of which are played for few runs."""
+    for world in played(50 if runs > 100 else 10):
         for units in (24, 60, 192):
             yield row(world, units, runs, promises)
 
@@ -95,7 +97,7 @@ def series(runs: int, promises: Promises) -> Iterator[list[str]]:
             yield cells
 
 
-def cliff(runs: int) -> Iterator[list[str]]:
+def cliff(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of shares of ties: equal checkpoints held, and false passes, in percent."""
     for percent in (70, 72, 74, 76, 78, 80):
         cells = [f"{percent} %"]

@@ -49,7 +49,7 @@ LEAST = 0.9
 _SIZES = (12, 24, 60, 192)
 
 
-def power(runs: int) -> Iterator[list[str]]:
+def power(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of every world at every number of units."""
     for world in WORLDS:
         for units in _SIZES:
@@ -123,6 +123,15 @@ def embedded(runs: int, promises: Promises) -> Iterator[list[str]]:
 
 
 # -- what people are told --------------------------------------------------------------------------
+
+TOLD_HEAD = (
+    "scores",
+    "units",
+    "cases",
+    "visible drop found",
+    "held",
+    "held with as many as needed",
+)
 
 _TOLD_AT = (12, 24, 48, 96, 192)
 _WITHIN = 0.05

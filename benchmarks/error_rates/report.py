@@ -51,17 +51,9 @@ def share(hits: npt.NDArray[np.bool_]) -> str:
     return f"{100 * hits.mean():.0f}"
 
 
-@dataclass(frozen=True)
-class Table:
-    """One of the page. name: of the mark before it there. head: its columns."""
-
-    name: str
-    head: Sequence[str]
-    rows: Iterable[Sequence[str]]
-
-    def __str__(self) -> str:
-        lines = [self.head, ["---"] * len(self.head), *self.rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
 
 
 def fill(page: str, tables: Mapping[str, str]) -> str:

@@ -107,7 +107,7 @@ def good(runs: int, promises: Promises) -> Iterator[list[str]]:
             ]
 
 
-def bad(runs: int) -> Iterator[list[str]]:
+def bad(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of trainings found, of those that were running, and after how many checkpoints."""
     for kind in BAD:
         assert kind.drop is not None
