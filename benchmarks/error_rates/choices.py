@@ -51,9 +51,9 @@ def statistics(runs: int, _: Promises) -> Iterator[list[str]]:
         signs = _signs(len(layout.categories))
         below = values.mean(1) < (-world.tolerance if drift else 0.0)
         p = np.array([_p_values(row, layout, signs) for row in values]).T
-        cells = [" / ".join(share(below & (own <= level)) for level in LEVELS) for own in p]
+        cells = ["/".join(share(below & (own <= level)) for level in LEVELS) for own in p]
         student = t_statistics(values, layout).failures(world.tolerance if drift else 0.0)
-        cells.append(" / ".join(map(share, student)))
+        cells.append("/".join(map(share, student)))
         what = f"finds a drop of {drift:g}" if drift else "fails falsely"
         yield [world.name, str(len(layout.categories)), what, *cells]
 

@@ -93,7 +93,7 @@ def series(runs: int, promises: Promises) -> Iterator[list[str]]:
                 rate, error = hits.mean(), np.sqrt(max(hits.mean(), 1 / len(hits)) / len(hits))
                 what = f"proven falsely, {world.name}, {units} units, level {level}"
                 promises.keep(what, rate, error, level)
-                cells.append(f"{rate / level:.2f} ± {error / level:.2f}")
+                cells.append(f"{rate / level:.2f}±{error / level:.2f}")
             yield cells
 
 

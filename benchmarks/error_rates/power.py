@@ -70,7 +70,7 @@ def beside_t(world: World, units: int, runs: int) -> tuple[list[str], list[tuple
         else:
             ours = passes(values, layout, world.tolerance, shares=world.shares)
             theirs = student.passes(world.tolerance)
-        cells += [f"{share(a)} / {share(b)}" for a, b in zip(ours, theirs, strict=True)]
+        cells += [f"{share(a)}/{share(b)}" for a, b in zip(ours, theirs, strict=True)]
     return cells, pairs
 
 

@@ -39,7 +39,7 @@ class Promises:
         one = float(hits.mean())
         rate = 1 - (1 - one) ** cases
         error = cases * (1 - one) ** (cases - 1) * sqrt(one * (1 - one) / len(hits))
-        text = f"{100 * rate:.1f} ± {100 * error:.1f}"
+        text = f"{100 * rate:.1f}±{100 * error:.1f}"
         if at_most is None:
             return f"({text})"
         self.keep(what, rate, error, at_most)

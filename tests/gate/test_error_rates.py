@@ -61,11 +61,11 @@ def test_what_is_not_promised_stands_in_brackets_and_does_happen() -> None:
     """Rare gains among ties and a chosen baseline's luck fail runs; the luck does not last."""
     rows = {row[0]: row for row in errors.hard(200, Promises())}
     ties = rows["12 % lose 0.1, 2 % gain 0.6, others tie"]
-    assert float(ties[4].strip("()").partition(" ")[0]) > 10
-    assert float(rows["baseline the best of 5"][4].strip("()").partition(" ")[0]) > 10
-    assert float(rows["the same, measured again"][2].partition(" ")[0]) < 10
+    assert float(ties[4].strip("()").partition("±")[0]) > 10
+    assert float(rows["baseline the best of 5"][4].strip("()").partition("±")[0]) > 10
+    assert float(rows["the same, measured again"][2].partition("±")[0]) < 10
     assert rows["3 % drop, others differ by 0.02"][6].startswith("(")
-    assert rows["3 % drop, others jitter by 1e-4"][6] == "0.0 ± 0.0"
+    assert rows["3 % drop, others jitter by 1e-4"][6] == "0.0±0.0"
 
 
 def test_bounds_that_know_no_skewness_break_promises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,8 +224,8 @@ def test_labels_keep_the_promise_that_a_judge_alone_breaks() -> None:
     rows = list(labelled.rows(40, promises))
     assert promises.broken == []
     assert promises.measured == 4 * len(rows)
-    assert sum(row[-2] == "(100.0 ± 0.0)" for row in rows) == 3
-    assert sum(row[-1] == "(100.0 ± 0.0)" for row in rows) == 6
+    assert sum(row[-2] == "(100.0±0.0)" for row in rows) == 3
+    assert sum(row[-1] == "(100.0±0.0)" for row in rows) == 6
 
 
 def test_a_series_stops_bad_trainings_and_no_good_ones() -> None:
@@ -233,7 +233,7 @@ def test_a_series_stops_bad_trainings_and_no_good_ones() -> None:
     promises = Promises()
     rows = list(trainings.good(10, promises))
     assert promises.broken == []
-    assert rows[0][2] == "(100.0 ± 0.0)"  # single gates
+    assert rows[0][2] == "(100.0±0.0)"  # single gates
     found = {(row[0], row[1]): row[2:4] for row in trainings.bad(10, Promises())}
     assert found["drop of 4 x", "192"] == ["100", "1"]
 
@@ -252,7 +252,7 @@ def test_a_training_is_held_by_the_gates_bounds(losses: bool) -> None:
 def test_a_rate_beyond_three_errors_is_broken() -> None:
     """One run in ten against a promise of one in twenty: chance at 100 runs, broken at 2,000."""
     few, many = Promises(), Promises()
-    assert few.percent("rate", np.arange(100) % 10 == 0, 0.05) == "10.0 ± 3.0"
+    assert few.percent("rate", np.arange(100) % 10 == 0, 0.05) == "10.0±3.0"
     many.percent("rate", np.arange(2000) % 10 == 0, 0.05)
     many.percent("not promised", np.arange(2000) % 10 == 0)
     assert (few.broken, many.measured) == ([], 1)
@@ -261,7 +261,7 @@ def test_a_rate_beyond_three_errors_is_broken() -> None:
 
 def test_a_run_of_many_cases_errs_where_one_does() -> None:
     """Two independent cases that err in one run of two spare a quarter of their runs."""
-    assert Promises().percent("rate", np.arange(100) % 2 == 0, 1.0, 2).startswith("75.0 ")
+    assert Promises().percent("rate", np.arange(100) % 2 == 0, 1.0, 2).startswith("75.0±")
 
 
 def test_the_script_prints_tables_and_exits_by_the_promises(
