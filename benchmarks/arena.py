@@ -23,6 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arena_figures.figures import Figure
 from benchmarks.arena_figures.power import needed, soft_needed
 from benchmarks.arena_figures.rates import QUICK_RATES, RateSettings, rates
 from benchmarks.arena_figures.runs import arena_runs, leaderboard_seconds
@@ -40,7 +41,6 @@ from benchmarks.arena_figures.tables import (
     soft_table,
 )
 from benchmarks.arena_figures.worlds import worlds
-from benchmarks.error_rates.figures import Figure
 from benchmarks.whole_runs import machine
 
 _DROP = 0.1

@@ -40,8 +40,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.curves.lineups import Pair, find_series
-from benchmarks.error_rates.look_ways import FORMER, WAYS, Drawn, Ended, Way, look_again_by
-from benchmarks.error_rates.worlds import Array
+from benchmarks.error_rates.verdicts import looks
+from benchmarks.error_rates.worlds import Array, Layout
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.metrics import gc_at_t
@@ -61,7 +61,11 @@ DROPS = (0, 1, 2, 4)
 
 ALPHA = 0.05
 
+WAYS = ("bounds", "sequential")
+"""Looks that double, and finer ones at levels that know each other."""
+
 _EACH = 24  # samples of a category
+_ITERATIONS = 3
 _REPEATS, _QUICK = 24, 4
 _INSTRUMENT = "shapes:?miss=0.1"
 _OF_INSTRUMENT = "instrument"  # before the names of its pairs
@@ -106,8 +110,8 @@ class Population:
         """The mean drop."""
         return float(self.before.gc.mean() - self.now.gc.mean())
 
-    def drawn(self, generator: np.random.Generator, *, drifts: bool) -> Drawn:
-        """A case of 24 samples of each category, in turn."""
+    def drawn(self, generator: np.random.Generator, *, drifts: bool) -> tuple[Array, Layout]:
+        """Differences of 24 samples of each category, in turn."""
         numbers = self.before.categories
         rows = np.stack(
             [
@@ -118,7 +122,7 @@ class Population:
         ).ravel()
         turned = np.where(drifts | (generator.random(len(rows)) < 0.5), 1.0, -1.0)
         differences = np.round(turned * (self.now.gc - self.before.gc)[rows], 6)
-        return Drawn(differences, numbers[rows])
+        return differences, Layout(numbers[rows], np.arange(len(rows)))
 
 
 @dataclass(frozen=True)
@@ -146,28 +150,28 @@ def measure(population: Population, repeats: int) -> Iterator[Row]:
         tolerance = population.drop / (drop or 2)
         for way in WAYS:
             generator = np.random.default_rng([*map(ord, population.name), drop])
-            ended = [
-                look_again_by(way, population.drawn(generator, drifts=drop > 0), ALPHA, tolerance)
-                for _ in range(repeats)
-            ]
-            yield _row(population.name, drop, way, ended)
+            drawn = [population.drawn(generator, drifts=drop > 0) for _ in range(repeats)]
+            values = np.array([differences for differences, _ in drawn])
+            verdicts, used = looks(values, drawn[0][1], tolerance, ALPHA, sequential=way == WAYS[1])
+            yield _row(population.name, drop, way, verdicts, used)
 
 
-def _row(name: str, drop: int, way: Way, ended: Sequence[Ended]) -> Row:
-    decided = [case.calls for case in ended if case.decided]
+def _row(name: str, drop: int, way: str, verdicts: Sequence[Verdict], used: Array) -> Row:
+    ended = list(zip(verdicts, (2 * _ITERATIONS * used).tolist(), strict=True))
+    decided = [calls for verdict, calls in ended if verdict is not Verdict.INCONCLUSIVE]
     quartiles = np.percentile(decided, (25, 50, 75)).tolist() if decided else None
     passed = (Verdict.HELD, Verdict.IMPROVED)
     return Row(
         name,
         drop,
-        way.name,
+        way,
         len(ended),
-        float(np.median([case.calls for case in ended])),
-        float(np.median([case.drawings for case in ended])),
+        float(np.median(2 * _ITERATIONS * used)),
+        float(np.median(_ITERATIONS * used)),
         len(decided) / len(ended),
         tuple(quartiles) if quartiles and 2 * len(decided) >= len(ended) else None,
-        float(np.mean([case.verdict is Verdict.REGRESSED for case in ended])),
-        float(np.mean([case.verdict in passed for case in ended])),
+        float(np.mean([verdict is Verdict.REGRESSED for verdict in verdicts])),
+        float(np.mean([verdict in passed for verdict in verdicts])),
     )
 
 
@@ -249,7 +253,7 @@ def report(rows: Sequence[Row]) -> str:
     return (
         f"## Calls\n\n{_table(head, calls)}\n\n## Drawings\n\n{_table(head, drawings)}\n\n"
         f"## Verdicts\n\n{_table(head, verdicts)}\n\n"
-        f"## Against the former bounds\n\n{_summary(rows)}\n\n"
+        f"## Sequential looks in parts of doublings\n\n{_summary(rows)}\n\n"
         f"## Errors\n\n{_errors(rows)}"
     )
 
@@ -263,25 +267,20 @@ def _calls(row: Row) -> str:
 
 
 def _summary(rows: Sequence[Row]) -> str:
-    """Median over pairs of the ratio of decided medians to the former ones, by drop and way."""
-    former = {(row.population, row.drop): row for row in rows if row.way == FORMER.name}
-    ways = [way for way in WAYS if way is not FORMER]
+    """Median over pairs of the ratio of decided medians, by drop."""
+    by_key = {(row.population, row.drop, row.way): row.quartiles for row in rows}
     series = [row for row in rows if not row.population.startswith(_OF_INSTRUMENT)]
     lines = []
     for name, among in (("all", rows), ("reference series", series)):
         for drop in DROPS:
-            cells = [name, str(drop)]
-            for way in ways:
-                ratios = [
-                    row.quartiles[1] / before.quartiles[1]
-                    for row in among
-                    if (row.drop, row.way) == (drop, way.name)
-                    and row.quartiles is not None
-                    and (before := former[row.population, drop]).quartiles is not None
-                ]
-                cells.append(f"{np.median(ratios):.2f} of {len(ratios)}" if ratios else "-")
-            lines.append(cells)
-    return _table(["pairs", "drop", *(way.name for way in ways)], lines)
+            both = [
+                (by_key[pair, drop, WAYS[1]], by_key[pair, drop, WAYS[0]])
+                for pair in dict.fromkeys(row.population for row in among)
+            ]
+            ratios = [fine[1] / plain[1] for fine, plain in both if fine and plain]
+            found = f"{np.median(ratios):.2f} of {len(ratios)}" if ratios else "-"
+            lines.append([name, str(drop), found])
+    return _table(["pairs", "drop", WAYS[1]], lines)
 
 
 def _errors(rows: Sequence[Row]) -> str:
@@ -290,11 +289,11 @@ def _errors(rows: Sequence[Row]) -> str:
     for name, drop in (("false failures, no drop", 0), ("false passes, drop of 1", 1)):
         cells = [name]
         for way in WAYS:
-            own = [row for row in rows if (row.drop, row.way) == (drop, way.name)]
+            own = [row for row in rows if (row.drop, row.way) == (drop, way)]
             wrong = sum((row.held if drop else row.failed) * row.runs for row in own)
             cells.append(f"{wrong:.0f} of {sum(row.runs for row in own)}")
         lines.append(cells)
-    return _table(["", *(way.name for way in WAYS)], lines)
+    return _table(["", *WAYS], lines)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,26 +1,26 @@
-"""Error rates of the gate, measured: false failures, false passes, detection, samples used.
+"""Error rates of the gate, measured: false failures, false passes, power beside a t test.
 
-Scores are simulated (normal, skewed, bounded, binary, clustered), and drawn from chains of the
-embedded world; bounds, verdicts, shares of alpha, looks and Holm's procedure are the gate's own.
-Beside them stand the thresholds without statistics that CI gates usually have.
+Differences are simulated; the test, bounds, verdicts, shares of alpha and looks are the gate's own.
 
-    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py           # under an hour, one core
-    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick   # under a minute
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py          # ten CPU minutes
+    OMP_NUM_THREADS=1 python benchmarks/gate_error_rates.py --quick  # under a minute
 
 Prints Markdown tables. A promise is broken where a rate exceeds the alpha that was promised by more
-than 3 standard errors: it is named, and the exit code is 1.
+than 3 standard errors, where the power in a layout of the embedded suites is below nine tenths of
+that of a t test by as much, or where people are told of a power that is off by more than 5 points:
+it is named, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 if __package__ in (
@@ -29,197 +29,123 @@ if __package__ in (
 ):  # Run by its path, Python looks beside the script for what it imports.
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.error_rates import (
-    collapsing,
-    embedded,
-    labelled,
-    looked_again,
-    simulated,
-    trainings,
+import numpy as np
+
+from benchmarks.error_rates import choices, errors, labelled, power, trainings
+from benchmarks.error_rates.report import Promises, fill, table
+from benchmarks.error_rates.verdicts import LEVELS, measured
+from benchmarks.error_rates.worlds import SD, one_category
+from pytest_cepbench.gate import Baseline, Measurement, Policy, judge, record_of
+
+RUNS, QUICK = 4000, 100
+"""Simulated runs of each setting of the false failures and false passes."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of the page.
+
+    name: of the mark before it there.
+    head: its columns.
+    rows: of so many runs, to whom promises are told.
+    fewer: what takes longer is simulated so many times less often.
+    """
+
+    name: str
+    head: Sequence[str]
+    rows: Callable[[int, Promises], Iterable[Sequence[str]]]
+    fewer: int = 1
+
+
+def speed(_: int, __: Promises) -> Iterator[list[str]]:
+    """Rows of the CPU seconds that `judge` takes, the least of five times."""
+    from scipy.stats import ttest_rel
+
+    for cases, units, level, goal in ((1, 1284, LEVELS[1], "0.15"), (40, 24, 0.05 / 40, "0.3")):
+        generator = np.random.default_rng(units)
+        before = generator.normal(0.6, 0.1, units).round(6)
+        now = (before - 0.01 + generator.normal(0, SD, units)).round(6)
+        layout = one_category(units)
+        baseline = record_of(measured(before, layout, "baseline"))
+        candidate, policy = measured(now, layout, "candidate"), Policy(alpha=level)
+
+        seconds = _least_seconds(partial(_judge_all, cases, candidate, baseline, policy))
+        one = _least_seconds(partial(ttest_rel, now, before))
+        name = f"{cases} of {units} units at 0.05 / {round(0.05 / level)}"
+        yield [name, f"{seconds:.3f}", f"{seconds / one / cases:.0f} each", goal]
+
+
+def _judge_all(cases: int, candidate: Measurement, baseline: Baseline, policy: Policy) -> None:
+    for _ in range(cases):
+        judge(candidate, baseline, policy)
+
+
+def _least_seconds(call: Callable[[], object]) -> float:
+    least = float("inf")
+    for _ in range(5):
+        started = time.process_time()
+        call()
+        least = min(least, time.process_time() - started)
+    return least
+
+
+_KINDS = ("others normal", "others lose")
+_TIES = [f"{what}, {n}, {kind}" for kind in _KINDS for n in (60, 192) for what in ("held", "false")]
+_FOUND = [f"{what}, {way}" for what in ("found", "runs that fail") for way in choices.WAYS]
+
+PARTS = (
+    Part("worlds", ("scores", "units", *errors.HEAD), errors.worlds),
+    Part("hard", ("scores, hard", "units", *errors.HEAD), errors.hard),
+    Part("chains", ("scores of chains", "units", *errors.HEAD), errors.chains, 2),
+    Part("series", ("differences", "units", "at 0.0036", "at 0.0006"), errors.series),
+    Part("cliff", ("ties", *_TIES), errors.cliff, 8),
+    Part("looks", ("scores", "looks", *errors.LOOKS_HEAD), errors.looks_of, 4),
+    Part("power", ("scores", "units", *power.HEAD), power.power, 10),
+    Part("embedded", ("layout", "units", *power.HEAD, "at least 0.9 of t"), power.embedded, 10),
+    Part("told", power.TOLD_HEAD, power.told, 10),
+    Part(
+        "statistics",
+        ("scores", "units", "rate", *choices.STATISTICS, "t test"),
+        choices.statistics,
+        14,
+    ),
+    Part("many", ("cases", "drop", *_FOUND), choices.many, 14),
+    Part("labels", ("judge", "labels", *labelled.HEAD), labelled.rows, 5),
+    Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20),
+    Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),
+    Part("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed),
 )
-from benchmarks.error_rates.figures import Figure
-from benchmarks.error_rates.simulated import Settings
-from benchmarks.error_rates.tables import LOOKED, fill, report
-from benchmarks.error_rates.trainings import Trainings
-from benchmarks.error_rates.worlds import (
-    BINARY,
-    BOUNDED,
-    CLUSTERED,
-    HARD,
-    LOSSES,
-    NORMAL,
-    WORLDS,
-    World,
-)
-from pytest_cepbench.gate.statistics import look_sizes
-
-PARTS = ("worlds", "hard", "chains", "sets", "trainings", "labels", "looks")
-"""Simulated worlds, those that are hard on the bounds, chains of the embedded world, sets
-of their ends, whole trainings, win rates of which people labelled a part, and ways of looking
-again."""
-
-QUICK = Settings(runs=100, sizes=(24, 60, 192))
-
-_EARLIER = Path(__file__).parent / "results" / "gate_power_before.json"
-"""`--power` of the version before the bounds of few loud categories and heavy clusters."""
-
-_SHARES = (0.02, 0.05, 0.1, 0.2)
-_POOLED_AT = (60, 192)
-_PLAYED, _PLAYED_QUICK = 100, 20
-_EMBEDDED_QUICK = (24, 60)
-_SETS_AT = (24, 60, 192)  # larger sets take minutes for each figure
-_MANY_AT = 60
-_LOOKED_LESS = 4  # every look of every case is judged: a quarter of the runs take as long
-_TRAININGS = 0.4  # of the runs: a training has up to 200 gates
-_HARD_QUICK = tuple(HARD[i] for i in (0, 5, 9, 14, 15, 17))
-"""One of each: loud categories, heavy clusters, few samples, ties, jitter, chosen baselines."""
-_MANY_OF = ("embedded GC@3", "embedded GC@3, 8 categories", "embedded failures")
-
-_BY_SETTINGS = {
-    "labels": labelled.figures,
-    "looks": looked_again.figures,
-}
-
-
-def measure(settings: Settings, parts: Collection[str], *, quick: bool) -> Iterator[Figure]:
-    """Every figure, in the order of the tables; chains, which can fail, are played first."""
-    played = embedded.populations(_PLAYED_QUICK if quick else _PLAYED) if "chains" in parts else []
-    sets = collapsing.end_sets(_PLAYED_QUICK if quick else _PLAYED) if "sets" in parts else []
-    if "worlds" in parts:
-        yield from _simulated(settings, quick=quick)
-    if "hard" in parts:
-        for row in _HARD_QUICK if quick else HARD:
-            yield from simulated.hard(row, settings)
-    for part, figures in _BY_SETTINGS.items():
-        if part in parts:
-            yield from figures(settings, quick=quick)
-    if "trainings" in parts:
-        yield from trainings.figures(_trainings(settings, quick=quick), quick=quick)
-    yield from _embedded(played, settings, quick=quick)
-    for own in sets:
-        for n in _EMBEDDED_QUICK if quick else _SETS_AT:
-            yield from collapsing.figures(own, n, settings)
-
-
-def _embedded(
-    played: Sequence[embedded.Population], settings: Settings, *, quick: bool
-) -> Iterator[Figure]:
-    for population in played:
-        for n in _EMBEDDED_QUICK if quick else settings.sizes:
-            many = n == _MANY_AT and population.name in _MANY_OF
-            yield from embedded.figures(population, n, LOOKED[-1] if many else 1, settings)
-
-
-def _simulated(settings: Settings, *, quick: bool) -> Iterator[Figure]:
-    for world in WORLDS:
-        for n in settings.sizes:
-            yield from simulated.errors(world, n, settings)
-            yield from simulated.agreement(world, n, settings)
-            yield from simulated.detection(world, n, settings)
-            yield from simulated.plain_thresholds(world, n, settings)
-            looked = _looked(world, quick=quick)
-            if looked and len(look_sizes(n)) > 1:
-                fewer = replace(settings, cases=looked, runs=max(2, settings.runs // _LOOKED_LESS))
-                yield from simulated.looks(world, n, fewer)
-    for world in (NORMAL, LOSSES, BINARY):
-        for n in _POOLED_AT if not quick else ():
-            yield from simulated.pooled(world, n, settings)
-    for share in _SHARES:
-        for n in settings.sizes if not quick else ():
-            yield from simulated.unseen(share, n, settings)
-
-
-def _trainings(settings: Settings, *, quick: bool) -> Trainings:
-    runs = max(2, int(settings.runs * _TRAININGS))
-    usual = Trainings(runs, alpha=settings.alpha, tolerance=settings.tolerance, seed=settings.seed)
-    return replace(usual, lengths=(40,), sizes=(60, 192)) if quick else usual
-
-
-def _looked(world: World, *, quick: bool) -> tuple[int, ...]:
-    """Cases of the runs of a world that look again; exact bounds take too long for many."""
-    if world in ((NORMAL, LOSSES) if quick else (NORMAL, LOSSES, BINARY, CLUSTERED)):
-        return LOOKED
-    return () if quick or world is not BOUNDED else LOOKED[:1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say whether a promise is broken: 0 if none is, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few runs, no n of 1284")
-    parser.add_argument("--runs", type=int, help="simulated runs of each setting; 1000, quick 100")
-    parser.add_argument("--power", type=Path, help="measure power alone, and write it to this file")
-    parser.add_argument("--part", choices=PARTS, action="append", help="of the worlds; all")
-    parser.add_argument("--json", type=Path, help="write every figure to this file")
-    parser.add_argument(
-        "--measured", type=Path, nargs="+", metavar="JSON", help="figures instead of measuring"
-    )
+    names = [part.name for part in PARTS]
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs of each setting")
+    parser.add_argument("--runs", type=int, help=f"simulated runs of each setting; {RUNS}")
+    parser.add_argument("--part", choices=names, action="append", help="of the tables; all")
     parser.add_argument("--page", type=Path, help="replace the tables of this page")
     options = parser.parse_args(arguments)
-    settings = QUICK if options.quick else Settings()
-    if options.runs is not None:
-        if options.runs < 2:
-            parser.error(f"--runs: a standard error needs at least 2 runs, got {options.runs}")
-        settings = replace(settings, runs=options.runs)
-    if options.power is not None:
-        _write(options.power, {"figures": _plain(reported(power(settings)))})
-        return 0
+    runs = options.runs if options.runs is not None else QUICK if options.quick else RUNS
+    if runs < 2:
+        parser.error(f"--runs: a standard error needs at least 2 runs, got {runs}")
     started = time.process_time()
-    if options.measured:
-        figures = [figure for path in options.measured for figure in _read(path)]
-    else:
-        figures = list(reported(measure(settings, options.part or PARTS, quick=options.quick)))
-    broken = [figure for figure in figures if figure.broken]
-    tables = report(figures, _read(_EARLIER), settings)
-    print("\n".join(f"## {head}\n\n{text}\n" for head, text in tables.items()))
-    seconds = time.process_time() - started
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(f"{machine}; {seconds:.0f} CPU seconds\n")
-    if options.json is not None:
-        document = {
-            "machine": machine,
-            "seconds": seconds,
-            "settings": asdict(settings),
-            "figures": _plain(figures),
-        }
-        _write(options.json, document)
+    promises, tables = Promises(), {}
+    for part in PARTS:
+        if options.part and part.name not in options.part:
+            continue
+        tables[part.name] = table(part.head, part.rows(max(2, runs // part.fewer), promises))
+        print(f"<!-- {part.name} -->\n\n{tables[part.name]}\n", flush=True)
+        took = time.process_time() - started
+        print(f"{part.name}: {took:.0f} s", file=sys.stderr, flush=True)
     if options.page is not None:
-        page = fill(options.page.read_text(encoding="utf-8"), tables)
-        options.page.write_text(page, encoding="utf-8")
-    promised = sum(figure.promise is not None for figure in figures)
-    print(f"{promised} promises measured, {len(broken)} broken")
-    for figure in broken:
-        print(f"  broken: {figure}")
-    return 1 if broken else 0
-
-
-def power(settings: Settings) -> Iterator[Figure]:
-    """What is detected, and what passes without drift, in the worlds without hardships."""
-    for world in WORLDS:
-        for n in settings.sizes:
-            yield from simulated.detection(world, n, settings)
-
-
-def _plain(figures: Iterable[Figure]) -> list[dict[str, object]]:
-    return [asdict(figure) | {"broken": figure.broken} for figure in figures]
-
-
-def _read(path: Path) -> list[Figure]:
-    figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
-    return [Figure(**{k: v for k, v in figure.items() if k != "broken"}) for figure in figures]
-
-
-def _write(path: Path, document: object) -> None:
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def reported(figures: Iterator[Figure]) -> Iterator[Figure]:
-    """The same figures; says on standard error where the measuring has got to."""
-    last = None
-    for figure in figures:
-        if (here := (figure.world, figure.n)) != last:
-            print(f"{figure.world}, n = {figure.n}", file=sys.stderr, flush=True)
-            last = here
-        yield figure
+        options.page.write_text(fill(options.page.read_text("utf-8"), tables), "utf-8")
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"{machine}; {runs} runs, {time.process_time() - started:.0f} CPU seconds")
+    print(f"{promises.measured} promises measured, {len(promises.broken)} broken")
+    for sentence in promises.broken:
+        print(f"  broken: {sentence}")
+    return 1 if promises.broken else 0
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ if __package__ in (None, ""):  # run by its path, Python looks beside the script
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
+from pytest_cepbench.gate.statistics import Bounds
 from pytest_cepbench.gate.statistics.differences import Array
 from pytest_cepbench.gate.statistics.prediction_powered import labelled_bounds, scores_of_array
 
@@ -119,15 +120,21 @@ def measure(panel: Mapping[str, Array], labels: int, runs: int, *, replacement: 
     )
 
 
+def _ends(bounds: Bounds) -> tuple[float, float]:
+    """Of a win rate less one half: what is not excluded where there is no bound."""
+    low, high = bounds.low, bounds.high
+    return -EVEN if low is None else low, EVEN if high is None else high
+
+
 def _run(drawn: Array, labels: int, target: float) -> tuple[float, ...]:
     """One draw: misses of either bound, of people alone, lam, worth, half the width."""
     alpha = (1 - NOMINAL) / 2
     people, judge = drawn[:, 0], drawn[:, 1]
     scores = scores_of_array(people[:labels], judge[:labels], judge[labels:])
     bounds, mean = labelled_bounds(scores, alpha, span=EVEN)
-    low, high = bounds.low or 0.0, bounds.high or 0.0
-    alone, _ = labelled_bounds(scores, alpha, span=EVEN, lam=0.0)
-    missed = target < (alone.low or 0.0) or target > (alone.high or 0.0)
+    low, high = _ends(bounds)
+    alone_low, alone_high = _ends(labelled_bounds(scores, alpha, span=EVEN, lam=0.0)[0])
+    missed = not alone_low <= target <= alone_high
     return target < low, target > high, missed, mean.lam, mean.worth, (high - low) / 2
 
 

@@ -11,7 +11,7 @@ from benchmarks.arena_figures.rates import EVEN, verdict_by_bounds
 from benchmarks.arena_figures.soft_worlds import SoftWorld
 from benchmarks.arena_figures.worlds import BattleWorld, JudgeWorld
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.gate.statistics import samples_needed
+from pytest_cepbench.gate.statistics import Design, units_needed
 
 POWER = 0.8
 
@@ -107,7 +107,8 @@ def samples_to_hold(
     """Samples with which `POWER` of the runs of equal models are held."""
     generator = np.random.default_rng(seed)
     sd = float(world.draw(generator, (1, 100_000), EVEN, equal=True).std())
-    planned = samples_needed(sd, tolerance, alpha)
+    planned = units_needed(Design.plain(sd, 100), tolerance, alpha)
+    assert planned is not None
     # The share that is held rises with the samples, so the first of the sizes that holds enough is
     # found by halving; each size is drawn anew.
     sizes = [round(planned * _STEP**k) for k in range(-_WIDEST, _WIDEST + 1)]

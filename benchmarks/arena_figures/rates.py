@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.arena_figures.figures import Cell, Figure
 from benchmarks.arena_figures.worlds import Array, BattleWorld
-from benchmarks.error_rates.figures import Cell, Figure
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import (
@@ -102,4 +102,4 @@ def verdict_by_bounds(scores: Array, tolerance: float, alpha: float) -> Verdict:
     n = len(scores)
     differences = Differences(scores - EVEN, np.zeros(n, np.int64), np.arange(n))
     bounds = mean_bounds(differences, alpha, span=EVEN)
-    return verdict_of(bounds.mean, bounds.low, bounds.high, tolerance)
+    return verdict_of(bounds, tolerance)

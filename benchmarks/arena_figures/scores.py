@@ -22,7 +22,8 @@ from pytest_cepbench.datasets.shapes.arena import (
     score_answer,
     solve_sample,
 )
-from pytest_cepbench.gate.statistics import Differences, mean_bounds
+from pytest_cepbench.gate.statistics import Differences
+from pytest_cepbench.gate.statistics.sign_flips import flip_p_value
 from pytest_cepbench.models.rule_based.arena_models import MARGIN
 
 Array = npt.NDArray[np.float64]
@@ -125,8 +126,7 @@ class _World:
         battles = self.method in METHODS[:2]
         values = self._battles(chosen, generator) if battles else self._scores(chosen, generator)
         differences = Differences(values, np.zeros(n, np.int64), np.arange(n))
-        high = mean_bounds(differences, alpha, span=EVEN if battles else 1.0).high
-        return high is not None and high < 0
+        return flip_p_value(differences.parts, alpha) <= alpha
 
     def _battles(self, chosen: npt.NDArray[np.int64], generator: np.random.Generator) -> Array:
         """(n,) scores of battles, less one half."""

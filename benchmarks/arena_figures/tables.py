@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.arena_figures.figures import Figure
 from benchmarks.arena_figures.power import Needed, SoftNeeded
 from benchmarks.arena_figures.rates import RULES
 from benchmarks.arena_figures.runs import ArenaRuns
 from benchmarks.arena_figures.scores import METHODS, Seen
 from benchmarks.arena_figures.soft_worlds import SCORES
 from benchmarks.arena_figures.worlds import DESIGNS
-from benchmarks.error_rates.figures import Figure
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

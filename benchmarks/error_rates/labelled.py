@@ -12,19 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.error_rates.figures import Cell, Figure
-from benchmarks.error_rates.simulated import Settings
+from benchmarks.error_rates.report import Promises
+from benchmarks.error_rates.verdicts import FAILS, LEVELS, PASSES
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.labels.draw import Battle
 from pytest_cepbench.gate.labels.label_file import Draw, DrawnBattle, LabelFile
 from pytest_cepbench.gate.labels.usable import PeopleScores, UsableLabels, people_scores
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
-
-LABELLED = "labelled: "
-"""Before the names of these worlds: their table is their own."""
 
 TOLERANCE = 0.05
 """Of a win rate."""
@@ -35,7 +31,11 @@ _BATTLES = 600
 _CATEGORIES = 4
 _TIES = 0.3  # of people's verdicts
 _DECIDED, _MISSING = 0.5, 0.1  # of the battles, and of the labels, in the worlds that have such
-_CASES = (1, 10)
+
+HEAD = (
+    "false failures, 1 case", "14 cases", "false passes, 1 case", "14 cases",
+    "false failures, judge alone", "false passes, judge alone",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,43 +58,42 @@ JUDGES = (
 )
 
 
-def figures(settings: Settings, *, quick: bool) -> Iterator[Figure]:
-    """Errors of the labelled rule, which are promised, and of the judge alone, which are not."""
-    for judge in JUDGES:
-        for labels in LABELS[1:2] if quick else LABELS:
-            yield from _errors(judge.name, judge, draw, labels, settings)
-    name = f"half decided, a tenth of labels missing, {JUDGES[0].name}"
-    for labels in LABELS[1:2] if quick else LABELS:
-        yield from _errors(name, JUDGES[0], draw_with_missing, labels, settings)
-
-
 Drawing = Callable[
     [np.random.Generator, Judge, int, float], tuple[dict[str, dict[str, float]], PeopleScores]
 ]
 """See `draw`."""
 
 
-def _errors(
-    world: str, judge: Judge, drawing: Drawing, labels: int, settings: Settings
-) -> Iterator[Figure]:
-    name = f"{LABELLED}{world}"
-    for drift, what, rule, wanted in (
-        (0.0, "false failures", "regression", Verdict.REGRESSED),
-        (TOLERANCE, "false passes", "noninferiority", Verdict.HELD),
-    ):
-        names = [ord(letter) for letter in world]
-        generator = np.random.default_rng([settings.seed, *names, labels, round(drift * 100)])
-        hits: dict[tuple[str, int], list[bool]] = {}
-        for _ in range(settings.runs):
+def rows(runs: int, promises: Promises) -> Iterator[list[str]]:
+    """Errors of the labelled rule, which are promised, and of the judge alone, which are not."""
+    for judge in JUDGES:
+        for labels in LABELS:
+            yield _row(judge.name, judge, draw, labels, runs, promises)
+    name = f"half decided, a tenth of labels missing, {JUDGES[0].name}"
+    for labels in LABELS:
+        yield _row(name, JUDGES[0], draw_with_missing, labels, runs, promises)
+
+
+def _row(
+    world: str, judge: Judge, drawing: Drawing, labels: int, runs: int, promises: Promises
+) -> list[str]:
+    cells, alone = [world, str(labels)], []
+    for drift, wanted, what in ((0.0, FAILS, "failures"), (TOLERANCE, PASSES, "passes")):
+        generator = np.random.default_rng([labels, round(100 * drift), *world.encode()])
+        hits = np.zeros((len(LEVELS) + 1, runs), bool)
+        for run in range(runs):
             scores, people = drawing(generator, judge, labels, drift)
-            for cases in _CASES:
-                for by, bounds in _both_rules(scores, people, settings.alpha / cases):
-                    hit = _says(bounds, wanted)
-                    hits.setdefault((by, cases), []).append(hit)
-        for (by, cases), own in hits.items():
-            cell = Cell(f"{rule}, {by}", name, labels, cases, drift, TOLERANCE)
-            promise = settings.alpha / cases if by == "labels" else None
-            yield cell.rate(f"{what} of a case", np.array(own), promise)
+            for row, level in enumerate(LEVELS):
+                bounds = bounds_by_labels(scores, people, {}, level)
+                hits[row, run] = verdict_of(bounds, TOLERANCE) in wanted
+                if not hits[row, run]:  # nor is it at a lower level
+                    break
+            hits[-1, run] = verdict_of(_by_judge(scores, LEVELS[0]), TOLERANCE) in wanted
+        for own, cases in zip(hits, (1, 14), strict=False):
+            name = f"false {what} by labels, {world}, {labels} labels, {cases} cases"
+            cells.append(promises.percent(name, own, LEVELS[0], cases))
+        alone.append(promises.percent("", hits[-1]))
+    return cells + alone
 
 
 def draw(
@@ -164,15 +163,6 @@ def _verdicts(generator: np.random.Generator, mean: float, count: int) -> np.nda
     return np.where(drawn < ties, EVEN, np.where(drawn < ties / 2 + mean, 1.0, 0.0))
 
 
-def _both_rules(
-    scores: dict[str, dict[str, float]], people: PeopleScores, alpha: float
-) -> Iterator[tuple[str, Bounds]]:
-    yield "labels", bounds_by_labels(scores, people, {}, alpha)
+def _by_judge(scores: dict[str, dict[str, float]], alpha: float) -> Bounds:
     less = {name: {s: x - EVEN for s, x in part.items()} for name, part in scores.items()}
-    yield "judge alone", mean_bounds(Differences.of(less), alpha, span=EVEN)
-
-
-def _says(bounds: Bounds, wanted: Verdict) -> bool:
-    verdict = verdict_of(bounds.mean, bounds.low, bounds.high, TOLERANCE)
-    passed = verdict in (Verdict.HELD, Verdict.IMPROVED)
-    return passed if wanted is Verdict.HELD else verdict is wanted
+    return mean_bounds(Differences.of(less), alpha, span=EVEN)

@@ -1,27 +1,34 @@
-"""Verdicts on simulated cases, by the gate's own bounds and its own table of verdicts."""
+"""Verdicts on simulated differences by the gate's own test, bounds and table of verdicts.
+
+Beside them stands a paired t test that knows the categories, with the same rules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Sequence
+from math import ceil, inf, sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.error_rates.worlds import Array, Layout, World
-from pytest_cepbench.gate import Measurement, Policy, Verdict, judge, present, record_of
+from pytest_cepbench.gate import Measurement, Verdict, present
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey
 from pytest_cepbench.gate.statistics import (
-    Bounds,
+    FIRST_SEQUENTIAL_LOOK,
+    SEQUENTIAL_GROWTH,
     Differences,
-    holm,
     look_shares,
     look_sizes,
     mean_bounds,
+    separate_shares,
+    sequential_levels,
 )
+from pytest_cepbench.gate.statistics.bounds import find_lump, hall_steps, shows_spread
+from pytest_cepbench.gate.statistics.sign_flips import flip_p_value
 
 Hits = npt.NDArray[np.bool_]
 
@@ -31,206 +38,189 @@ FAILS = {verdict for verdict in Verdict if not present(verdict).passes}
 PASSES = {verdict for verdict in Verdict if present(verdict, strict=True).passes}
 """What passes under the noninferiority gate."""
 
-
-def any_of_rows(hits: Hits) -> Hits:
-    """(runs,) of (runs, cases): whether any case of a run was hit."""
-    return np.asarray(hits.any(axis=1))
+LEVELS = (0.05, 0.05 / 14)
+"""Alpha of the case of a run of one, and of a case of a run of fourteen."""
 
 
-@dataclass(frozen=True)
-class Cases:
-    """Paired differences of simulated cases.
+def _nearest(level: float) -> float:
+    """Standard errors within which no bound is: those of ties and shares can be near."""
+    return -NormalDist().inv_cdf(level) / 2
 
-    values: (cases, units, seeds), positive is better, rounded as scores are.
+
+def drawn(world: World, units: int, runs: int, drift: float, seed: int = 0) -> tuple[Array, Layout]:
+    """(runs, samples) differences, rounded as those of scores are, and where samples stand."""
+    name = [*world.name.encode(), units, round(drift * 1e6)]
+    layout = world.layout(units)
+    values = world.draw(np.random.default_rng([seed, *name]), runs, layout, drift)
+    return np.round(values, DECIMALS), layout
+
+
+def turned(values: Array, layout: Layout) -> Array:
+    """The same with the sign of each cluster drawn anew: candidate and baseline exchanged."""
+    shape = (len(values), layout.clusters.max() + 1)
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], shape)
+    return np.asarray(values * signs[:, layout.clusters])
+
+
+def failures(
+    values: Array, layout: Layout, tolerance: float, levels: Sequence[float] = LEVELS
+) -> Hits:
+    """(levels, runs) whether the regression gate fails: a mean below -tolerance, and p <= level.
+
+    A p value for the smallest level decides at the others too: where it is not refined it is the
+    value of the first round, which is theirs.
     """
-
-    world: World
-    values: Array
-
-    @cached_property
-    def means_and_errors(self) -> tuple[Array, Array]:
-        """(cases,) each: the mean and its standard error.
-
-        Residuals and mean are linear in the values, so those of unit vectors give them all.
-        """
-        values = self.values.mean(2)
-        units = values.shape[1]
-        if self.world.layout is None:
-            return values.mean(1), values.std(1, ddof=1) / np.sqrt(units)
-        basis = [_differences(row[:, None], self.world.layout) for row in np.eye(units)]
-        residuals = values @ np.array([d.residuals for d in basis])
-        error = np.sqrt((residuals**2).sum(1)) / residuals.shape[1]
-        return values @ np.array([d.mean for d in basis]), error
-
-    @classmethod
-    def of(cls, world: World, before: Array, now: Array) -> Cases:
-        """From scores of shape (..., units, seeds)."""
-        drops = np.round(np.round(now, DECIMALS) - np.round(before, DECIMALS), DECIMALS)
-        return cls(world, drops.reshape(-1, *drops.shape[-2:]))
-
-    def bounds(self, case: int, alpha: float, units: int | None = None) -> Bounds:
-        """Of one case, from its first units where they are given."""
-        values = self.values[case, :units]
-        if self.world.shares:
-            lost, won = int((values < 0).sum()), int((values > 0).sum())
-            return of_shares(lost, won, len(values), alpha)
-        return _of_values(values, alpha, layout=self.world.layout)
-
-    def verdict(
-        self, case: int, alpha: float, tolerance: float, units: int | None = None
-    ) -> Verdict:
-        """Of one case at this level."""
-        return judged(self.bounds(case, alpha, units), tolerance)
-
-
-def _of_values(
-    values: Array, alpha: float, *, shares: bool = False, layout: Layout | None = None
-) -> Bounds:
-    return mean_bounds(_differences(values, layout), alpha, shares=shares)
-
-
-def _differences(values: Array, layout: Layout | None) -> Differences:
-    units, seeds = values.shape
-    if layout is not None:
-        return Differences(values[:, 0], layout.categories, layout.clusters)
-    clusters = np.repeat(np.arange(units), seeds)
-    return Differences(values.ravel(), np.zeros(units * seeds, np.int64), clusters)
-
-
-@cache
-def of_shares(lost: int, won: int, units: int, alpha: float) -> Bounds:
-    """Right or wrong: the order of samples has no say, so equal counts have equal bounds."""
-    values = np.repeat([-1.0, 1.0, 0.0], [lost, won, units - lost - won])
-    return _of_values(values[:, None], alpha, shares=True)
-
-
-def judged(bounds: Bounds, tolerance: float) -> Verdict:
-    """What the gate's table says of bounds."""
-    return verdict_of(bounds.mean, bounds.low, bounds.high, tolerance)
-
-
-NEAREST = 0.5
-"""Of a normal quantile in standard errors: bounds are twice as far, bad ones still beyond it."""
-
-
-def found_at(
-    cases: Cases, levels: Sequence[float], tolerances: Sequence[float], wanted: set[Verdict]
-) -> Mapping[tuple[float, float], Hits]:
-    """(level, tolerance) -> (cases,) whether the verdict of each case is one of those wanted.
-
-    levels: falling. wanted: `FAILS` or `PASSES`. What has failed, or passed, at a level has done so
-    at every higher one (the bounds only widen), so a case is looked at again only where it did at
-    the level before; the test of the gate's properties holds it to that. Nor is one judged whose
-    mean is nearer to what it must exclude than any bound (`NEAREST`): four in five are not.
-    """
-    count = len(cases.values)
-    hits = {(level, t): np.zeros(count, bool) for level in levels for t in tolerances}
-    left: Sequence[int] = range(count)
-    for level in levels:
-        again = []
-        far = _far_enough(cases, level, max(tolerances), wanted)
-        for case in left:
-            if not far[case]:
-                continue
-            bounds = cases.bounds(case, level)
-            decided = [t for t in tolerances if judged(bounds, t) in wanted]
-            for t in decided:
-                hits[level, t][case] = True
-            if decided:
-                again.append(case)
-        left = again
+    hits = np.zeros((len(levels), len(values)), bool)
+    for run in np.flatnonzero(np.round(values @ _weights(layout), DECIMALS) < -tolerance):
+        p = flip_p_value(Differences(values[run], *layout).parts, min(levels))
+        hits[:, run] = [p <= level for level in levels]
     return hits
 
 
-def _far_enough(cases: Cases, level: float, tolerance: float, wanted: set[Verdict]) -> Hits:
-    """(cases,) whether the mean is as far from 0, or from the tolerance, as a bound can be."""
-    if cases.world.shares:
-        return np.ones(len(cases.values), bool)  # their bounds are kept, and take no time
-    mean, error = cases.means_and_errors
-    away = -mean if wanted == FAILS else mean + tolerance
-    least = -NEAREST * NormalDist().inv_cdf(level)
-    return np.asarray((away >= least * error) | (error < 1e-9))
-
-
-@dataclass(frozen=True)
-class Looked:
-    """What looking again came to. verdicts: one for each case. used: (cases,) units looked at."""
-
-    verdicts: Sequence[Verdict]
-    used: Array
-
-    def are(self, wanted: set[Verdict]) -> Hits:
-        """(cases,) whether the verdict is one of those wanted."""
-        return np.array([verdict in wanted for verdict in self.verdicts])
-
-
-def look_again(cases: Cases, alpha: float, tolerance: float) -> Looked:
-    """Every case with `--cep-inconclusive=more`: looks until decided or all units are used."""
-    sizes = look_sizes(cases.values.shape[1])
-    looks = list(zip(sizes, look_shares(len(sizes)), strict=True))
-    verdicts, used = [], []
-    for case in range(len(cases.values)):
-        for size, share in looks:
-            verdict = cases.verdict(case, alpha * share, tolerance, size)
-            if verdict is not Verdict.INCONCLUSIVE:
-                break
-        verdicts.append(verdict)
-        used.append(size)
-    return Looked(verdicts, np.array(used, np.float64))
-
-
-def found_by_holm(cases: Cases, of_run: Sequence[int], alpha: float, tolerance: float) -> set[int]:
-    """The cases of a run that its pooled verdict calls regressed. of_run: their numbers."""
-    names = {str(case): case for case in of_run}
-
-    def rejects(name: str, level: float) -> bool:
-        return cases.verdict(names[name], min(level, 0.5), tolerance) is Verdict.REGRESSED
-
-    return {names[name] for name in holm(rejects, dict.fromkeys(names, 1.0), alpha)}
-
-
-def judged_whole(
-    before: Array,
-    now: Array,
-    policy: Policy,
+def passes(
+    values: Array,
+    layout: Layout,
+    tolerance: float,
+    levels: Sequence[float] = LEVELS,
     *,
-    categories: npt.NDArray[np.int64] | None = None,
     shares: bool = False,
-    failures: bool = False,
-) -> Verdict:
-    """The verdict of one case by the whole gate, from its scores.
+) -> Hits:
+    """(levels, runs) whether the noninferiority gate passes.
 
-    before, now: (units, seeds). categories: (units,), one for all when None. shares: whether scores
-    are right or wrong. failures: whether they are failures, of which fewer are better.
+    Bounds are not made where the mean is nearer to -tolerance than any bound is to the mean.
     """
-
-    def measured(scores: Array, model: str) -> Measurement:
-        named = _named(scores, categories)
-        return Measurement(
-            key=CaseKey("simulated", "overall", "score"),
-            label="score",
-            higher_is_better=not failures,
-            scores=named,
-            identity={"samples": str(scores.size)},
-            model={"identity": model},
-            shares=shares or failures,
-            clusters=_clusters(named) if scores.shape[1] > 1 else {},
-        )
-
-    return judge(
-        measured(now, "candidate"), record_of(measured(before, "baseline")), policy
-    ).verdict
+    hits = np.zeros((len(levels), len(values)), bool)
+    ahead = values @ _weights(layout) + tolerance
+    error = t_statistics(values, layout).error if _even(layout) else np.zeros(len(values))
+    for row, level in enumerate(levels):
+        for run in np.flatnonzero(ahead >= _nearest(level) * error):
+            bounds = mean_bounds(Differences(values[run], *layout), level, shares=shares)
+            hits[row, run] = verdict_of(bounds, tolerance) in PASSES
+    return hits
 
 
-def _named(scores: Array, categories: npt.NDArray[np.int64] | None) -> dict[str, dict[str, float]]:
-    """Category -> unit/seed -> score."""
-    named: dict[str, dict[str, float]] = {}
-    for unit, row in enumerate(scores.tolist()):
-        part = named.setdefault("all" if categories is None else str(categories[unit]), {})
-        part.update({f"{unit}/{seed}": score for seed, score in enumerate(row)})
-    return named
+def proven(values: Array, layout: Layout, tolerance: float, level: float) -> Hits:
+    """(runs,) whether a series calls it regressed: upper bounds at this level below -tolerance."""
+    hits = np.zeros(len(values), bool)
+    behind = -(values @ _weights(layout) + tolerance)
+    for run in np.flatnonzero(behind > 0):
+        d = Differences(values[run], *layout)
+        if find_lump(d, 1.0) is None and shows_spread(d):  # the test of `mean_bounds` takes long
+            high = d.mean + hall_steps(d, level)[1] * d.sd / sqrt(d.units)
+        else:
+            high = mean_bounds(d, level).high or inf
+        hits[run] = high < -tolerance
+    return hits
 
 
-def _clusters(named: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Every score belongs to its unit."""
-    return {name: name.partition("/")[0] for part in named.values() for name in part}
+class Student(NamedTuple):
+    """A paired t test that knows the categories. mean, error, degrees: (runs,)."""
+
+    mean: Array
+    error: Array
+    degrees: Array
+
+    def failures(self, tolerance: float, levels: Sequence[float] = LEVELS) -> Hits:
+        """(levels, runs) by the same rule as the gate's, with its p value."""
+        from scipy.special import stdtr
+
+        p = stdtr(self.degrees, self.mean / self.error)
+        return np.array([(self.mean < -tolerance) & (p <= level) for level in levels])
+
+    def passes(self, tolerance: float, levels: Sequence[float] = LEVELS) -> Hits:
+        """(levels, runs) by the same rule as the gate's, with its bound."""
+        from scipy.special import stdtrit
+
+        steps = [stdtrit(self.degrees, 1 - level) for level in levels]
+        return np.array([self.mean - step * self.error > -tolerance for step in steps])
+
+
+def t_statistics(values: Array, layout: Layout) -> Student:
+    """Of clusters of one size within categories that stand one after another.
+
+    Degrees of freedom after Welch and Satterthwaite, from the variances that were found.
+    """
+    order = np.argsort(layout.categories, kind="stable")
+    each = len(layout.clusters) // (layout.clusters.max() + 1)
+    units = values[:, order].reshape(len(values), -1, each).mean(2)
+    own = layout.categories[order][::each]
+    sizes = np.bincount(own)
+    starts = np.cumsum(sizes) - sizes
+    means = np.add.reduceat(units, starts, axis=1) / sizes
+    squares = np.add.reduceat((units - means[:, own]) ** 2, starts, axis=1)
+    parts = squares / (sizes - 1) / sizes / len(sizes) ** 2
+    error2 = np.maximum(parts.sum(1), 1e-18)
+    degrees = error2**2 / np.maximum((parts**2 / (sizes - 1)).sum(1), 1e-36)
+    return Student(means.mean(1), np.sqrt(error2), np.maximum(degrees, 1))
+
+
+def _weights(layout: Layout) -> Array:
+    """(n,) part of each sample in the mean of the categories' means."""
+    sizes = np.bincount(layout.categories)
+    return np.asarray(1 / (len(sizes) * sizes[layout.categories]))
+
+
+def _even(layout: Layout) -> bool:
+    return len(np.unique(np.bincount(layout.clusters))) == 1
+
+
+def looks(
+    values: Array, layout: Layout, tolerance: float, alpha: float, *, sequential: bool
+) -> tuple[list[Verdict], Array]:
+    """Verdicts of (runs, samples) looked at with `--cep-inconclusive=more`, and samples used.
+
+    Categories stand in turn. Bounds are made where one could decide (`passes`).
+    """
+    count, most = int(layout.categories.max()) + 1, values.shape[1]
+    fine = (FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH) if sequential else ()
+    sizes = tuple(
+        dict.fromkeys(min(most, ceil(n / count) * count) for n in look_sizes(most, *fine))
+    )
+    parts = separate_shares(sizes) if sequential else look_shares(len(sizes))
+    shares = [alpha * part for part in parts]
+    levels = sequential_levels(sizes, alpha) if sequential else shares
+    verdicts = [Verdict.INCONCLUSIVE] * len(values)
+    used = np.full(len(values), float(most))
+    for size, level, share in zip(sizes, levels, shares, strict=True):
+        own = Layout(layout.categories[:size], layout.clusters[:size])
+        student = t_statistics(values[:, :size], own)
+        away = np.maximum(student.mean + tolerance, -student.mean)
+        for run in np.flatnonzero(away >= _nearest(level) * student.error):
+            if verdicts[run] is Verdict.INCONCLUSIVE:
+                verdicts[run] = _at_look(values[run, :size], own, tolerance, level, share)
+                used[run] = size if verdicts[run] is not Verdict.INCONCLUSIVE else most
+    return verdicts, used
+
+
+def _at_look(
+    values: Array, layout: Layout, tolerance: float, level: float, share: float
+) -> Verdict:
+    """As the gate has it: where bounds are Gaffke's, shares of alpha, whatever others have.
+
+    With the flips of alpha / 14, which put p values at the smallest levels right within a quarter.
+    """
+    d = Differences(values, *layout)
+    if find_lump(d, 1.0) is not None or not shows_spread(d):
+        level = min(level, share)
+    if d.mean < -tolerance:
+        p = flip_p_value(d.parts, max(level, LEVELS[-1]))
+        return Verdict.REGRESSED if p <= level else Verdict.INCONCLUSIVE
+    return verdict_of(mean_bounds(d, level), tolerance)
+
+
+def measured(values: Array, layout: Layout, model: str, *, shares: bool = False) -> Measurement:
+    """A measurement whose scores are these, for `judge`. values: (samples,)."""
+    scores: dict[str, dict[str, float]] = {}
+    for name, (category, score) in enumerate(zip(layout.categories, values.tolist(), strict=True)):
+        scores.setdefault(f"c{category}", {})[f"s{name:05}"] = score
+    of = {f"s{name:05}": f"u{unit:05}" for name, unit in enumerate(layout.clusters)}
+    return Measurement(
+        key=CaseKey("simulated", "overall", "score"),
+        label="score",
+        higher_is_better=True,
+        scores=scores,
+        identity={"samples": str(len(values))},
+        model={"identity": model},
+        shares=shares,
+        clusters=of,
+    )

@@ -1,8 +1,7 @@
-"""What was measured, whether it keeps what the gate promises, and tables of it."""
+"""What was measured of simulated battles, and whether it keeps what the gate promises."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -78,40 +77,3 @@ class Cell:
             what, self.rule, self.world, self.n, self.cases, self.drift, self.tolerance,
             value, error, runs, promise,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table. title: its head. holds: if a figure belongs in it. form: how shown."""
-
-    title: str
-    holds: Callable[[Figure], bool]
-    form: Callable[[Figure], str]
-
-
-def percent(figure: Figure) -> str:
-    """In percent, with its standard error."""
-    return f"{100 * figure.value:.1f} ± {100 * figure.error:.1f}"
-
-
-def whole(figure: Figure) -> str:
-    """As a number of samples, with its standard error."""
-    return f"{figure.value:.0f} ± {figure.error:.1f}"
-
-
-def table(figures: Iterable[Figure], columns: Sequence[Column]) -> str:
-    """A Markdown table with a row for each world and n, in the order that they come in."""
-    rows: dict[tuple[str, int], list[Figure]] = {}
-    for figure in figures:
-        rows.setdefault((figure.world, figure.n), []).append(figure)
-    heads = ["scores", "n", *(column.title for column in columns)]
-    lines = [_line(heads), _line(["---"] * len(heads))]
-    for (world, n), row in rows.items():
-        cells = [" ".join(c.form(f) for f in row if c.holds(f)) or "-" for c in columns]
-        if set(cells) != {"-"}:
-            lines.append(_line([world, str(n), *cells]))
-    return "\n".join(lines)
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
