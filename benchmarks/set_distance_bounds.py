@@ -134,7 +134,8 @@ def cover(
     Returns a row of the table, and whether bounds of checkpoints that could be exchanged err more
     often than they state, by more than chance.
     """
-    bounds, centers = [], []
+    bounds: list[tuple[float, float]] = []
+    centers: list[float] = []
     started = time.process_time()
     while len(centers) < options.runs and time.process_time() - started < options.seconds:
         x, y0, y1 = draw(n, dimension, world, len(centers))

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.uncertainty import t_quantile
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -169,7 +169,7 @@ def fit_drift_rate(
     Raises ValueError for generations that do not ascend, or a curve that does not fit them.
     """
     x, s = _checked(generations, curve)
-    quantile = t_quantile(confidence, max(1, len(x) - 3))
+    quantile = t_upper_quantile((1 - confidence) / 2, max(1, len(x) - 3))
     if len(x) < FEWEST_POINTS:
         reason = f"a rate needs at least {FEWEST_POINTS} generations, the curve has {len(x)}"
         return DriftRate(len(x), confidence, reason=reason)

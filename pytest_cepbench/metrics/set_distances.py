@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum, isfinite, sqrt
@@ -18,7 +19,7 @@ Labels = npt.NDArray[np.integer[Any]]
 
 _LARGEST = 1e140  # sums of squares of larger values leave the range of float64
 _REAL = 64 * float(np.finfo(np.float64).eps)  # share of the largest singular value; rounding below
-_BLOCK = 1000  # the subset size of clean-fid and of the published KIDs
+_BLOCK = 1000  # rows widened to float64 at once; subset size of clean-fid and of published KIDs
 
 
 def frechet_distance(x: FloatArray, y: FloatArray) -> float:
@@ -79,35 +80,62 @@ def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     Gaussian measures, 2011.
     """
     _check(x, y)
-    (mean_x, rows_x), (mean_y, rows_y) = _centred(x), _centred(y)
-    root_x, root_y = _root(rows_x), _root(rows_y)
+    (mean_x, root_x), (mean_y, root_y) = _moments(x), _moments(y)
     u, s, vt = np.linalg.svd(root_x @ root_y.T, full_matrices=False)
     apart = mean_x - mean_y
     freedom_x, freedom_y = len(x) - 1, len(y) - 1
-    variance_x = float(np.vdot(rows_x, rows_x)) / freedom_x
-    variance_y = float(np.vdot(rows_y, rows_y)) / freedom_y
-    spread = variance_x + variance_y - 2 * float(s.sum()) / sqrt(freedom_x * freedom_y)
+    variances = float(np.vdot(root_x, root_x)) / freedom_x
+    variances += float(np.vdot(root_y, root_y)) / freedom_y
+    spread = variances - 2 * float(s.sum()) / sqrt(freedom_x * freedom_y)
     real = s > _REAL * s[0]
     half = np.sqrt(s[real])
     ratio = (freedom_x / freedom_y) ** 0.25
     to_x, to_y = (vt[real] @ root_y).T * (ratio / half), (u.T[real] @ root_x).T / (ratio * half)
     return FrechetInfluences(
         float(np.vdot(apart, apart)) + max(0.0, spread),
-        _along(rows_x, apart, to_x),
-        _along(rows_y, -apart, to_y),
+        _along(x, mean_x, apart, to_x),
+        _along(y, mean_y, -apart, to_y),
     )
 
 
-def _along(rows: Array, apart: Array, carried: Array) -> Array:
-    """Influences of one set's centred rows.
+def _moments(features: FloatArray) -> tuple[Array, Array]:
+    """Mean, and (k, D) root with k at most D whose root^T root is the scatter matrix.
+
+    The scatter matrix itself would lose half of the digits of nearly dependent features. The first
+    row is taken off before the mean is formed, so that a constant column has no spread at all
+    instead of the rounding of its mean.
+    """
+    first = np.asarray(features[0], dtype=np.float64)
+    mean = first + sum(rows.sum(axis=0) for rows in _less(features, first)) / len(features)
+    root = np.empty((0, len(first)))
+    for rows in _less(features, mean):
+        root = np.concatenate([root, rows])
+        if len(root) > len(first):
+            root = np.linalg.qr(root, mode="r")  # type: ignore[assignment] # typed for any mode
+    return mean, root
+
+
+def _less(features: FloatArray, point: Array) -> Iterator[Array]:
+    """The rows less a point, in float64, max(1000, D) at a time."""
+    at_once = max(_BLOCK, len(point))
+    for low in range(0, len(features), at_once):
+        yield features[low : low + at_once] - point
+
+
+def _along(features: FloatArray, mean: Array, apart: Array, carried: Array) -> Array:
+    """Influences of the rows of one set.
 
     apart: (D,) its mean less the other's.
     carried: (D, k) with |c carried|^2 = c^T A c.
     """
-    images = rows @ carried
-    own = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", images, images)
-    influences: Array = own * (len(rows) / (len(rows) - 1)) + 2 * (rows @ apart)
-    return influences - influences.mean()
+    parts = []
+    for rows in _less(features, mean):
+        images = rows @ carried
+        own = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", images, images)
+        parts.append(own * (len(features) / (len(features) - 1)) + 2 * (rows @ apart))
+    influences = np.concatenate(parts)
+    centred: Array = influences - influences.mean()
+    return centred
 
 
 def gc_fid_at_t(distances: FloatArray) -> float:
@@ -254,27 +282,3 @@ def _check(x: FloatArray, y: FloatArray) -> None:
             f"features hold NaN, infinity or values beyond {_LARGEST:g}; "
             "leave such samples out and count them as failed"
         )
-
-
-def _centred(features: FloatArray) -> tuple[Array, Array]:
-    """Mean, and the rows less it, in float64.
-
-    The first row is taken off before the mean is formed, so that a constant column has no spread at
-    all instead of the rounding of its mean.
-    """
-    first = np.asarray(features[0], dtype=np.float64)
-    rows = features - first
-    mean = rows.mean(axis=0)
-    rows -= mean
-    return first + mean, rows
-
-
-def _root(rows: Array) -> Array:
-    """(k, D) with k at most D and root^T root = rows^T rows, found without forming that product.
-
-    A product would lose half of the digits of nearly dependent features.
-    """
-    if len(rows) <= rows.shape[1]:
-        return rows
-    root: Array = np.linalg.qr(rows, mode="r")  # type: ignore[assignment] # typed for any mode
-    return root

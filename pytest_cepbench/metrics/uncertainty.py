@@ -15,21 +15,6 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import digest_text
 
 
-def t_quantile(confidence: float, degrees: int) -> float:
-    """The t that a Student variable stays within, on both sides, with the given probability.
-
-    confidence: in (0, 1).
-    degrees: degrees of freedom, at least 1.
-    Returns t > 0 with P(|T| <= t) = confidence.
-    Raises ValueError for other numbers.
-    """
-    if not 0 < confidence < 1 or degrees < 1:
-        raise ValueError(
-            f"expected a confidence in (0, 1) and degrees >= 1, got {confidence} and {degrees}"
-        )
-    return t_upper_quantile((1 - confidence) / 2, degrees)
-
-
 @lru_cache(maxsize=4096)
 def t_upper_quantile(alpha: float, degrees: int) -> float:
     """The t that a Student variable exceeds, on one side, with probability alpha.

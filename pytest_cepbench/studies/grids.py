@@ -16,7 +16,7 @@ from pytest_cepbench.metrics.correlation import (
     correlation_matrix,
     mean_of_pairs,
 )
-from pytest_cepbench.metrics.uncertainty import spread_of, t_quantile
+from pytest_cepbench.metrics.uncertainty import spread_of, t_upper_quantile
 from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy
 from pytest_cepbench.studies.study_data import (
     ChainAgreement,
@@ -175,7 +175,8 @@ def spread_over(cells: Sequence[StudyCell], *, sampled: bool) -> ModelSpread:
     spread = spread_of(np.array(values))
     if not sampled or spread.std == 0:
         return ModelSpread(model, spread)
-    half = t_quantile(CONFIDENCE, spread.runs - 1) * spread.std / sqrt(spread.runs)
+    t = t_upper_quantile((1 - CONFIDENCE) / 2, spread.runs - 1)
+    half = t * spread.std / sqrt(spread.runs)
     return ModelSpread(model, spread, spread.mean - half, spread.mean + half)
 
 

@@ -74,9 +74,10 @@ def test_twelve_digits_are_right(n_x: int, n_y: int, spoiled: str) -> None:
     assert frechet_distance(x, y) == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
 
 
-def test_twelve_digits_are_right_of_many_samples() -> None:
-    """Far more samples than dimensions."""
-    x, y = pair(300, 270, 6)
+@pytest.mark.parametrize(("n_x", "n_y"), [(300, 270), (2500, 1001)])
+def test_twelve_digits_are_right_of_many_samples(n_x: int, n_y: int) -> None:
+    """Far more samples than dimensions, and more than are widened at once."""
+    x, y = pair(n_x, n_y, 6)
     assert frechet_distance(x, y) == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
 
 

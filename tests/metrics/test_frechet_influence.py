@@ -18,7 +18,9 @@ Array = npt.NDArray[np.float64]
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=25, deadline=None)
-SIZES = st.sampled_from([(8, 8, 20), (12, 30, 20), (40, 40, 6), (60, 25, 12), (21, 21, 20)])
+SIZES = st.sampled_from(
+    [(8, 8, 20), (12, 30, 20), (40, 40, 6), (60, 25, 12), (21, 21, 20), (2100, 30, 6)]
+)
 """n of x, n of y, D: fewer samples than dimensions, as many, more, and different numbers."""
 
 

@@ -82,9 +82,9 @@ def test_labels_that_do_not_fit_are_refused() -> None:
     x, y = pair(8, 8, 5)
     parts = np.arange(8) % 2
     for wrong in (parts[1:], parts - 1, parts + 1):
-        for both in ((wrong, parts), (parts, wrong)):
+        for of_x, of_y in ((wrong, parts), (parts, wrong)):
             with pytest.raises(ValueError, match="a part from 0 to 1 for each of 8 rows"):
-                kernel_distances(x, y, *both, 2)
+                kernel_distances(x, y, of_x, of_y, 2)
 
 
 @dataclass(frozen=True)
