@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_cepbench.datasets import folder, mme, mmgenbench, nocaps_docci
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.file_names import some_of
+from pytest_cepbench.datasets.sources.file_names import SUFFIXES, some_of
 from pytest_cepbench.datasets.sources.table import Row
 from pytest_cepbench.datasets.table_reader import TableReader
 from pytest_cepbench.errors import DatasetError, unknown_name
@@ -158,11 +158,9 @@ def _counted_id(row: Row, *_: Any) -> str:
 
 
 TABLE_LOADERS: Mapping[str, TableLoader] = {
-    "folder": TableLoader(load_folder_table, folder.SUFFIXES),
-    "mme": TableLoader(load_mme_table, folder.SUFFIXES),
+    "folder": TableLoader(load_folder_table, SUFFIXES),
+    "mme": TableLoader(load_mme_table, SUFFIXES),
     "mmgenbench": TableLoader(load_mmgenbench_table, frozenset({".tsv"})),
-    "sdp": TableLoader(
-        load_pairs_table, folder.SUFFIXES | {".csv", ".jsonl", ".jsonlines", ".json"}
-    ),
+    "sdp": TableLoader(load_pairs_table, SUFFIXES | {".csv", ".jsonl", ".jsonlines", ".json"}),
 }
 """The loaders that read tables too, by the names that suites use."""

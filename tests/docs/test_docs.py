@@ -48,6 +48,7 @@ from pytest_cepbench.models.encoders.transformers_encoder import TransformersEnc
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
+from pytest_cepbench.models.judges.judge_conversation import ConversationParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
@@ -56,7 +57,6 @@ from pytest_cepbench.models.schemes import SCHEMES
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.unified.drawing import UnifiedParams
-from pytest_cepbench.models.vqa.transformers_vqa import LocalVqaParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -233,7 +233,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
         ("Encoders", 4, InceptionParams),
         ("Detectors", 0, OwlParams),
         ("Detectors", 1, ClassesParams),
-        ("VQA models", 0, LocalVqaParams),
+        ("VQA models", 0, ConversationParams),
         ("The rule-based models: `shapes:`", 0, Degradation),
         ("The rule-based models: `shapes:`", 2, JudgeKnobs),
         ("The rule-based models: `shapes:`", 3, VqaKnobs),

@@ -14,22 +14,24 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.encoders.vectors import file_provider, reads_no_texts, to_vectors
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, take_weights
-from pytest_cepbench.models.torch_runtime import library_versions, quiet
+from pytest_cepbench.models.torch_runtime import library_versions
+
+if TYPE_CHECKING:
+    import torch
 
 WHAT = "clean-fid's Inception"
 
@@ -116,7 +118,7 @@ def _absent(place: Path, *, named: bool) -> str:
     )
 
 
-def _load(plan: LoadPlan[InceptionParams]) -> InceptionEncoder:
+def _load(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
     with loading(plan):
         from cleanfid.inception_torchscript import InceptionV3W
         from cleanfid.resize import build_resizer
@@ -125,40 +127,17 @@ def _load(plan: LoadPlan[InceptionParams]) -> InceptionEncoder:
         model = InceptionV3W(folder, download=False, resize_inside=False).to(plan.device).eval()
         resize = build_resizer(_MODE)
     take_weights(plan.checkpoint, {"": model})
-    return InceptionEncoder(plan, model, resize)
 
-
-class InceptionEncoder:
-    """clean-fid's loaded Inception; satisfies the Encoder Protocol for images."""
-
-    def __init__(
-        self,
-        plan: LoadPlan[InceptionParams],
-        model: Any,
-        resize: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
-    ) -> None:
-        self._plan = plan
-        self._model = model
-        self._resize = resize
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._model.to(device)
-
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
-        """(n, 2048) float32 features of RGB images, not normalised."""
+    def embed(images: Sequence[Image.Image]) -> torch.Tensor:
         import torch
 
-        with quiet(), torch.inference_mode():
-            resized = [self._resize(np.asarray(image.convert("RGB"))) for image in images]
-            # Height, width, color to color, height, width; 0 to 255, as clean-fid's model takes it.
-            pixels = torch.from_numpy(np.stack(resized).transpose(0, 3, 1, 2).copy())
-            features = self._model(pixels.to(self._plan.device))
-            return to_vectors(self._plan.checkpoint, features)
+        resized = [resize(np.asarray(image.convert("RGB"))) for image in images]
+        # Height, width, color to color, height, width; 0 to 255, as clean-fid's model takes it.
+        pixels = torch.from_numpy(np.stack(resized).transpose(0, 3, 1, 2).copy())
+        features: torch.Tensor = model(pixels.to(plan.device))
+        return features
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
-        """Raises RoleError: Inception reads no texts."""
-        raise reads_no_texts(self._plan.checkpoint)
+    return LoadedEncoder(plan.checkpoint, model, embed)
 
 
 ADAPTER = Adapter(

@@ -10,20 +10,18 @@ library would, load it with the library and save it again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
-
-from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import file_options, read_json
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
-from pytest_cepbench.models.encoders.vectors import EncoderParams, to_vectors
+from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
-from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
-from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.torch_runtime import to_torch_dtype
 from pytest_cepbench.models.versions import dtype_option, sentence_lengths
 
 
@@ -43,7 +41,7 @@ def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
             )
 
 
-def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
+def _load(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     import sentence_transformers
 
     options: dict[str, Any] = dtype_option("transformers", to_torch_dtype(plan.dtype))
@@ -64,61 +62,22 @@ def _load(plan: LoadPlan[EncoderParams]) -> SentenceTransformersEncoder:
     first = plan.checkpoint.config["modules"][0]["path"]
     check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
     take_weights(plan.checkpoint, {"": model})
-    return SentenceTransformersEncoder(plan, model)
+    return LoadedEncoder(
+        plan.checkpoint,
+        model,
+        # Normalised where the checkpoint says so.
+        embed_texts=lambda texts: model.encode(
+            list(texts), batch_size=len(texts), convert_to_tensor=True, show_progress_bar=False
+        ),
+        count_tokens=partial(_count_tokens, model),
+    )
 
 
-class SentenceTransformersEncoder:
-    """A loaded sentence-transformers model; satisfies the Encoder Protocol for texts."""
-
-    def __init__(self, plan: LoadPlan[EncoderParams], model: Any) -> None:
-        self._plan = plan
-        self._model = model
-        self._notice = TruncationNotice(plan.checkpoint.what)
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._model.to(device)
-
-    def encode_images(
-        self,
-        images: Sequence[Image.Image],  # noqa: ARG002 - the Protocol's
-    ) -> FloatArray:
-        """Raises RoleError: a sentence-transformers model reads texts here."""
-        checkpoint = self._plan.checkpoint
-        raise RoleError(
-            f"{checkpoint.path}: {checkpoint.what} embeds texts only and sees no images. Give a "
-            "dual encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a vision "
-            "model to compare images"
-        )
-
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
-        """(n, dimension) float32 vectors of texts, normalised where the checkpoint says so.
-
-        Texts longer than `max_seq_length` are cut, which is said once in a warning.
-        """
-        import torch
-
-        self._notice.check(*self.text_lengths(texts))
-        with quiet(), torch.inference_mode():
-            vectors = self._model.encode(
-                list(texts),
-                batch_size=len(texts),
-                convert_to_tensor=True,
-                show_progress_bar=False,
-            )
-            return to_vectors(self._plan.checkpoint, vectors)
-
-    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """Tokens of each text, special ones and the model's own prompt included; most that it
-        reads.
-
-        Runs the tokenizer only.
-        """
-        model = self._model
-        prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
-        with quiet():
-            lengths = sentence_lengths(model, list(texts), prompt or "") if texts else []
-        return lengths, int(model.max_seq_length)
+def _count_tokens(model: Any, texts: Sequence[str]) -> tuple[list[int], int]:
+    """Tokens of each text, the model's own prompt included; the most that it reads."""
+    prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+    lengths = sentence_lengths(model, list(texts), prompt or "") if texts else []
+    return lengths, int(model.max_seq_length)
 
 
 ADAPTER = Adapter(

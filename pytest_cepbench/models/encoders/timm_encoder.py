@@ -18,16 +18,10 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import file_options
 from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
-from pytest_cepbench.models.encoders.vectors import (
-    EncoderParams,
-    reads_no_texts,
-    to_pixels,
-    to_vectors,
-)
+from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
-from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading, take_weights
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import to_torch_dtype
 
 _INTERPOLATIONS = ("bilinear", "bicubic")
 
@@ -79,7 +73,7 @@ def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
     return chosen[0]
 
 
-def _load(plan: LoadPlan[TimmEncoderParams]) -> TimmEncoder:
+def _load(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     import timm
     from timm.data import create_transform, resolve_model_data_config
 
@@ -97,33 +91,12 @@ def _load(plan: LoadPlan[TimmEncoderParams]) -> TimmEncoder:
         transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     take_weights(plan.checkpoint, {"": model})
-    return TimmEncoder(plan, model, transform)
 
+    def embed(images: Sequence[Image.Image]) -> Any:
+        maps = model.forward_features(to_pixels(plan, transform, images))
+        return model.forward_head(maps, pre_logits=True)  # before the classifier
 
-class TimmEncoder:
-    """A loaded timm model; satisfies the Encoder Protocol for images."""
-
-    def __init__(self, plan: LoadPlan[TimmEncoderParams], model: Any, transform: Any) -> None:
-        self._plan = plan
-        self._model = model
-        self._transform = transform
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._model.to(device)
-
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
-        """(n, dimension) float32 features before the classifier, not normalised."""
-        import torch
-
-        with quiet(), torch.inference_mode():
-            maps = self._model.forward_features(to_pixels(self._plan, self._transform, images))
-            features = self._model.forward_head(maps, pre_logits=True)
-            return to_vectors(self._plan.checkpoint, features)
-
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
-        """Raises RoleError: timm models read no texts."""
-        raise reads_no_texts(self._plan.checkpoint)
+    return LoadedEncoder(plan.checkpoint, model, embed)
 
 
 ADAPTER = Adapter(

@@ -18,9 +18,8 @@ from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.encoders.vectors import reads_no_texts, to_vectors
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
-from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import (
     explained,
     from_pretrained,
@@ -28,7 +27,7 @@ from pytest_cepbench.models.safe_loading import (
     refuse_missing,
     take_weights,
 )
-from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_tokens, check_vocabulary
+from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.versions import backend_option
 
@@ -65,7 +64,7 @@ class TransformersEncoderParams(TransformersParams):
         return {"pooling": self.pooling, **super().decisive}
 
 
-def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
+def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
     import transformers
 
     checkpoint, params = plan.checkpoint, plan.params
@@ -86,77 +85,49 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> TransformersEncoder:
             model.config.mask_ratio = 0.0
     pooling = settle_pooling(checkpoint, model, set(info["missing_keys"]), params.pooling)
     take_weights(checkpoint, {"": model})
-    return TransformersEncoder(plan, model, processor, pooling)
+
+    def embed(images: Sequence[Image.Image]) -> torch.Tensor:
+        inputs = processor(images=list(images), return_tensors="pt")
+        inputs = inputs.to(input_device(model), dtype=model.dtype)
+        output = getattr(model, "get_image_features", model)(**inputs)
+        return pool(checkpoint, model, output, pooling)
+
+    if not hasattr(model, "get_text_features"):
+        return LoadedEncoder(checkpoint, model, embed)
+    texts = _TextTower(plan, model)
+    return LoadedEncoder(checkpoint, model, embed, texts.embed, texts.count_tokens)
 
 
-class TransformersEncoder:
-    """A loaded transformers encoder; satisfies the Encoder Protocol."""
+class _TextTower:
+    """The text side of a dual encoder, whose tokenizer is loaded when texts are first read."""
 
-    def __init__(
-        self,
-        plan: LoadPlan[TransformersEncoderParams],
-        model: Any,
-        processor: Any,
-        pooling: str,
-    ) -> None:
+    def __init__(self, plan: LoadPlan[TransformersEncoderParams], model: Any) -> None:
         self._checkpoint = plan.checkpoint
         self._files = plan.files
         self._model = model
-        self._processor = processor
-        self._pooling = pooling
         self._params = plan.params
-        self._notice = TruncationNotice(plan.checkpoint.what)
 
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._model.to(device)
+    def embed(self, texts: Sequence[str]) -> torch.Tensor:
+        """(n, dimension) features, in the space of the images."""
+        # Always padded to the full length: SigLIP is trained so, and a text's features do not
+        # depend on its neighbours.
+        inputs = self._tokenizer(
+            list(texts),
+            padding="max_length",
+            truncation=True,
+            max_length=self._text_length,
+            return_tensors="pt",
+        ).to(input_device(self._model))
+        accepted = inspect.signature(self._model.get_text_features).parameters
+        output = self._model.get_text_features(
+            **{name: value for name, value in inputs.items() if name in accepted}
+        )
+        features: torch.Tensor = pooled_output(output)
+        return features
 
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
-        """(n, dimension) float32 features of RGB images, not normalised."""
-        import torch
-
-        with quiet(), torch.inference_mode():
-            inputs = self._processor(images=list(images), return_tensors="pt")
-            inputs = inputs.to(input_device(self._model), dtype=self._model.dtype)
-            output = getattr(self._model, "get_image_features", self._model)(**inputs)
-            features = pool(self._checkpoint, self._model, output, self._pooling)
-            return to_vectors(self._checkpoint, features)
-
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
-        """(n, dimension) float32 features of texts, in the space of the images, not normalised.
-
-        Texts longer than the model reads are cut, which is said once in a warning. Raises RoleError
-        where the model reads no texts.
-        """
-        import torch
-
-        lengths, longest = self.text_lengths(texts)
-        self._notice.check(lengths, longest)
-        with quiet(), torch.inference_mode():
-            # Always padded to the full length: SigLIP is trained so, and a text's features do not
-            # depend on its neighbours.
-            inputs = self._tokenizer(
-                list(texts),
-                padding="max_length",
-                truncation=True,
-                max_length=longest,
-                return_tensors="pt",
-            ).to(input_device(self._model))
-            accepted = inspect.signature(self._model.get_text_features).parameters
-            output = self._model.get_text_features(
-                **{name: value for name, value in inputs.items() if name in accepted}
-            )
-            return to_vectors(self._checkpoint, pooled_output(output))
-
-    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """Tokens of each text, special ones included, and the most that the model reads.
-
-        Runs the tokenizer only. Raises RoleError where the model reads no texts.
-        """
-        if not hasattr(self._model, "get_text_features"):
-            raise reads_no_texts(self._checkpoint)
-        with quiet():
-            whole = self._tokenizer(list(texts))["input_ids"] if texts else []
+    def count_tokens(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """As `LoadedEncoder.count_tokens`."""
+        whole = self._tokenizer(list(texts))["input_ids"] if texts else []
         return [len(tokens) for tokens in whole], self._text_length
 
     @cached_property

@@ -26,12 +26,11 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
-from pytest_cepbench.models.encoders.vectors import file_provider, reads_no_texts, to_vectors
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement, check_at_least
 from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import loading
-from pytest_cepbench.models.torch_runtime import own_memory, quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import own_memory, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +97,9 @@ def _check_format(plan: LoadPlan[UnicomParams]) -> None:
         )
 
 
-def _load(plan: LoadPlan[UnicomParams]) -> UnicomEncoder:
+def _load(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
+    import torch
+
     file = plan.checkpoint.path
     with loading(plan):
         tensors = _read(file)
@@ -109,8 +110,27 @@ def _load(plan: LoadPlan[UnicomParams]) -> UnicomEncoder:
         except ValueError as error:
             raise CheckpointError(f"{file}: not the weights of a {WHAT}: {error}") from error
         _refuse_non_finite(file, tensors)
-        weights = prepare(tensors, plan.device, to_torch_dtype(plan.dtype))
-    return UnicomEncoder(plan, weights, sizes)
+        with torch.device("meta"):
+            network = make_network(sizes)
+        precision = to_torch_dtype(plan.dtype)
+        weights = {
+            # The counters are integers, and not every file has them.
+            name: torch.zeros((), dtype=torch.long, device=plan.device)
+            if name.endswith(_COUNTER)
+            else tensors[name].to(
+                plan.device, precision if _BLOCK_LINEAR.fullmatch(name) else torch.float32
+            )
+            for name in network.state_dict()
+        }
+        network.load_state_dict(weights, assign=True)
+    transform = _make_transform(sizes.side)
+
+    def embed(images: Sequence[Image.Image]) -> torch.Tensor:
+        pixels = torch.stack([transform(image) for image in images])
+        features: torch.Tensor = network(pixels.to(plan.device))
+        return features
+
+    return LoadedEncoder(plan.checkpoint, network, embed)
 
 
 def _read(file: Path) -> Mapping[str, torch.Tensor]:
@@ -135,31 +155,6 @@ def _refuse_non_finite(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
                 f"{file}: the tensor {name} holds values that are not finite, so no feature would "
                 "mean anything. Fetch the file again"
             )
-
-
-class UnicomEncoder:
-    """A loaded Unicom model; satisfies the Encoder Protocol for images."""
-
-    def __init__(
-        self, plan: LoadPlan[UnicomParams], weights: Mapping[str, torch.Tensor], sizes: UnicomSizes
-    ) -> None:
-        self._plan = plan
-        self._weights = weights
-        self._sizes = sizes
-        self._transform = _make_transform(sizes.side)
-
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
-        """(n, features) float32 features of RGB images (768 for ViT-L/14), not normalised."""
-        import torch
-
-        with quiet(), torch.inference_mode():
-            pixels = torch.stack([self._transform(image) for image in images])
-            features = compute_features(self._weights, self._sizes, pixels.to(self._plan.device))
-            return to_vectors(self._plan.checkpoint, features)
-
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002 - the Protocol's
-        """Raises RoleError: Unicom reads no texts."""
-        raise reads_no_texts(self._plan.checkpoint)
 
 
 def _make_transform(side: int) -> Any:
@@ -244,7 +239,13 @@ def infer_sizes(shapes: Mapping[str, Shape], heads: int | None) -> UnicomSizes:
 
 def check_tensors(shapes: Mapping[str, Shape], sizes: UnicomSizes) -> None:
     """Raise ValueError naming each tensor that is missing, unexpected or of another shape."""
-    expected = _expected(sizes)
+    import torch
+
+    with torch.device("meta"):
+        state = make_network(sizes).state_dict()
+    expected = {
+        name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)
+    }
     stored = {name: shape for name, shape in shapes.items() if not name.endswith(_COUNTER)}
     faults = [f"{name} is missing" for name in expected if name not in stored]
     faults += [f"{name} is unexpected" for name in stored if name not in expected]
@@ -258,118 +259,77 @@ def check_tensors(shapes: Mapping[str, Shape], sizes: UnicomSizes) -> None:
         raise ValueError("; ".join(faults[:8]) + more)
 
 
-def _expected(sizes: UnicomSizes) -> dict[str, Shape]:
-    width, patch = sizes.width, sizes.patch
-    shapes: dict[str, Shape] = {
-        "patch_embed.proj.weight": (width, 3, patch, patch),
-        "patch_embed.proj.bias": (width,),
-        "pos_embed": (1, sizes.tokens, width),
-    }
-    for block in (f"blocks.{index}" for index in range(sizes.depth)):
-        shapes |= _affine(f"{block}.norm1", width) | _affine(f"{block}.norm2", width)
-        shapes[f"{block}.attn.qkv.weight"] = (3 * width, width)
-        shapes |= {f"{block}.attn.proj.weight": (width, width), f"{block}.attn.proj.bias": (width,)}
-        for name, out, into in (("fc1", sizes.hidden, width), ("fc2", width, sizes.hidden)):
-            shapes |= {
-                f"{block}.mlp.{name}.weight": (out, into),
-                f"{block}.mlp.{name}.bias": (out,),
-            }
-    shapes |= _affine("norm", width)
-    shapes["feature.0.weight"] = (width, width * sizes.tokens)
-    shapes |= _affine("feature.1", width, statistics=True)
-    shapes["feature.2.weight"] = (sizes.features, width)
-    return shapes | _affine("feature.3", sizes.features, statistics=True)
+def make_network(sizes: UnicomSizes) -> Any:
+    """The torch module in evaluation, its state named as the tensors of a file are.
 
-
-def _affine(name: str, width: int, *, statistics: bool = False) -> dict[str, Shape]:
-    parts = ["weight", "bias"] + ["running_mean", "running_var"] * statistics
-    return {f"{name}.{part}": (width,) for part in parts}
-
-
-def prepare(
-    tensors: Mapping[str, torch.Tensor], device: str, dtype: torch.dtype
-) -> dict[str, torch.Tensor]:
-    """Weights ready to run: float32, but the linear maps of the blocks in `dtype`."""
-    import torch
-
-    return {
-        name: tensor.to(device, dtype if _BLOCK_LINEAR.fullmatch(name) else torch.float32)
-        for name, tensor in tensors.items()
-    }
-
-
-def compute_features(
-    weights: Mapping[str, torch.Tensor], sizes: UnicomSizes, pixels: torch.Tensor
-) -> torch.Tensor:
-    """(n, features) float32 output of the last batch normalisation, not normalised to unit length.
-
-    weights: of `prepare`. pixels: (n, 3, side, side) float32 on the weights' device.
+    It takes (n, 3, side, side) float32 pixels, and gives (n, features) float32: the output of the
+    last batch normalisation, not normalised to unit length.
     """
-    from torch.nn.functional import conv2d, linear
+    import torch
+    from torch import nn
+    from torch.nn import functional
 
-    patches = conv2d(
-        pixels,
-        weights["patch_embed.proj.weight"],
-        weights["patch_embed.proj.bias"],
-        stride=sizes.patch,
-    )
-    states = patches.flatten(2).transpose(1, 2) + weights["pos_embed"]
-    for index in range(sizes.depth):
-        block = f"blocks.{index}"
-        states = states + _attend(weights, sizes, block, _norm(weights, f"{block}.norm1", states))
-        states = states + _mlp(weights, block, _norm(weights, f"{block}.norm2", states))
-    flat = _norm(weights, "norm", states).flatten(1)
-    middle = _batch_norm(weights, "feature.1", linear(flat, weights["feature.0.weight"]))
-    return _batch_norm(weights, "feature.3", linear(middle, weights["feature.2.weight"]))
+    width = sizes.width
 
+    class Linear(nn.Linear):  # type: ignore[misc] # torch is Any to mypy
+        """One of those that the released code runs in half precision on an accelerator."""
 
-def _attend(
-    weights: Mapping[str, torch.Tensor], sizes: UnicomSizes, block: str, states: torch.Tensor
-) -> torch.Tensor:
-    from torch.nn.functional import scaled_dot_product_attention
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            mapped: torch.Tensor = super().forward(states.to(self.weight.dtype))
+            return mapped
 
-    batch, tokens, width = states.shape
-    mixed = _linear(weights, f"{block}.attn.qkv", states)
-    # The released code takes the softmax in float32 whatever the precision around it.
-    parts = mixed.float().view(batch, tokens, 3, sizes.heads, width // sizes.heads)
-    query, key, value = parts.permute(2, 0, 3, 1, 4)
-    heads = scaled_dot_product_attention(query, key, value)
-    return _linear(weights, f"{block}.attn.proj", heads.transpose(1, 2).flatten(2))
+    class Attention(nn.Module):  # type: ignore[misc] # as above
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.proj = Linear(width, 3 * width, bias=False), Linear(width, width)
 
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            # The released code takes the softmax in float32 whatever the precision around it.
+            parts = self.qkv(states).float().unflatten(-1, (3, sizes.heads, -1))
+            query, key, value = parts.permute(2, 0, 3, 1, 4)
+            heads = functional.scaled_dot_product_attention(query, key, value)
+            mixed: torch.Tensor = self.proj(heads.transpose(1, 2).flatten(2))
+            return mixed
 
-def _mlp(weights: Mapping[str, torch.Tensor], block: str, states: torch.Tensor) -> torch.Tensor:
-    from torch.nn.functional import relu6
+    class Block(nn.Module):  # type: ignore[misc] # as above
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1, self.attn = nn.LayerNorm(width, _LAYER_NORM_EPS), Attention()
+            self.norm2 = nn.LayerNorm(width, _LAYER_NORM_EPS)
+            maps = {"fc1": Linear(width, sizes.hidden), "fc2": Linear(sizes.hidden, width)}
+            self.mlp = nn.ModuleDict(maps)
 
-    return _linear(weights, f"{block}.mlp.fc2", relu6(_linear(weights, f"{block}.mlp.fc1", states)))
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            states = states + self.attn(self.norm1(states))
+            hidden = functional.relu6(self.mlp["fc1"](self.norm2(states)))
+            changed: torch.Tensor = states + self.mlp["fc2"](hidden)
+            return changed
 
+    class Unicom(nn.Module):  # type: ignore[misc] # as above
+        def __init__(self) -> None:
+            super().__init__()
+            self.patch_embed = nn.ModuleDict(
+                {"proj": nn.Conv2d(3, width, sizes.patch, sizes.patch)}
+            )
+            self.pos_embed = nn.Parameter(torch.empty(1, sizes.tokens, width))
+            self.blocks = nn.ModuleList(Block() for _ in range(sizes.depth))
+            self.norm = nn.LayerNorm(width, _LAYER_NORM_EPS)
+            self.feature = nn.Sequential(
+                nn.Linear(width * sizes.tokens, width, bias=False),
+                nn.BatchNorm1d(width, _BATCH_NORM_EPS),
+                nn.Linear(width, sizes.features, bias=False),
+                nn.BatchNorm1d(sizes.features, _BATCH_NORM_EPS),
+            )
 
-def _linear(weights: Mapping[str, torch.Tensor], name: str, states: torch.Tensor) -> torch.Tensor:
-    from torch.nn.functional import linear
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            patches = self.patch_embed["proj"](pixels)
+            states = patches.flatten(2).transpose(1, 2) + self.pos_embed
+            for block in self.blocks:
+                states = block(states)
+            features: torch.Tensor = self.feature(self.norm(states).flatten(1))
+            return features
 
-    weight = weights[f"{name}.weight"]
-    return linear(states.to(weight.dtype), weight, weights.get(f"{name}.bias"))
-
-
-def _norm(weights: Mapping[str, torch.Tensor], name: str, states: torch.Tensor) -> torch.Tensor:
-    from torch.nn.functional import layer_norm
-
-    scale, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    return layer_norm(states, scale.shape, scale, shift, _LAYER_NORM_EPS)
-
-
-def _batch_norm(
-    weights: Mapping[str, torch.Tensor], name: str, states: torch.Tensor
-) -> torch.Tensor:
-    from torch.nn.functional import batch_norm
-
-    return batch_norm(
-        states,
-        weights[f"{name}.running_mean"],
-        weights[f"{name}.running_var"],
-        weights[f"{name}.weight"],
-        weights[f"{name}.bias"],
-        eps=_BATCH_NORM_EPS,
-    )
+    return Unicom().eval()
 
 
 ADAPTER = Adapter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from pytest_cepbench.models.load_plan import Adapter, CheckpointParams, LoadPlan
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray, RoleName
 from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.torch_runtime import require, to_torch_dtype
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice
+from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -58,14 +60,71 @@ def to_vectors(checkpoint: Checkpoint, features: Any) -> FloatArray:
     return result
 
 
-def reads_no_texts(checkpoint: Checkpoint) -> RoleError:
-    """The error of an encoder that is given texts and knows images only."""
-    msg = (
-        f"{checkpoint.path}: {checkpoint.what} embeds images only and reads no texts. Give a dual "
-        "encoder (CLIP, SigLIP, open_clip) to compare images with texts, or a "
-        "sentence-transformers model to compare texts"
-    )
-    return RoleError(msg)
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """A loaded encoder of images, texts or both; satisfies the Encoder Protocol.
+
+    checkpoint: what was loaded.
+    model: the torch module that `move` moves.
+    embed_images, embed_texts: features as the library gives them; None for an encoder that reads
+        none.
+    count_tokens: tokens of each text, special ones included, and the most that the model reads, by
+        the tokenizer alone.
+    """
+
+    checkpoint: Checkpoint
+    model: Any
+    embed_images: Callable[[Sequence[Image.Image]], torch.Tensor] | None = None
+    embed_texts: Callable[[Sequence[str]], torch.Tensor] | None = None
+    count_tokens: Callable[[Sequence[str]], tuple[list[int], int]] | None = None
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self.model.to(device)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """(n, dimension) float32 features of RGB images, not normalised. Raises RoleError where the
+        model sees none.
+        """
+        import torch
+
+        if self.embed_images is None:
+            raise RoleError(
+                f"{self.checkpoint.path}: {self.checkpoint.what} embeds texts only and sees no "
+                "images. Give a dual encoder (CLIP, SigLIP, open_clip) to compare images with "
+                "texts, or a vision model to compare images"
+            )
+        with quiet(), torch.inference_mode():
+            return to_vectors(self.checkpoint, self.embed_images(images))
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """(n, dimension) float32 features of texts, in the space of the images where there are any.
+
+        Texts longer than the model reads are cut, which is said once in a warning. Raises RoleError
+        where it reads none.
+        """
+        import torch
+
+        lengths = self.text_lengths(texts)
+        assert self.embed_texts is not None
+        self._notice.check(*lengths)
+        with quiet(), torch.inference_mode():
+            return to_vectors(self.checkpoint, self.embed_texts(texts))
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """As `CountsTokens`. Raises RoleError where the model reads no texts."""
+        if self.count_tokens is None:
+            raise RoleError(
+                f"{self.checkpoint.path}: {self.checkpoint.what} embeds images only and reads no "
+                "texts. Give a dual encoder (CLIP, SigLIP, open_clip) to compare images with "
+                "texts, or a sentence-transformers model to compare texts"
+            )
+        with quiet():
+            return self.count_tokens(texts)
+
+    @cached_property
+    def _notice(self) -> TruncationNotice:
+        return TruncationNotice(self.checkpoint.what)
 
 
 def file_provider(

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, ModelError, is_own_bug, named_error
+from pytest_cepbench.errors import (
+    CheckpointError,
+    ModelError,
+    SpecError,
+    is_own_bug,
+    named_error,
+)
+from pytest_cepbench.models.describers.generation import has_chat_template
 from pytest_cepbench.models.describers.text_model import chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, break_up
-from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.judges.phrase_likelihood import Scorer
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan, check_at_least
 from pytest_cepbench.models.protocols import FloatArray, Piece
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 
@@ -23,22 +32,41 @@ Conversation = list[dict[str, Any]]
 """Turns as chat templates take them."""
 
 
-class Scorer(Protocol):
-    """Makes likelihoods of what could follow prompts; see `PhraseScorer` and `NumberScorer`."""
+@dataclass(frozen=True)
+class ConversationParams(ImageTextParams):
+    """Parameters of the spec of a local judge or VQA model, with those of `ImageTextParams`.
+
+    system_prompt: of a judge in the place of its prompt's own, of a VQA model before each question.
+    max_pixels: larger images are made smaller, to at most so many pixels; None leaves them to the
+        checkpoint's own processor.
+    Raises ValueError for values out of range.
+    """
+
+    system_prompt: str | None = None
+    max_pixels: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "max_pixels")
 
     @property
-    def tolerances(self) -> tuple[float, float]:
-        """How far two ways to the same number may differ, in single and in half precision."""
+    def decisive(self) -> dict[str, Any]:
+        """With system prompt and pixels, where they are given."""
+        optional = {"system_prompt": self.system_prompt, "max_pixels": self.max_pixels}
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {**super().decisive, **given}
 
-    @property
-    def longest(self) -> int:
-        """Tokens that a prompt needs room for behind it."""
 
-    def score(self, inputs: Any) -> FloatArray:
-        """(prompts, ...) numbers, each prompt read once."""
-
-    def score_whole(self, inputs: Any) -> FloatArray:
-        """The same in the plain way."""
+def check_chat(plan: LoadPlan[Any]) -> None:
+    """Raise SpecError for a checkpoint that can be shown no conversation."""
+    if not has_chat_template(plan.checkpoint):
+        asks = plan.role == "vqa"
+        raise SpecError(
+            f"{plan.spec.text!r} cannot be the {'VQA model' if asks else 'judge'}: "
+            f"{plan.checkpoint.what} has no chat template, so "
+            f"{'a question has' if asks else 'question and answers have'} no place. Give a chat "
+            f"model that reads {'images' if asks else 'several images'}"
+        )
 
 
 class JudgeConversations:

@@ -7,13 +7,13 @@ counted, so that 1 has the probability of a 1 without a 0 behind it, whatever th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pytest_cepbench.models.judges.phrase_likelihood import ContinuationReader, TokenRead
+from pytest_cepbench.models.judges.phrase_likelihood import ContinuationReader, Scorer, TokenRead
 from pytest_cepbench.models.protocols import FloatArray
 
 Tokens = tuple[int, ...]
@@ -53,62 +53,54 @@ class _NumberTokens:
         return [n for n, other in enumerate(self.endings) if _begins(own, other)]
 
 
-class NumberScorer:
-    """Distributions over whole numbers that could follow a prompt, one for each lead.
+def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int) -> Scorer:
+    """Distributions over whole numbers that could follow a prompt, (prompts, leads, numbers).
 
     leads: what stands before the number in the reply.
     numbers: how many there are, 0 the first.
     Raises ValueError for a tokenizer in which two numbers are the same tokens.
     """
+    tokens_of = [_NumberTokens.of(tokenizer, lead, numbers) for lead in leads]
+    rows: list[Tokens] = []
+    reads: list[TokenRead] = []
+    reads_of: list[list[list[int]]] = []  # by lead and number, places in `reads`
+    for lead in tokens_of:
+        leaves, first_row = lead.leaves, len(rows)
+        rows += [lead.shared + leaf for leaf in leaves]
+        own: list[list[int]] = []
+        for ending in lead.endings:
+            own.append(list(range(len(reads), len(reads) + len(ending))))
+            for length, token in enumerate(ending):
+                on_the_way = (leaf[:length] == ending[:length] for leaf in leaves)
+                row = first_row + list(on_the_way).index(True)
+                reads.append(TokenRead(row, len(lead.shared) + length, token))
+        reads_of.append(own)
 
-    tolerances = (1e-3, 0.1)
-    """How far two ways to the same probability may differ, in single and in half precision."""
+    def distributions(logarithms: FloatArray) -> FloatArray:
+        by_lead = [
+            _distribution(lead, [logarithms[:, own].sum(axis=1) for own in places])
+            for lead, places in zip(tokens_of, reads_of, strict=True)
+        ]
+        stacked: FloatArray = np.stack(by_lead, axis=1)
+        return stacked
 
-    def __init__(self, model: Any, tokenizer: Any, leads: Sequence[str], numbers: int) -> None:
-        self._leads = [_NumberTokens.of(tokenizer, lead, numbers) for lead in leads]
-        rows: list[Tokens] = []
-        reads: list[TokenRead] = []
-        self._reads_of: list[list[list[int]]] = []  # by lead and number, places in `reads`
-        for lead in self._leads:
-            leaves, first_row = lead.leaves, len(rows)
-            rows += [lead.shared + leaf for leaf in leaves]
-            own: list[list[int]] = []
-            for ending in lead.endings:
-                own.append(list(range(len(reads), len(reads) + len(ending))))
-                for length, token in enumerate(ending):
-                    on_the_way = (leaf[:length] == ending[:length] for leaf in leaves)
-                    row = first_row + list(on_the_way).index(True)
-                    reads.append(TokenRead(row, len(lead.shared) + length, token))
-            self._reads_of.append(own)
-        self._reader = ContinuationReader(model, rows, reads)
+    return Scorer(ContinuationReader(model, rows, reads), distributions, tolerances=(1e-3, 0.1))
 
-    @property
-    def longest(self) -> int:
-        """Tokens that a prompt needs room for behind it."""
-        return self._reader.longest
 
-    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, leads, numbers) probabilities; see `ContinuationReader.read`."""
-        return self._distributions(self._reader.read(inputs))
+def _distribution(lead: _NumberTokens, begun: Sequence[FloatArray]) -> FloatArray:
+    """(prompts, numbers) probabilities that sum to 1.
 
-    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """The same in the plain way; see `ContinuationReader.read_whole`."""
-        return self._distributions(self._reader.read_whole(inputs))
-
-    def _distributions(self, logarithms: FloatArray) -> FloatArray:
-        """Probabilities that sum to 1 over the numbers of each lead."""
-        by_lead = []
-        for lead, reads in zip(self._leads, self._reads_of, strict=True):
-            begun = np.stack([logarithms[:, own].sum(axis=1) for own in reads], axis=1)
-            ended = begun.copy()
-            for number in range(len(reads)):
-                for other in lead.longer(number):
-                    going_on = np.minimum(np.exp(begun[:, other] - begun[:, number]), 1.0)
-                    with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
-                        ended[:, number] += np.log1p(-going_on)
-            by_lead.append(np.exp(ended - np.logaddexp.reduce(ended, axis=1, keepdims=True)))
-        distributions: FloatArray = np.stack(by_lead, axis=1)
-        return distributions
+    begun: of each number, (prompts,) log-probabilities that the reply begins with its tokens.
+    """
+    started = np.stack(begun, axis=1)
+    ended = started.copy()
+    for number in range(len(begun)):
+        for other in lead.longer(number):
+            going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
+            with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
+                ended[:, number] += np.log1p(-going_on)
+    shares: FloatArray = np.exp(ended - np.logaddexp.reduce(ended, axis=1, keepdims=True))
+    return shares
 
 
 def _shared_start(texts: Sequence[Tokens]) -> Tokens:

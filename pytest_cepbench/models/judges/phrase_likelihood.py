@@ -140,45 +140,52 @@ class ContinuationReader:
         return self._model(**inputs, use_cache=use_cache, **options)
 
 
-class PhraseScorer:
-    """Scores phrases that could follow a prompt.
+@dataclass(frozen=True)
+class Scorer:
+    """Makes numbers of how likely continuations of prompts are.
 
-    tokens: of each phrase, at least one.
+    reader: of the continuations.
+    convert: makes (prompts, ...) numbers of (prompts, reads) log-probabilities.
+    tolerances: how far two ways to the same number may differ, in single and in half precision.
     """
 
-    tolerances = (1e-3, 0.2)
-    """How far two ways to the same log-probability may differ, in single and in half precision."""
-
-    def __init__(self, model: Any, tokenizer: Any, phrases: Sequence[str]) -> None:
-        self.tokens: list[list[int]] = [
-            tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
-        ]
-        reads = [
-            TokenRead(row, place, token)
-            for row, phrase in enumerate(self.tokens)
-            for place, token in enumerate(phrase)
-        ]
-        self._rows = np.array([read.row for read in reads])
-        self._reader = ContinuationReader(model, [phrase[:-1] for phrase in self.tokens], reads)
+    reader: ContinuationReader
+    convert: Callable[[FloatArray], FloatArray]
+    tolerances: tuple[float, float]
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest phrase."""
-        return self._reader.longest
+        """Tokens that a prompt needs room for behind it."""
+        return self.reader.longest
 
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, phrases) mean log-probability of a phrase's tokens; see `read`."""
-        return self._means(self._reader.read(inputs))
+        """(prompts, ...) numbers; see `ContinuationReader.read`."""
+        return self.convert(self.reader.read(inputs))
 
     def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """The same in the plain way; see `read_whole`."""
-        return self._means(self._reader.read_whole(inputs))
+        """The same in the plain way; see `ContinuationReader.read_whole`."""
+        return self.convert(self.reader.read_whole(inputs))
 
-    def _means(self, logarithms: FloatArray) -> FloatArray:
-        phrases = range(len(self.tokens))
-        columns = [logarithms[:, self._rows == row].mean(axis=1) for row in phrases]
-        means: FloatArray = np.stack(columns, axis=1)
-        return means
+
+def phrase_scorer(model: Any, phrases: Sequence[Sequence[int]]) -> Scorer:
+    """Scores phrases by the mean log-probability of their tokens, (prompts, phrases).
+
+    phrases: the tokens of each, at least one.
+    """
+    reads = [
+        TokenRead(row, place, token)
+        for row, phrase in enumerate(phrases)
+        for place, token in enumerate(phrase)
+    ]
+    rows = np.array([read.row for read in reads])
+
+    def means(logarithms: FloatArray) -> FloatArray:
+        columns = [logarithms[:, rows == row].mean(axis=1) for row in range(len(phrases))]
+        stacked: FloatArray = np.stack(columns, axis=1)
+        return stacked
+
+    reader = ContinuationReader(model, [phrase[:-1] for phrase in phrases], reads)
+    return Scorer(reader, means, tolerances=(1e-3, 0.2))
 
 
 def _append(inputs: Mapping[str, Any], phrase: Sequence[int]) -> dict[str, Any]:

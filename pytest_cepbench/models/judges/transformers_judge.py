@@ -24,24 +24,28 @@ from pytest_cepbench.artifacts.criteria import (
     CriterionScore,
 )
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.describers.generation import has_chat_template
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
-from pytest_cepbench.models.judges.judge_conversation import Conversation, JudgeConversations
+from pytest_cepbench.models.judges.judge_conversation import (
+    Conversation,
+    ConversationParams,
+    JudgeConversations,
+    check_chat,
+)
 from pytest_cepbench.models.judges.judge_prompt import (
     DEFAULT_PROMPT,
     JUDGE_PROMPTS,
     JudgePrompt,
     check_prompt,
 )
-from pytest_cepbench.models.judges.number_likelihood import NumberScorer
-from pytest_cepbench.models.judges.phrase_likelihood import PhraseScorer
+from pytest_cepbench.models.judges.number_likelihood import number_scorer
+from pytest_cepbench.models.judges.phrase_likelihood import Scorer, phrase_scorer
 from pytest_cepbench.models.judges.score_prompt import LINE_CLOSING, LINE_LEADS, score_system
 from pytest_cepbench.models.judges.verdict_probabilities import (
     PROBABILITIES,
     VerdictProbabilities,
 )
-from pytest_cepbench.models.load_plan import Adapter, ImageTextParams, LoadPlan, check_at_least
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
 
 _EXPECTED_DIGITS = 6
@@ -60,44 +64,23 @@ _PROBES = (
 
 
 @dataclass(frozen=True)
-class LocalJudgeParams(ImageTextParams):
-    """Parameters of a local judge's spec, with those of `ImageTextParams`.
+class LocalJudgeParams(ConversationParams):
+    """Parameters of a local judge's spec, with those of `ConversationParams`.
 
     prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
-    system_prompt: in the place of the prompt's own.
-    max_pixels: larger images are made smaller, to at most so many pixels; None leaves them to the
-        checkpoint's own processor.
-    Raises ValueError for values out of range.
+    Raises ValueError for one that does not exist.
     """
 
     prompt: str = DEFAULT_PROMPT
-    system_prompt: str | None = None
-    max_pixels: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_prompt(self.prompt)
-        check_at_least(self, 1, "max_pixels")
 
-
-def _decisive(plan: LoadPlan[LocalJudgeParams]) -> dict[str, Any]:
-    params = plan.params
-    optional = {"system_prompt": params.system_prompt, "max_pixels": params.max_pixels}
-    return {
-        "dtype": plan.dtype,
-        "prompt": JUDGE_PROMPTS[params.prompt].version,
-        **params.decisive,
-        **{name: value for name, value in optional.items() if value is not None},
-    }
-
-
-def _check_chat(plan: LoadPlan[LocalJudgeParams]) -> None:
-    """Raise SpecError for a checkpoint that can be shown no conversation."""
-    if not has_chat_template(plan.checkpoint):
-        raise SpecError(
-            f"{plan.spec.text!r} cannot be the judge: {plan.checkpoint.what} has no chat template, "
-            "so question and answers have no place. Give a chat model that reads several images"
-        )
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With the version of the prompt."""
+        return {"prompt": JUDGE_PROMPTS[self.prompt].version, **super().decisive}
 
 
 def _load(plan: LoadPlan[LocalJudgeParams]) -> TransformersJudge:
@@ -116,9 +99,12 @@ class TransformersJudge:
         self._loaded = loaded
         self._prompt: JudgePrompt = JUDGE_PROMPTS[plan.params.prompt]
         phrases = [self._prompt.phrases[winner] for winner in WINNERS]
-        self._scorer = PhraseScorer(loaded.model, loaded.tokenizer, phrases)
+        tokens: list[list[int]] = [
+            loaded.tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
+        ]
+        self._scorer = phrase_scorer(loaded.model, tokens)
         self._conversations = JudgeConversations(plan, loaded)
-        self._check_phrases(phrases)
+        self._check_phrases(phrases, tokens)
         self._conversations.check_order()
         probes = [[self._conversation(battle) for battle in battles] for battles in _PROBES]
         self._batched = self._conversations.reads_prompts_once(probes, self._scorer)
@@ -175,11 +161,11 @@ class TransformersJudge:
         return Reply(verdict.winner, provenance={PROBABILITIES: verdict.to_text()}, remarks=remarks)
 
     @cached_property
-    def _number_scorer(self) -> tuple[NumberScorer, bool]:
+    def _number_scorer(self) -> tuple[Scorer, bool]:
         """Scores of numbers, and whether answers go in batches; made when scores are asked for."""
         loaded = self._loaded
         try:
-            scorer = NumberScorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
+            scorer = number_scorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
         except ValueError as error:
             raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its tokenizer has {error}, so no likelihood tells "
@@ -207,8 +193,7 @@ class TransformersJudge:
             score_system(numbered=self._prompt.numbered),
         )
 
-    def _check_phrases(self, phrases: Sequence[str]) -> None:
-        tokens = self._scorer.tokens
+    def _check_phrases(self, phrases: Sequence[str], tokens: Sequence[Sequence[int]]) -> None:
         if len({tuple(phrase) for phrase in tokens}) < len(tokens) or not all(tokens):
             raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its tokenizer has the same tokens for several of "
@@ -242,7 +227,6 @@ ADAPTER = Adapter(
     ("torch", "transformers"),
     LocalJudgeParams,
     _load,
-    check=_check_chat,
-    decisive=_decisive,
+    check=check_chat,
     scores_answers=True,
 )

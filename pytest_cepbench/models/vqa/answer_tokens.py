@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pytest_cepbench.models.judges.phrase_likelihood import ContinuationReader, TokenRead
-from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.judges.phrase_likelihood import ContinuationReader, Scorer, TokenRead
 
 
 def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
@@ -29,29 +28,7 @@ def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
     return frozenset(tokens - {tokenizer.unk_token_id})
 
 
-class TokenScorer:
-    """Probabilities of single tokens as the first behind a prompt; see `judges.Scorer`.
-
-    tokens: those that are wanted.
-    """
-
-    tolerances = (1e-4, 0.05)
-    """How far two ways to the same probability may differ, in single and in half precision."""
-
-    def __init__(self, model: Any, tokens: Sequence[int]) -> None:
-        self._reader = ContinuationReader(model, [[]], [TokenRead(0, 0, token) for token in tokens])
-
-    @property
-    def longest(self) -> int:
-        """Tokens that a prompt needs room for behind it."""
-        return self._reader.longest
-
-    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, tokens) probabilities."""
-        probabilities: FloatArray = np.exp(self._reader.read(inputs))
-        return probabilities
-
-    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """The same without keeping what was read."""
-        probabilities: FloatArray = np.exp(self._reader.read_whole(inputs))
-        return probabilities
+def token_scorer(model: Any, tokens: Sequence[int]) -> Scorer:
+    """Probabilities of single tokens as the first behind a prompt, (prompts, tokens)."""
+    reads = [TokenRead(0, 0, token) for token in tokens]
+    return Scorer(ContinuationReader(model, [[]], reads), np.exp, tolerances=(1e-4, 0.05))

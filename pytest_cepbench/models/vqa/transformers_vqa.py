@@ -8,26 +8,26 @@ about as a picture is, in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, SpecError, is_own_bug
-from pytest_cepbench.models.describers.generation import has_chat_template
+from pytest_cepbench.errors import CheckpointError, is_own_bug
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.judges.judge_conversation import (
     Conversation,
+    ConversationParams,
     JudgeConversations,
+    check_chat,
     has_image,
 )
 from pytest_cepbench.models.judges.judge_prompt import shrink_image
-from pytest_cepbench.models.load_plan import Adapter, ImageTextParams, LoadPlan, check_at_least
+from pytest_cepbench.models.judges.phrase_likelihood import Scorer
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
-from pytest_cepbench.models.vqa.answer_tokens import TokenScorer, first_tokens
+from pytest_cepbench.models.vqa.answer_tokens import first_tokens, token_scorer
 
 _YES, _NO = ("Yes", "yes"), ("No", "no")
 
@@ -40,51 +40,14 @@ _PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
 """Questions of unequal length, so that one is padded, first about pictures and then about texts."""
 
 
-@dataclass(frozen=True)
-class LocalVqaParams(ImageTextParams):
-    """Parameters of a local VQA model's spec, with those of `ImageTextParams`.
-
-    system_prompt: before each question.
-    max_pixels: larger pictures are made smaller, to at most so many pixels; None leaves them to the
-        checkpoint's own processor.
-    Raises ValueError for values out of range.
-    """
-
-    system_prompt: str | None = None
-    max_pixels: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "max_pixels")
-
-
-def _decisive(plan: LoadPlan[LocalVqaParams]) -> dict[str, Any]:
-    params = plan.params
-    optional = {"system_prompt": params.system_prompt, "max_pixels": params.max_pixels}
-    return {
-        "dtype": plan.dtype,
-        **params.decisive,
-        **{name: value for name, value in optional.items() if value is not None},
-    }
-
-
-def _check_chat(plan: LoadPlan[LocalVqaParams]) -> None:
-    """Raise SpecError for a checkpoint that can be shown no conversation."""
-    if not has_chat_template(plan.checkpoint):
-        raise SpecError(
-            f"{plan.spec.text!r} cannot be the VQA model: {plan.checkpoint.what} has no chat "
-            "template, so a question has no place. Give a chat model that reads images"
-        )
-
-
-def _load(plan: LoadPlan[LocalVqaParams]) -> TransformersVqa:
+def _load(plan: LoadPlan[ConversationParams]) -> TransformersVqa:
     return TransformersVqa(plan, load_describer(plan, {"do_sample": False}, chat=True))
 
 
 class TransformersVqa:
     """A loaded VQA model: holds the model and its processor."""
 
-    def __init__(self, plan: LoadPlan[LocalVqaParams], loaded: LoadedDescriber) -> None:
+    def __init__(self, plan: LoadPlan[ConversationParams], loaded: LoadedDescriber) -> None:
         """Raises CheckpointError for a tokenizer that does not tell yes from no, ModelError for a
         model that fails when it is shown a picture and a question.
         """
@@ -97,7 +60,7 @@ class TransformersVqa:
                 f"{plan.checkpoint.path}: its tokenizer does not tell yes from no by the first "
                 "token, so no likelihood does. Give a model whose vocabulary has both words"
             )
-        scorer = TokenScorer(loaded.model, sorted(yes | no))
+        scorer = token_scorer(loaded.model, sorted(yes | no))
         pictures, texts = ([self._conversation(*probe) for probe in probes] for probes in _PROBES)
         self._reads_texts = self._can_read(texts, scorer)
         probes = [pictures, texts] if self._reads_texts else [pictures]
@@ -140,7 +103,7 @@ class TransformersVqa:
         ]
         likelihoods = self._conversations.likelihoods(
             [conversations[row] for row in readable],
-            TokenScorer(self._loaded.model, known),
+            token_scorer(self._loaded.model, known),
             batched=self._batched,
             what="question",
         )
@@ -171,7 +134,7 @@ class TransformersVqa:
         shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
         return self._conversations.turns([shown, question], params.system_prompt or "")
 
-    def _can_read(self, conversations: Sequence[Conversation], scorer: TokenScorer) -> bool:
+    def _can_read(self, conversations: Sequence[Conversation], scorer: Scorer) -> bool:
         """Whether the model can be asked about a text."""
         import torch
 
@@ -202,10 +165,5 @@ def _together(results: Sequence[float | Failure]) -> list[float] | Failure:
 
 
 ADAPTER = Adapter(
-    "transformers-vqa/1",
-    ("torch", "transformers"),
-    LocalVqaParams,
-    _load,
-    check=_check_chat,
-    decisive=_decisive,
+    "transformers-vqa/1", ("torch", "transformers"), ConversationParams, _load, check=check_chat
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.models.describers.text_model import cache_argument
-from pytest_cepbench.models.judges.number_likelihood import NumberScorer
+from pytest_cepbench.models.judges.number_likelihood import number_scorer
 from tests.tiny.common import SPECIAL
 
 pytest.importorskip("torch", reason="likelihoods need the [models] extra")
@@ -87,7 +87,7 @@ def test_each_number_has_the_probability_of_the_plain_model(kind: str) -> None:
 
     tokenizer = tokenizer_of(kind)
     model = model_of(tokenizer)
-    scorer = NumberScorer(model, tokenizer, LEADS, 11)
+    scorer = number_scorer(model, tokenizer, LEADS, 11)
     prompts = ["say it", "say it it say it"]
     inputs = tokenizer(prompts, return_tensors="pt", padding=True)
     inputs.pop("token_type_ids", None)
@@ -129,8 +129,8 @@ def test_a_model_may_call_its_cache_as_older_releases_do() -> None:
     inputs.pop("token_type_ids", None)
 
     with torch.inference_mode():
-        scores = NumberScorer(model, tokenizer, LEADS, 11).score(inputs)
-        scores_of_older = NumberScorer(Older(model), tokenizer, LEADS, 11).score(inputs)
+        scores = number_scorer(model, tokenizer, LEADS, 11).score(inputs)
+        scores_of_older = number_scorer(Older(model), tokenizer, LEADS, 11).score(inputs)
 
     assert cache_argument(Older(model)) == "past_key_values"
     assert scores_of_older == pytest.approx(scores, abs=1e-6)
@@ -140,5 +140,5 @@ def test_numbers_that_are_the_same_tokens_are_refused() -> None:
     """A vocabulary without digits would find every score equally likely."""
     limited, digits = tokenizer_of("numbers"), tokenizer_of("digits")
     with pytest.raises(ValueError, match="same tokens for several of the numbers 0 to 99"):
-        NumberScorer(model_of(limited), limited, LEADS, 100)
-    assert NumberScorer(model_of(digits), digits, LEADS, 100).longest == 3
+        number_scorer(model_of(limited), limited, LEADS, 100)
+    assert number_scorer(model_of(digits), digits, LEADS, 100).longest == 3
