@@ -11,7 +11,7 @@ FROM python:3.12-slim
 ARG EXTRAS=models,xdist
 # Builds without CUDA, which are a tenth of the size.
 RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu \
-      "torch>=2.15" "torchvision>=0.29"
+      "torch>=2.6" "torchvision>=0.21"
 COPY --from=wheel /wheels /wheels
 # The package itself is a local file, and its extras pin what they need.
 # hadolint ignore=DL3013

@@ -12,7 +12,7 @@ FROM python:3.12-slim
 ARG EXTRAS=models,xdist
 # torch as PyPI has it brings the libraries of CUDA; all that is needed of the host is its driver.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-RUN pip install --no-cache-dir "torch>=2.15" "torchvision>=0.29"
+RUN pip install --no-cache-dir "torch>=2.6" "torchvision>=0.21"
 COPY --from=wheel /wheels /wheels
 # The package itself is a local file, and its extras pin what they need.
 # hadolint ignore=DL3013

@@ -24,7 +24,6 @@ from pytest_cepbench.gate.statistics import (
     look_shares,
     look_sizes,
     mean_bounds,
-    separate_shares,
     sequential_levels,
 )
 from pytest_cepbench.gate.statistics.bounds import find_lump, hall_steps, shows_spread
@@ -176,7 +175,7 @@ def looks(
     sizes = tuple(
         dict.fromkeys(min(most, ceil(n / count) * count) for n in look_sizes(most, *fine))
     )
-    parts = separate_shares(sizes) if sequential else look_shares(len(sizes))
+    parts = look_shares(len(sizes))
     shares = [alpha * part for part in parts]
     levels = sequential_levels(sizes, alpha) if sequential else shares
     verdicts = [Verdict.INCONCLUSIVE] * len(values)
