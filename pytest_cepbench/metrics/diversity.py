@@ -6,9 +6,7 @@ noise raises it: read diversity beside retrieval or a similarity to the start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,112 +16,90 @@ from pytest_cepbench.errors import TooFewError
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Array = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.integer[Any]]
 
 _ROWS = 512  # rows widened to float64 at once
-
-
-@dataclass(frozen=True)
-class DiversityTotals:
-    """Products of a set's vectors at length 1, kept so that a block of it can be left out.
-
-    vectors: (n, d), of any length but 0, any float type.
-    blocks: (n,) the block of each, from 0; empty where none is to be left out.
-
-    The kernel is the cosine: K_ij = cos(x_i, x_j), positive semidefinite with ones on its diagonal.
-    K / n and the (d, d) matrix of second moments sum_i u_i u_i' / n have the same eigenvalues other
-    than 0, so the smaller of the two is made: no array is larger than the vectors, min(n, d)^2, and
-    for fewer vectors than dimensions (n, n).
-    Raises ValueError for shapes that do not fit, or a vector that is zero or not finite;
-    TooFewError for fewer than two vectors.
-    """
-
-    vectors: FloatArray
-    blocks: npt.NDArray[np.integer[Any]]
-
-    def __post_init__(self) -> None:
-        shape = np.shape(self.vectors)
-        if len(shape) != 2 or len(self.blocks) not in (0, shape[0]):
-            raise ValueError(
-                f"expected (n, d) vectors and n blocks or none, got {shape}, {len(self.blocks)}"
-            )
-        if shape[0] < 2:
-            raise TooFewError(f"the diversity of a set needs at least 2 vectors, got {shape[0]}")
-        largest = np.abs(self.vectors).max(axis=1)
-        if not np.isfinite(largest).all() or not largest.all():
-            raise ValueError("a vector is zero or not finite")
-
-    def vendi_score(self) -> float:
-        """Vendi score of the whole set; see `vendi_score`."""
-        return _effective_number(self._whole, len(self.vectors))
-
-    def vendi_score_without(self, block: int) -> float:
-        """The same without a block. Raises TooFewError where fewer than two vectors are left."""
-        kept, count = self._kept(block)
-        if self._wide:
-            return _effective_number(self._whole[np.ix_(kept, kept)], count)
-        return _effective_number(self._whole - _moments(self.vectors[~kept]), count)
-
-    def mean_distance(self) -> float:
-        """Mean pairwise distance of the whole set; see `mean_pairwise_distance`."""
-        return _mean_distance(self._sums.sum(axis=0), len(self.vectors))
-
-    def mean_distance_without(self, block: int) -> float:
-        """The same without a block. Raises TooFewError where fewer than two vectors are left."""
-        _, count = self._kept(block)
-        return _mean_distance(self._sums.sum(axis=0) - self._sums[block], count)
-
-    @property
-    def _wide(self) -> bool:
-        return len(self.vectors) < len(self.vectors[0])
-
-    @cached_property
-    def _whole(self) -> Array:
-        """The smaller of the kernel matrix and the sum of second moments."""
-        return _kernel(self.vectors) if self._wide else _moments(self.vectors)
-
-    @cached_property
-    def _sums(self) -> Array:
-        """(blocks, d) sum of the unit vectors of each block."""
-        blocks = self.blocks if len(self.blocks) else np.zeros(len(self.vectors), np.intp)
-        sums = np.zeros((int(blocks.max()) + 1, self.vectors.shape[1]))
-        for low in range(0, len(self.vectors), _ROWS):
-            rows = slice(low, low + _ROWS)
-            np.add.at(sums, blocks[rows], unit_rows(self.vectors[rows]))
-        return sums
-
-    def _kept(self, block: int) -> tuple[npt.NDArray[np.bool_], int]:
-        kept = np.asarray(self.blocks) != block
-        count = int(kept.sum())
-        if count < 2:
-            raise TooFewError(
-                f"without a block {count} of {len(kept)} vectors are left, at least 2 are needed"
-            )
-        return kept, count
+_NONE = np.empty(0, dtype=np.intp)
 
 
 def vendi_score(vectors: FloatArray) -> float:
     """Effective number of different items in a set: 1 for equal ones, n for n orthogonal ones.
 
-    vectors: (n, d), n at least 2.
+    vectors: (n, d), of any length but 0, any float type; n at least 2.
     Returns exp(-sum_i l_i log l_i) of the eigenvalues l of K / n, K_ij = cos(x_i, x_j), in [1, n].
     It depends on n, and on how wide the cone is that an encoder's vectors lie in: compare sets of
     one size by one encoder. No value is given by chance.
     Source: Friedman and Dieng, The Vendi Score, TMLR 2023, Definition 3.1; of second moments, as in
     its section 3.1 for embeddings.
-    Raises as `DiversityTotals`.
+    Raises ValueError for another shape, or a vector that is zero or not finite; TooFewError for
+    fewer than two vectors.
     """
-    return DiversityTotals(vectors, np.empty(0, np.intp)).vendi_score()
+    return vendi_scores(vectors, _NONE, 0)[0]
+
+
+def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float, list[float]]:
+    """`vendi_score` of a set, and of the set without each block, block 0 first.
+
+    blocks: (n,) the block of each vector, 0 to count - 1; not read where count is 0.
+    K / n and the (d, d) matrix of second moments sum_i u_i u_i' / n have the same eigenvalues other
+    than 0, so the smaller of the two is made: no array is larger than the vectors, min(n, d)^2, and
+    for fewer vectors than dimensions (n, n).
+    Raises as `vendi_score` does, and TooFewError where fewer than two vectors are left.
+    """
+    _check(vectors)
+    wide = len(vectors) < len(vectors[0])
+    whole = _kernel(vectors) if wide else _moments(vectors)
+    without = []
+    for kept in _rests(blocks, count):
+        rest = whole[np.ix_(kept, kept)] if wide else whole - _moments(vectors[~kept])
+        without.append(_effective_number(rest, int(kept.sum())))
+    return _effective_number(whole, len(vectors)), without
 
 
 def mean_pairwise_distance(vectors: FloatArray) -> float:
     """Mean of 1 - cos(x_i, x_j) over all pairs of different items.
 
-    vectors: (n, d), n at least 2.
+    vectors: as of `vendi_score`, which says what is raised.
     Returns a number in [0, 2], at most n / (n - 1); 0 for equal directions. Exact over all pairs in
     O(n d): the sum of all cosines is the squared length of the sum of the unit vectors.
-    Raises as `DiversityTotals`.
     """
-    return DiversityTotals(vectors, np.empty(0, np.intp)).mean_distance()
+    return mean_pairwise_distances(vectors, _NONE, 0)[0]
+
+
+def mean_pairwise_distances(
+    vectors: FloatArray, blocks: Labels, count: int
+) -> tuple[float, list[float]]:
+    """`mean_pairwise_distance` of a set, and of the set without each block; see `vendi_scores`."""
+    _check(vectors)
+    total = _sum(vectors)
+    without = [
+        _mean_distance(total - _sum(vectors[~kept]), int(kept.sum()))
+        for kept in _rests(blocks, count)
+    ]
+    return _mean_distance(total, len(vectors)), without
+
+
+def _check(vectors: FloatArray) -> None:
+    shape = np.shape(vectors)
+    if len(shape) != 2:
+        raise ValueError(f"expected (n, d) vectors, got {shape}")
+    if shape[0] < 2:
+        raise TooFewError(f"the diversity of a set needs at least 2 vectors, got {shape[0]}")
+    largest = np.abs(vectors).max(axis=1)
+    if not np.isfinite(largest).all() or not largest.all():
+        raise ValueError("a vector is zero or not finite")
+
+
+def _rests(blocks: Labels, count: int) -> Iterator[npt.NDArray[np.bool_]]:
+    """Which vectors are not in each block."""
+    for block in range(count):
+        kept = blocks != block
+        if kept.sum() < 2:
+            raise TooFewError(
+                f"without a block {kept.sum()} of {len(kept)} vectors are left, "
+                "at least 2 are needed"
+            )
+        yield kept
 
 
 def unit_rows(vectors: FloatArray) -> Array:
@@ -133,6 +109,14 @@ def unit_rows(vectors: FloatArray) -> Array:
     wide = wide / np.abs(wide).max(axis=1, keepdims=True)
     unit: Array = wide / np.linalg.norm(wide, axis=1, keepdims=True)
     return unit
+
+
+def _sum(vectors: FloatArray) -> Array:
+    """(d,) sum of the unit vectors."""
+    total = np.zeros(vectors.shape[1])
+    for low in range(0, len(vectors), _ROWS):
+        total += unit_rows(vectors[low : low + _ROWS]).sum(axis=0)
+    return total
 
 
 def _moments(vectors: FloatArray) -> Array:
@@ -156,6 +140,6 @@ def _effective_number(products: Array, count: int) -> float:
     return float(min(count, max(1.0, np.exp(entropy))))
 
 
-def _mean_distance(total: Sequence[float] | Array, count: int) -> float:
+def _mean_distance(total: Array, count: int) -> float:
     cosines = float(np.dot(total, total)) - count
     return max(0.0, 1.0 - cosines / (count * (count - 1)))

@@ -12,7 +12,12 @@ from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, TooFewError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
-from pytest_cepbench.metrics.diversity import DiversityTotals
+from pytest_cepbench.metrics.diversity import (
+    FloatArray,
+    Labels,
+    mean_pairwise_distances,
+    vendi_scores,
+)
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
@@ -49,24 +54,18 @@ _ALL = "all artifacts"
 
 @dataclass(frozen=True)
 class _Formula:
-    """A score of a set. whole: of all of it. without: of it without a block."""
+    """A score of a set. scores: vectors, block of each, number of blocks -> the score of the whole
+    set, and of it without each block.
+    """
 
     label: str
     span: float | None
-    whole: Callable[[DiversityTotals], float]
-    without: Callable[[DiversityTotals, int], float]
+    scores: Callable[[FloatArray, Labels, int], tuple[float, list[float]]]
 
 
 FORMULAS: dict[DiversityScore, _Formula] = {
-    "vendi": _Formula(
-        "Vendi({T})", None, DiversityTotals.vendi_score, DiversityTotals.vendi_score_without
-    ),
-    "distance": _Formula(
-        "pairwise distance({T})",
-        2.0,
-        DiversityTotals.mean_distance,
-        DiversityTotals.mean_distance_without,
-    ),
+    "vendi": _Formula("Vendi({T})", None, vendi_scores),
+    "distance": _Formula("pairwise distance({T})", 2.0, mean_pairwise_distances),
 }
 
 
@@ -187,7 +186,7 @@ class DiversityMeasure:
         blocks = block_of_each(samples)
         values: list[float] = []
         sizes: list[int] = []
-        without: tuple[float, ...] = ()
+        without: list[float] = []
         why = "" if blocks else too_few_units(samples)
         failed = {}
         for generation in self.generations:
@@ -199,17 +198,16 @@ class DiversityMeasure:
                 raise MeasurementError(too_few(self.label, "artifacts", sizes, outcomes))
             if generation == 0:
                 self._refuse_one_vector(rows, chain_data)
-            totals = DiversityTotals(rows.features, rows.blocks)
-            values.append(formula.whole(totals))
-            if generation == self.generations[-1] and blocks:
-                try:
-                    last = range(max(blocks.values()) + 1)
-                    without = tuple(formula.without(totals, block) for block in last)
-                except TooFewError as error:
-                    why = str(error)
+            count = max(blocks.values()) + 1 if blocks and generation == self.generations[-1] else 0
+            try:
+                value, without = formula.scores(rows.features, rows.blocks, count)
+            except TooFewError as error:
+                why = str(error)
+                value, without = formula.scores(rows.features, rows.blocks, 0)
+            values.append(value)
         outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
         width = rows.features.shape[1]
-        return _CategoryDiversity(tuple(values), without, why, tuple(sizes), width, outcomes)
+        return _CategoryDiversity(tuple(values), tuple(without), why, tuple(sizes), width, outcomes)
 
     def _refuse_one_vector(self, starts: FeatureRows, chain_data: ChainData) -> None:
         """Raise MeasurementError if starts that differ have one vector: no collapse would show.
