@@ -22,11 +22,7 @@ from pytest_cepbench.artifacts.answer import STEP_END, cut_into_steps
 from pytest_cepbench.artifacts.reasoning import with_reasoning
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import InterleaverParams
-from pytest_cepbench.models.api.messages import (
-    chat_settings,
-    content_parts,
-    make_messages,
-)
+from pytest_cepbench.models.api.messages import chat_request, chat_settings
 from pytest_cepbench.models.api.responses import (
     ApiResponse,
     decode_entry,
@@ -74,19 +70,14 @@ class ApiInterleaver:
         )
 
     def _request(self, question: Question, limit: StepLimit, seed: int) -> ApiRequest:
-        def body() -> dict[str, Any]:
-            told = [told_text(limit.told)] if limit.told is not None else []
-            content = content_parts([*question, *told], self.params)
-            own = self.params.system_prompt
-            system = INTERLEAVE if own is None else own
-            return {"model": self.model, "messages": make_messages(content, system)}
-
-        kinds = self.params.modalities
-        optional = dict(chat_settings(self.params, seed))
-        if kinds is not None:
-            optional["modalities"] = kinds.split(",")
-        read = partial(read_answer, beside=self.params.reasoning == "strip")
-        return ApiRequest("chat", body, read, optional)
+        params = self.params
+        told = [told_text(limit.told)] if limit.told is not None else []
+        system = INTERLEAVE if params.system_prompt is None else params.system_prompt
+        settings = dict(chat_settings(params, seed))
+        if params.modalities is not None:
+            settings["modalities"] = params.modalities.split(",")
+        read = partial(read_answer, beside=params.reasoning == "strip")
+        return chat_request(self.model, params, [*question, *told], system, settings, read)
 
 
 def read_answer(document: Any, *, beside: bool = True) -> ApiResponse:

@@ -16,12 +16,12 @@ from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.artifacts.reasoning import without_reasoning
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
-from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, JudgeParams
+from pytest_cepbench.models.api.endpoint import JudgeParams
 from pytest_cepbench.models.api.messages import (
+    chat_request,
     chat_settings,
-    content_parts,
     encodable,
-    make_messages,
+    likelihood_settings,
     text_part,
 )
 from pytest_cepbench.models.api.responses import (
@@ -79,19 +79,10 @@ class ApiJudge:
     def _request(self, battle: Battle, seed: int) -> ApiRequest:
         params = self.params
         prompt = JUDGE_PROMPTS[params.prompt]
-
-        def body() -> dict[str, Any]:
-            content = content_parts(prompt.show(battle), params)
-            own = params.system_prompt
-            system = prompt.system if own is None else own
-            return {"model": self.model, "messages": make_messages(content, system)}
-
-        settings = dict(chat_settings(params, seed))
-        if params.logprobs:
-            settings["logprobs"] = True
-            settings["top_logprobs"] = params.top_logprobs or TOP_LOGPROBS
+        system = prompt.system if params.system_prompt is None else params.system_prompt
         read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
-        return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
+        settings = likelihood_settings(params, seed)
+        return chat_request(self.model, params, prompt.show(battle), system, settings, read)
 
     def score_answers(
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
@@ -137,17 +128,18 @@ class ApiJudge:
         """turns: of the conversation, after the question for scores."""
         params = self.params
         prompt = JUDGE_PROMPTS[params.prompt]
-
-        def body() -> dict[str, Any]:
-            pieces = prompt.show_answer(answered, JSON_CLOSING)
-            system = score_system(numbered=prompt.numbered)
-            messages = make_messages(content_parts(pieces, params), system)
-            return {"model": self.model, "messages": [*messages, *turns]}
-
         settings = dict(chat_settings(params, seed)) | {"response_format": _RESPONSE_FORMAT}
         if params.max_tokens is not None:
             settings["max_tokens"] = max(params.max_tokens, SCORE_TOKENS)
-        return ApiRequest("chat", body, read_content, settings)
+        return chat_request(
+            self.model,
+            params,
+            prompt.show_answer(answered, JSON_CLOSING),
+            score_system(numbered=prompt.numbered),
+            settings,
+            read_content,
+            turns=turns,
+        )
 
 
 _RESPONSE_FORMAT: Mapping[str, Any] = {

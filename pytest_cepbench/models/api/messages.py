@@ -5,20 +5,44 @@ from __future__ import annotations
 import io
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.models.api.endpoint import ChatParams
+from pytest_cepbench.models.api.client import ApiRequest
+from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, ChatParams, JudgeParams, VqaParams
+from pytest_cepbench.models.api.responses import ApiResponse
 from pytest_cepbench.models.judges.judge_prompt import shrink_image
 from pytest_cepbench.models.protocols import Piece
 
 
-def make_messages(content: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """A conversation of one message of the user, behind a system prompt where there is one."""
-    turns = [{"role": "user", "content": content}]
-    return turns if not system else [{"role": "system", "content": system}, *turns]
+def chat_request(
+    model: str,
+    params: ChatParams,
+    pieces: Sequence[Piece],
+    system: str | None,
+    settings: Mapping[str, Any],
+    read: Callable[[Any], ApiResponse],
+    *,
+    turns: Sequence[Mapping[str, Any]] = (),
+) -> ApiRequest:
+    """A request of one message of the user, behind a system prompt where there is one.
+
+    model: its name on the server.
+    pieces: texts and images of the message.
+    settings: sent as far as the server accepts them, but for the probabilities of tokens, without
+        which an answer is of no use.
+    read: as of `ApiRequest`.
+    turns: of the conversation, after the message.
+    """
+
+    def body() -> dict[str, Any]:
+        before = [{"role": "system", "content": system}] if system else []
+        message = {"role": "user", "content": content_parts(pieces, params)}
+        return {"model": model, "messages": [*before, message, *turns]}
+
+    return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
 
 
 def chat_settings(params: ChatParams, seed: int) -> Mapping[str, Any]:
@@ -29,6 +53,12 @@ def chat_settings(params: ChatParams, seed: int) -> Mapping[str, Any]:
         max_tokens=params.max_tokens,
         seed=seed if params.seeds else None,
     )
+
+
+def likelihood_settings(params: JudgeParams | VqaParams, seed: int) -> Mapping[str, Any]:
+    """Those and, where the spec asks for them, the probabilities of tokens."""
+    asked = {"logprobs": True, "top_logprobs": params.top_logprobs or TOP_LOGPROBS}
+    return {**chat_settings(params, seed), **(asked if params.logprobs else {})}
 
 
 def without_none(**optional: Any) -> Mapping[str, Any]:

@@ -12,13 +12,10 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams
 from pytest_cepbench.models.api.messages import (
+    chat_request,
     chat_settings,
-    content_parts,
     encodable,
-    image_part,
     json_settings,
-    make_messages,
-    text_part,
     without_none,
 )
 from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_content, read_image
@@ -68,16 +65,10 @@ class ApiDescriber:
         )
 
     def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
-        def body() -> dict[str, Any]:
-            content = [image_part(image, self.params)]
-            if prompt:
-                content.append(text_part(prompt))
-            return {
-                "model": self.model,
-                "messages": make_messages(content, self.params.system_prompt),
-            }
-
-        return ApiRequest("chat", body, _reader(self.params), settings)
+        params, pieces = self.params, [image, prompt] if prompt else [image]
+        return chat_request(
+            self.model, params, pieces, params.system_prompt, settings, _reader(params)
+        )
 
 
 def _reader(params: ChatParams) -> Callable[[Any], ApiResponse]:
@@ -122,12 +113,9 @@ class ApiWriter:
         )
 
     def _request(self, question: Question, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
-        def body() -> dict[str, Any]:
-            system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
-            content = content_parts(question, self.params)
-            return {"model": self.model, "messages": make_messages(content, encodable(system))}
-
-        return ApiRequest("chat", body, _reader(self.params), settings)
+        params = self.params
+        system = encodable("\n\n".join(filter(None, [params.system_prompt, prompt])))
+        return chat_request(self.model, params, question, system, settings, _reader(params))
 
 
 @dataclass(frozen=True)

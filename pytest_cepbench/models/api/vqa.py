@@ -12,8 +12,8 @@ from typing import Any
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.reasoning import after_reasoning, only_reasoning
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
-from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, VqaParams
-from pytest_cepbench.models.api.messages import chat_settings, content_parts, make_messages
+from pytest_cepbench.models.api.endpoint import VqaParams
+from pytest_cepbench.models.api.messages import chat_request, likelihood_settings
 from pytest_cepbench.models.api.responses import ApiResponse, read_content, read_likelihoods
 from pytest_cepbench.models.protocols import Piece, Reply, Usage, VqaQuestion
 
@@ -56,17 +56,10 @@ class ApiVqa:
 
     def _request(self, piece: Piece, question: VqaQuestion) -> ApiRequest:
         params = self.params
-
-        def body() -> dict[str, Any]:
-            content = content_parts([piece, question.text], params)
-            return {"model": self.model, "messages": make_messages(content, params.system_prompt)}
-
-        settings = dict(chat_settings(params, 0))
-        if params.logprobs:
-            settings["logprobs"] = True
-            settings["top_logprobs"] = params.top_logprobs or TOP_LOGPROBS
         read = partial(read_answer, question=question, likelihoods=params.logprobs)
-        return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
+        settings = likelihood_settings(params, 0)
+        pieces = [piece, question.text]
+        return chat_request(self.model, params, pieces, params.system_prompt, settings, read)
 
 
 def read_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> ApiResponse:
