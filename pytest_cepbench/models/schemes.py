@@ -43,17 +43,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "",
             "checkpoints/step-8000",
             "a checkpoint: a folder, or the id of one on the Hugging Face hub",
-            (
-                "describer",
-                "generator",
-                "encoder",
-                "detector",
-                "judge",
-                "writer",
-                "editor",
-                "interleaver",
-                "vqa",
-            ),
+            ROLE_NAMES,
             f"{_HERE}.checkpoint_provider",
         ),
         Scheme(
@@ -61,16 +51,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "shapes:?miss=0.1",
             "the built-in rule-based models of the shapes world, exact or degraded by known "
             "amounts",
-            (
-                "describer",
-                "generator",
-                "encoder",
-                "detector",
-                "judge",
-                "writer",
-                "interleaver",
-                "vqa",
-            ),
+            tuple(role for role in ROLE_NAMES if role != "editor"),
             f"{_HERE}.rule_based",
         ),
         Scheme(
