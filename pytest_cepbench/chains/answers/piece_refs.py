@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.artifacts.answer import Answer
@@ -15,8 +14,6 @@ from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.store import ImageRef, Store
-
-_Image = TypeVar("_Image", bound=SeedImage | ImageRef)
 
 
 @dataclass(frozen=True)
@@ -64,19 +61,21 @@ def refer_to_question(sample: Sample, store: Store) -> PieceRefs:
 
 def refer_to_gold(sample: Sample, store: Store) -> PieceRefs | None:
     """The reference answer of a sample, where it has one. Raises DatasetError as above."""
-    pieces: tuple[str | SeedImage, ...] = _pieces((s.text, s.image) for s in sample.gold)
+    pieces = _pieces((step.text, step.image) for step in sample.gold)
     return _refer(f"{sample.id}, its reference answer", pieces, store) if pieces else None
 
 
 def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:
     """A stored answer."""
-    steps = ((s.text, None if s.image is None else ImageRef(s.image)) for s in answer.steps)
-    pieces = _pieces(steps)
+    pieces: list[str | ImageRef] = []
+    for step in answer.steps:
+        pieces += [step.text] if step.text else []
+        pieces += [ImageRef(step.image)] if step.image is not None else []
     inputs = tuple(
         ("text", digest_text(piece)) if isinstance(piece, str) else ("image", piece.digest)
         for piece in pieces
     )
-    return PieceRefs(f"{sample_id}, an answer", pieces, inputs)
+    return PieceRefs(f"{sample_id}, an answer", tuple(pieces), inputs)
 
 
 def refer_to_recorded(answer: RecordedAnswer, sample_id: str, store: Store) -> PieceRefs:
@@ -90,7 +89,7 @@ def refer_to_recorded(answer: RecordedAnswer, sample_id: str, store: Store) -> P
     return _refer(f"{sample_id}, an answer", pieces, store)
 
 
-def _pieces(steps: Iterable[tuple[str, _Image | None]]) -> tuple[str | _Image, ...]:
+def _pieces(steps: Iterable[tuple[str, SeedImage | None]]) -> tuple[str | SeedImage, ...]:
     """The texts and images of steps in reading order, without those that are not there."""
     return tuple(
         piece for text, image in steps for piece in (text or None, image) if piece is not None
