@@ -59,24 +59,33 @@ class Chain:
 def load_link(chain: Chain, index: int, store: Store) -> Any:
     """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
 
-    Raises ImageError naming sample and generation for an image outside the store that is gone or
-    changed since it was read.
+    Raises ImageError as `load_image`.
     """
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    image = store.image_cache.get(link.digest)
-    if image is None and link.source is None:
-        image = store.get_image(link.digest)
-    elif image is None and link.source is not None:
+    return load_image(link.digest, link.source, f"{chain.sample.id}, generation {index}", store)
+
+
+def load_image(digest: str, source: SeedImage | None, name: str, store: Store) -> Any:
+    """An image as a role takes it, a Pillow image; None when it is damaged.
+
+    source: where it lies outside the store; None where it is in the store.
+    name: of what it is, for errors.
+    Raises ImageError for an image outside the store that is gone or changed since it was read.
+    """
+    image = store.image_cache.get(digest)
+    if image is None and source is None:
+        image = store.get_image(digest)
+    elif image is None and source is not None:
         try:
-            image = link.source.load()
+            image = source.load()
         except ImageError as error:
-            raise ImageError(f"{chain.sample.id}, generation {index}: {error}") from error
-        if image.digest != link.digest:
+            raise ImageError(f"{name}: {error}") from error
+        if image.digest != digest:
             raise ImageError(
-                f"{chain.sample.id}, generation {index}: the image changed after the run had read "
-                "it, and answers to it would be stored as answers to the one before: run again"
+                f"{name}: the image changed after the run had read it, and answers to it would be "
+                "stored as answers to the one before: run again"
             )
     if image is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,23 +129,37 @@ def boxes(
 
     queries: what to look for, by sample id. Raises as `trace`.
     """
-    if not chains:
-        return []
-
-    def step(chain: Chain) -> Step:
-        words = list(queries[chain.sample.id])
-
-        def load() -> object:
-            image = load_link(chain, generation, store)
-            return None if image is None else (image, words)
-
-        digest = chain.links[generation].digest
-        return Step(detector.key(canonical_json(words), 0, "image", digest), 0, load)
-
+    texts = {name: canonical_json(list(words)) for name, words in queries.items()}
     with naming_damage(chains, generation):
-        results = detector.detect([step(chain) for chain in chains])
+        steps = _steps(chains, generation, texts, json.loads, detector, store)
+        results = detector.detect(steps)
     assert all(isinstance(result, Detections | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
+
+
+def _steps(
+    chains: Sequence[Chain],
+    generation: int,
+    queries: Mapping[str, str],
+    read: Callable[[str], object],
+    runner: RoleRunner,
+    store: Store,
+) -> list[Step]:
+    """A step for each chain's artifact at a generation, with what is asked about it.
+
+    queries: by sample id, as they enter keys. read: makes of one what the model is asked.
+    """
+
+    def step(chain: Chain) -> Step:
+        query, link = queries[chain.sample.id], chain.links[generation]
+
+        def load() -> object:
+            piece = load_link(chain, generation, store)
+            return None if piece is None else (piece, read(query))
+
+        return Step(runner.key(query, 0, link.kind, link.digest), 0, load)
+
+    return [step(chain) for chain in chains]
 
 
 def vqa_query(questions: Sequence[VqaQuestion]) -> str:
@@ -170,22 +184,8 @@ def vqa_answers(
     queries: a `vqa_query` by sample id. Returns a probability in [0, 1] for each of its questions.
     Raises as `trace`.
     """
-    if not chains:
-        return []
-    kind = chains[0].links[generation].kind
-
-    def step(chain: Chain) -> Step:
-        query = queries[chain.sample.id]
-
-        def load() -> object:
-            piece = load_link(chain, generation, store)
-            return None if piece is None else (piece, vqa_questions(query))
-
-        digest = chain.links[generation].digest
-        return Step(vqa.key(query, 0, kind, digest), 0, load)
-
     with naming_damage(chains, generation):
-        results = vqa.answer([step(chain) for chain in chains])
+        results = vqa.answer(_steps(chains, generation, queries, vqa_questions, vqa, store))
     return [
         _stored_answers(result, len(vqa_questions(queries[chain.sample.id])))
         for result, chain in zip(results, chains, strict=True)

@@ -1,12 +1,12 @@
 """The schemes of model specs: `SCHEMES` is the one table.
 
-Parsing, binding, `--help`, docs and tests read it. To add a provider, write a module that ends in
+Parsing, binding, docs and tests read it. To add a provider, write a module that ends in
 `PROVIDER = Provider(...)` and enter it here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_cepbench.models import ROLE_NAMES, RoleName
@@ -43,17 +43,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "",
             "checkpoints/step-8000",
             "a checkpoint: a folder, or the id of one on the Hugging Face hub",
-            (
-                "describer",
-                "generator",
-                "encoder",
-                "detector",
-                "judge",
-                "writer",
-                "editor",
-                "interleaver",
-                "vqa",
-            ),
+            ROLE_NAMES,
             f"{_HERE}.checkpoint_provider",
         ),
         Scheme(
@@ -61,16 +51,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "shapes:?miss=0.1",
             "the built-in rule-based models of the shapes world, exact or degraded by known "
             "amounts",
-            (
-                "describer",
-                "generator",
-                "encoder",
-                "detector",
-                "judge",
-                "writer",
-                "interleaver",
-                "vqa",
-            ),
+            tuple(role for role in ROLE_NAMES if role != "editor"),
             f"{_HERE}.rule_based",
         ),
         Scheme(
@@ -126,11 +107,3 @@ SCHEMES: Mapping[str, Scheme] = {
         ),
     )
 }
-
-
-def list_schemes() -> Iterator[str]:
-    """One line for each scheme: an example, what it names and its roles; for `--help` and docs."""
-    width = max(len(scheme.example) for scheme in SCHEMES.values())
-    for scheme in SCHEMES.values():
-        roles = f" ({', '.join(scheme.roles)})" if scheme.roles else ""
-        yield f"{scheme.example:{width}}  {scheme.summary}{roles}"

@@ -24,7 +24,7 @@ from pytest_cepbench.store.database import (
     is_damage,
 )
 from pytest_cepbench.store.images import has_image, image_path, load_image
-from pytest_cepbench.store.rows import MOST_PAYLOAD, Result, Row, results_under, rows_with
+from pytest_cepbench.store.rows import MOST_PAYLOAD, Result, Row, column, results_under
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
@@ -163,23 +163,13 @@ class Overlay:
                 self._note_once(store.folder, key, f"result {key[:12]} in {store.folder}: damaged")
         return results
 
-    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
-        """How the results under these keys came about, from the first store that has each."""
-        return {key: str(document) for key, document in self._column("provenance", keys).items()}
-
-    def times(self, keys: Iterable[str]) -> dict[str, float]:
-        """When the results under these keys were stored, by the first store that has each."""
-        return {key: float(moment) for key, moment in self._column("created", keys).items()}
-
-    def _column(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
+    def column(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
         """A column of the results under these keys, from the first store that has each."""
         values: dict[str, Any] = {}
         wanted = set(keys) - self._refused
-        query = f"SELECT key, {name} FROM results WHERE key"  # noqa: S608 - our name
         for store in self._stores:
             with suppress(StoreError):  # noted when results are read
-                rows = list(rows_with(store.read, query, wanted - values.keys()))
-                values |= {str(key): value for key, value in rows}
+                values |= column(store.read, name, wanted - values.keys())
         return values
 
     def refuse(self, keys: Iterable[str]) -> None:

@@ -216,6 +216,12 @@ def rows_with(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
         yield from read(f"{query} IN ({','.join('?' * len(part))})", part)
 
 
+def column(read: Read, name: str, keys: Iterable[str]) -> dict[str, Any]:
+    """A column of the results under these keys, unchecked."""
+    query = f"SELECT key, {name} FROM results WHERE key"  # noqa: S608 - our name
+    return {str(key): value for key, value in rows_with(read, query, keys)}
+
+
 def results_under(
     read: Read, keys: Iterable[str], most: int | None = None
 ) -> tuple[dict[str, Result], list[str]]:

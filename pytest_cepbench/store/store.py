@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.errors import ImageError
@@ -25,7 +25,7 @@ from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Location, Remotes
-from pytest_cepbench.store.rows import Result, StoredResult, dated
+from pytest_cepbench.store.rows import Result, StoredResult, column, dated
 from pytest_cepbench.store.tables import (
     AccessLog,
     ResultTable,
@@ -149,15 +149,16 @@ class Store:
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
         """How the results under these keys came about, as JSON; unchecked in shared stores."""
-        wanted = set(keys)
-        own = self._results.provenance(wanted)
-        return self._overlay.provenance(wanted - own.keys()) | own
+        return {key: str(text) for key, text in self._column("provenance", keys).items()}
 
     def times(self, keys: Iterable[str]) -> dict[str, float]:
         """Unix times at which the results under these keys were first stored."""
+        return {key: float(moment) for key, moment in self._column("created", keys).items()}
+
+    def _column(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
         wanted = set(keys)
-        own = self._results.times(wanted)
-        return self._overlay.times(wanted - own.keys()) | own
+        own = column(self.index.read, name, wanted)
+        return self._overlay.column(name, wanted - own.keys()) | own
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; damage in it shows when it is read."""

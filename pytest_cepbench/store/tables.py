@@ -62,19 +62,6 @@ class ResultTable:
         rows = rows_with(self._index.read, "SELECT key FROM results WHERE key", keys)
         return {str(key) for (key,) in rows}
 
-    def provenance(self, keys: Iterable[str]) -> dict[str, str]:
-        """The provenance of the results under these keys, as JSON."""
-        query = "SELECT key, provenance FROM results WHERE key"
-        rows = rows_with(self._index.read, query, keys)
-        return {str(key): str(provenance) for key, provenance in rows}
-
-    def times(self, keys: Iterable[str]) -> dict[str, float]:
-        """When the results under these keys were stored, Unix time."""
-        query = "SELECT key, created FROM results WHERE key"
-        return {
-            str(key): float(created) for key, created in rows_with(self._index.read, query, keys)
-        }
-
     def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         """Store results, all or none; returns what is stored under each key now.
 

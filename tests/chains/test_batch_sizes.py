@@ -166,8 +166,12 @@ def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int
     sizes = []
 
     def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Call:
-        room.asked = len(inputs)
-        return Call(lambda: time.sleep(cost(len(inputs))) or inputs)
+        def make() -> Sequence[Any]:
+            room.asked = len(inputs)
+            time.sleep(cost(len(inputs)))
+            return inputs
+
+        return Call(make)
 
     for _ in range(calls):
         sizes.append(caller.size)

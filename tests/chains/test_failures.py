@@ -277,12 +277,16 @@ def test_a_role_that_the_model_lacks_is_no_failure_of_the_model(store: Store) ->
 @pytest.mark.parametrize("stage", ["inputs", "outputs"])
 def test_code_around_a_call_is_not_the_model(stage: str) -> None:
     """Whatever is raised where inputs are unpacked and outputs are checked: no call is repeated."""
-    asked = []
+    asked: list[int] = []
 
     def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Call:
+        def make() -> Sequence[Any]:
+            asked.append(len(inputs))
+            return inputs
+
         if stage == "inputs":
             explode()
-        return Call(lambda: asked.append(len(inputs)) or inputs, explode)
+        return Call(make, explode)
 
     caller = BatchCaller(bound("describer", SmallDescriber()), CallCounts(), 4)
     with pytest.raises(RuntimeError, match="cannot take this"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.chains.chain import load_image
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.recorded_answers import RecordedAnswer
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
@@ -42,22 +44,11 @@ class PieceRefs:
             if isinstance(piece, str):
                 loaded.append(piece)
                 continue
-            image = store.image_cache.get(digest)
-            if image is None and isinstance(piece, ImageRef):
-                image = store.get_image(digest)
-            elif image is None and not isinstance(piece, ImageRef):
-                try:
-                    image = piece.load()
-                except ImageError as error:
-                    raise ImageError(f"{self.name}: {error}") from error
-                if image.digest != digest:
-                    raise ImageError(
-                        f"{self.name}: the image changed after the run had read it: run again"
-                    )
+            source = None if isinstance(piece, ImageRef) else piece
+            image = load_image(digest, source, self.name, store)
             if image is None:
                 return None
-            store.image_cache.add(image)
-            loaded.append(image.to_pil())
+            loaded.append(image)
         return loaded
 
 
@@ -70,11 +61,8 @@ def refer_to_question(sample: Sample, store: Store) -> PieceRefs:
 
 def refer_to_gold(sample: Sample, store: Store) -> PieceRefs | None:
     """The reference answer of a sample, where it has one. Raises DatasetError as above."""
-    pieces: list[str | SeedImage] = []
-    for step in sample.gold:
-        pieces += [step.text] if step.text else []
-        pieces += [step.image] if step.image is not None else []
-    return _refer(f"{sample.id}, its reference answer", tuple(pieces), store) if pieces else None
+    pieces = _pieces((step.text, step.image) for step in sample.gold)
+    return _refer(f"{sample.id}, its reference answer", pieces, store) if pieces else None
 
 
 def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:
@@ -96,11 +84,16 @@ def refer_to_recorded(answer: RecordedAnswer, sample_id: str, store: Store) -> P
     Its digest is that of the same answer in the store. Raises DatasetError for an image that is
     none.
     """
-    pieces: list[str | SeedImage] = []
-    for step in answer.steps:
-        pieces += [step.text] if step.text else []
-        pieces += [step.image] if isinstance(step.image, FileImage) else []
-    return _refer(f"{sample_id}, an answer", tuple(pieces), store)
+    files = (s.image if isinstance(s.image, FileImage) else None for s in answer.steps)
+    pieces = _pieces(zip((step.text for step in answer.steps), files, strict=True))
+    return _refer(f"{sample_id}, an answer", pieces, store)
+
+
+def _pieces(steps: Iterable[tuple[str, SeedImage | None]]) -> tuple[str | SeedImage, ...]:
+    """The texts and images of steps in reading order, without those that are not there."""
+    return tuple(
+        piece for text, image in steps for piece in (text or None, image) if piece is not None
+    )
 
 
 def _refer(name: str, pieces: tuple[str | SeedImage, ...], store: Store) -> PieceRefs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,7 +37,25 @@ _STREAM = 1  # keeps these draws apart from the jitter of `render`, which has th
 
 
 @dataclass(frozen=True)
-class Degradation:
+class Knobs:
+    """Faults of a model, numbers in [0, 1]; at zero it is exact.
+
+    Raises ValueError naming the one that is out of range.
+    """
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is a probability in [0, 1], got {value!r}")
+
+    @property
+    def turned(self) -> dict[str, float]:
+        """The knobs that are not at zero."""
+        return {name: float(value) for name, value in asdict(self).items() if value > 0}
+
+
+@dataclass(frozen=True)
+class Degradation(Knobs):
     """Probabilities in [0, 1], applied at every step.
 
     miss, recolor, reshape, resize, move: that an object is left out, gets another color, another
@@ -56,32 +74,6 @@ class Degradation:
     swap: float = 0.0
     blank: float = 0.0
     collapse: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_probabilities(self)
-
-    @property
-    def turned(self) -> dict[str, float]:
-        """The knobs that are not at zero."""
-        return turned_knobs(self)
-
-
-class _Knobs(Protocol):
-    """A dataclass of probabilities."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-
-def check_probabilities(knobs: _Knobs) -> None:
-    """Raise ValueError naming the field that is no probability."""
-    for name, value in asdict(knobs).items():
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name} is a probability in [0, 1], got {value!r}")
-
-
-def turned_knobs(knobs: _Knobs) -> dict[str, float]:
-    """The fields that are not at zero."""
-    return {name: float(value) for name, value in asdict(knobs).items() if value > 0}
 
 
 # The draws are laid out in this order: a new knob goes to the end, or all old ones draw anew.

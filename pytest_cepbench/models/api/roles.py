@@ -19,7 +19,7 @@ from pytest_cepbench.models.api.messages import (
     without_none,
 )
 from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_content, read_image
-from pytest_cepbench.models.protocols import Question, Reply
+from pytest_cepbench.models.protocols import Piece, Question, Reply
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class ApiDescriber:
         )
 
     def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
-        params, pieces = self.params, [image, prompt] if prompt else [image]
+        params = self.params
+        pieces: list[Piece] = [image, prompt] if prompt else [image]
         return chat_request(
             self.model, params, pieces, params.system_prompt, settings, _reader(params)
         )

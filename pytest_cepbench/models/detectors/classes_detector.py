@@ -33,6 +33,7 @@ from pytest_cepbench.models.detectors.transformers_detector import (
     load_parts,
 )
 from pytest_cepbench.models.device_maps import input_device
+from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.torch_runtime import quiet
 
@@ -122,13 +123,16 @@ class ClassesDetector:
         import torch
 
         asked = [self._classes.asked(wanted) for wanted in queries]
-        results: dict[int, Detections | Failure] = {}
+        # A batch needs no padding to a common size then. It would reach the features of these
+        # networks: what is found in an image would depend on the sizes of its neighbours.
+        sizes = [image.size for image in images]
+
+        def detect(indices: Sequence[int]) -> list[Detections | Failure]:
+            proposed = self._find([images[i] for i in indices], [asked[i] for i in indices])
+            return [self._keep(own, asked[i]) for i, own in zip(indices, proposed, strict=True)]
+
         with quiet(), torch.inference_mode():
-            for indices in _same_sizes(images):
-                proposed = self._find([images[i] for i in indices], [asked[i] for i in indices])
-                for i, candidates in zip(indices, proposed, strict=True):
-                    results[i] = self._keep(candidates, asked[i])
-        return [results[i] for i in range(len(images))]
+            return by_kind(sizes, detect)
 
     def _keep(self, candidates: CandidateBoxes | Failure, asked: Asked) -> Detections | Failure:
         if isinstance(candidates, Failure):
@@ -140,18 +144,6 @@ class ClassesDetector:
             nms=self._params.nms,
             most_per_class=self._params.max_per_class,
         )
-
-
-def _same_sizes(images: Sequence[Image.Image]) -> Iterator[list[int]]:
-    """Indices of the images of each size, so that a batch needs no padding to a common one.
-
-    Padding reaches the features of these networks: what is found in an image would depend on the
-    sizes of its neighbours.
-    """
-    groups: dict[tuple[int, int], list[int]] = {}
-    for index, image in enumerate(images):
-        groups.setdefault(image.size, []).append(index)
-    yield from groups.values()
 
 
 def _load_boxes(plan: LoadPlan[ClassesParams]) -> ClassesDetector:

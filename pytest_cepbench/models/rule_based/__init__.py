@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.shapes import WORLD_VERSION, SceneKnobs
@@ -24,6 +24,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     WriterDegradation,
 )
+from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
@@ -68,25 +69,11 @@ ADAPTER = "shapes/1"
 _BATCH = 64
 
 
-class _Knobs(Protocol):
-    @property
-    def turned(self) -> dict[str, float]: ...
-
-
-@dataclass(frozen=True)
-class _NoKnobs:
-    """The parameters of encoder and detector: none."""
-
-    @property
-    def turned(self) -> dict[str, float]:
-        return {}
-
-
 @dataclass(frozen=True)
 class _ShapesRole:
     """How `shapes:` plays a role.
 
-    knobs: class of its parameters.
+    knobs: class of its parameters; the base itself, which has none, for encoder and detector.
     load: makes the model from them.
     versions: what else than the world's version decides its answers.
     params: parameters that are no knobs.
@@ -94,7 +81,7 @@ class _ShapesRole:
     never_seeded: whether no knob draws at random.
     """
 
-    knobs: type[_Knobs]
+    knobs: type[Knobs]
     load: Callable[[Any], Model]
     versions: dict[str, str] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
@@ -107,8 +94,8 @@ _ARENA = {"arena": ARENA_VERSION}
 _ROLES: dict[RoleName, _ShapesRole] = {
     "describer": _ShapesRole(DescriberKnobs, ShapesDescriber),
     "generator": _ShapesRole(SceneKnobs, ShapesGenerator, always_seeded=True),
-    "encoder": _ShapesRole(_NoKnobs, lambda _: ShapesEncoder()),
-    "detector": _ShapesRole(_NoKnobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
+    "encoder": _ShapesRole(Knobs, lambda _: ShapesEncoder()),
+    "detector": _ShapesRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
     "judge": _ShapesRole(
         JudgeKnobs, ShapesJudge, {**_ARENA, "truth": TRUTH_VERSION, "margin": str(MARGIN)}
     ),

@@ -23,7 +23,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     score_answer,
     solve,
 )
-from pytest_cepbench.datasets.shapes.degrade import check_probabilities, turned_knobs
+from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
@@ -107,7 +107,7 @@ class ShapesWriter:
 
 
 @dataclass(frozen=True)
-class JudgeKnobs:
+class JudgeKnobs(Knobs):
     """Probabilities in [0, 1] of the faults of a judge; the last one acts first.
 
     flip: that the verdict becomes its opposite; that a score becomes 10 less itself.
@@ -122,14 +122,6 @@ class JudgeKnobs:
     tie: float = 0.0
     first: float = 0.0
     long: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_probabilities(self)
-
-    @property
-    def turned(self) -> dict[str, float]:
-        """The knobs that are not at zero."""
-        return turned_knobs(self)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.datasets.shapes import parse_caption, parse_image
-from pytest_cepbench.datasets.shapes.degrade import check_probabilities, turned_knobs
+from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import answer_question
 from pytest_cepbench.models.protocols import Piece, VqaQuestion
 
 
 @dataclass(frozen=True)
-class VqaKnobs:
+class VqaKnobs(Knobs):
     """Faults of a VQA model, numbers in [0, 1].
 
     yes: probability that it keeps for "yes", whatever it is shown; 1 says yes to all.
@@ -23,14 +23,6 @@ class VqaKnobs:
 
     yes: float = 0.0
     doubt: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_probabilities(self)
-
-    @property
-    def turned(self) -> dict[str, float]:
-        """The knobs that are not at zero."""
-        return turned_knobs(self)
 
 
 @dataclass(frozen=True)
