@@ -98,7 +98,7 @@ P = TypeVar("P", bound=GenerationParams)
 
 
 def generation_settings(
-    params: GenerationParams, stored: Mapping[str, Any], *, chat: bool, longest: int
+    checkpoint: Checkpoint, params: GenerationParams, longest: int
 ) -> dict[str, Any]:
     """The generation settings in force: the spec's, else those of the checkpoint's own
     generation_config.json, sampling settings only where tokens are sampled.
@@ -109,6 +109,7 @@ def generation_settings(
     Its max_length counts for a captioner, whose text begins with one start token; where there is a
     chat template, max_length is the size of the context.
     """
+    stored, chat = stored_settings(checkpoint), has_chat_template(checkpoint)
     settings: dict[str, Any] = {"do_sample": params.do_sample}
     if params.do_sample:
         for name, default in _SAMPLING.items():
