@@ -24,7 +24,8 @@ from pytest_cepbench.models.describers.transformers_loader import LoadedDescribe
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, break_up
 from pytest_cepbench.models.judges.phrase_likelihood import Scorer
-from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan, check_at_least
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
+from pytest_cepbench.models.model_spec import check_at_least
 from pytest_cepbench.models.protocols import FloatArray, Piece
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 
