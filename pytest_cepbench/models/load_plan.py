@@ -21,7 +21,7 @@ from pytest_cepbench.models.checkpoints.source_options import SourceOptions
 from pytest_cepbench.models.device_maps import DeviceMap
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.idle_parts import idle_parts
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.model_spec import ModelSpec, check_at_least, parse_params
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.quantization import require_quantization
 from pytest_cepbench.models.torch_runtime import (
@@ -43,14 +43,6 @@ _SMALL_BATCH = 32
 token that it writes is a call of all its layers."""
 
 _TENSOR_PARALLEL = ("tp", "tp_plan", "tp_size", "tensor_parallel_size")
-
-
-def check_at_least(params: object, least: int, *names: str) -> None:
-    """Raise ValueError naming a parameter that is given and too small."""
-    for name in names:
-        value = getattr(params, name)
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 @dataclass(frozen=True)

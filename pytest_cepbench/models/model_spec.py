@@ -9,7 +9,7 @@ import dataclasses
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_plus
@@ -121,6 +121,31 @@ def _parse_query(text: str, query: str) -> dict[str, str]:
     return dict(pairs)
 
 
+def check_at_least(params: object, least: int, *names: str) -> None:
+    """Raise ValueError naming a parameter that is given and too small."""
+    for name in names:
+        value = getattr(params, name)
+        if value is not None and value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[ModelSpec]:
+    """The spec with the parameters of each part alone.
+
+    what: the parameters are for, in words. parts: their names.
+    Raises SpecError for a parameter that is in none of them.
+    """
+    known = set().union(*parts)
+    for name in spec.params:
+        if name not in known:
+            fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
+            raise SpecError(f"model spec {spec.text!r}: {fault}")
+    return [
+        dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
+        for part in parts
+    ]
+
+
 def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     """Fill a dataclass of parameters from a spec's strings.
 
@@ -134,12 +159,8 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
         if field.init
     ]
-    values: dict[str, Any] = {}
-    for name, raw in spec.params.items():
-        if name not in known:
-            fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
-            raise SpecError(f"model spec {spec.text!r}: {fault}")
-        values[name] = _convert(spec, name, raw, hints[name])
+    split_params(spec, what, known)
+    values = {name: _convert(spec, name, raw, hints[name]) for name, raw in spec.params.items()}
     try:
         return kind(**values)
     except ValueError as error:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.files import write_small
-from pytest_cepbench.store.database import INDEX, Index, store_errors
+from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_errors
 from pytest_cepbench.store.images import (
     FOLDER,
     ImageCache,
@@ -25,13 +25,13 @@ from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Location, Remotes
-from pytest_cepbench.store.rows import Result, StoredResult, column, dated
+from pytest_cepbench.store.rows import Result, StoredResult, column, dated, results_under
 from pytest_cepbench.store.tables import (
     AccessLog,
-    ResultTable,
     file_digest,
     read_notes,
     remote_image_note,
+    rows_of,
     write_notes,
 )
 
@@ -87,7 +87,6 @@ class Store:
             opened.callback(self._overlay.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
-            self._results = ResultTable(self.index, self.damage.append)
             self._access_log = AccessLog(self.index)
             opened.callback(self._access_log.write)
             self._remotes = Remotes(
@@ -128,11 +127,22 @@ class Store:
         """The undamaged results under these keys, from here and from shared stores."""
         self.locks.heartbeat()
         wanted = list(dict.fromkeys(keys))
-        results = self._results.get(wanted)
+        results = self._own(wanted)
         self._access_log.add(results)
         results |= self._overlay.get([key for key in wanted if key not in results])
         results |= self._fetch_results([key for key in wanted if key not in results])
         return results
+
+    def _own(self, keys: Iterable[str]) -> dict[str, Result]:
+        """The undamaged results in the folder itself; damaged ones are dropped."""
+        results, damaged = results_under(self.index.read, keys)
+        self._drop(damaged, "its row does not match its seal")
+        return results
+
+    def _drop(self, keys: Sequence[str], why: str) -> None:
+        if keys:
+            self.index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
+        self.damage += [f"result {key[:12]}: {why}" for key in keys]
 
     def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
         """Copy results from remote stores into the folder; returns them."""
@@ -142,8 +152,8 @@ class Store:
         # Notes first: a row whose image is not here and has no note would count as damaged.
         notes = [(remote_image_note(row.image), row.source) for row in shared if row.image]
         write_notes(self.index, notes)
-        self._results.insert([dated(row.row) for row in shared])
-        results = self._results.get(row.row[0] for row in shared)
+        self.index.write(INSERT_RESULT, [dated(row.row) for row in shared])
+        results = self._own(row.row[0] for row in shared)
         self._access_log.add(results)
         return results
 
@@ -163,7 +173,7 @@ class Store:
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; damage in it shows when it is read."""
         wanted = set(keys)
-        present = self._results.has(wanted)
+        present = set(column(self.index.read, "key", wanted))
         present |= self._overlay.get(wanted - present).keys()
         present |= self._fetch_results(sorted(wanted - present)).keys()
         return present
@@ -175,10 +185,25 @@ class Store:
         """
         self.locks.heartbeat()
         shared = self._overlay.get({entry.key for entry in entries})
-        stored = self._results.put([entry for entry in entries if entry.key not in shared])
+        stored = self._put([entry for entry in entries if entry.key not in shared])
         self._remotes.publish(stored)
         self._access_log.write_sometimes()
-        return shared | self._results.get(shared) | stored
+        return shared | self._own(shared) | stored
+
+    def _put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
+        rows, keys = rows_of(entries), {entry.key for entry in entries}
+        self.index.write(INSERT_RESULT, rows)
+        stored = self._own(keys)
+        if stored.keys() != keys:
+            # A damaged row was under a key, and was dropped as it was read.
+            self.index.write(INSERT_RESULT, rows)
+            stored = self._own(keys)
+        if stored.keys() != keys:
+            # SQLite's tree of keys is out of order, which it has not noticed: only a new one helps.
+            self.index.rebuild()
+            self.index.write(INSERT_RESULT, rows)
+            stored = self._own(keys)
+        return stored
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
         """Drop damaged results, so that they are computed again, and refuse those of shared stores.
@@ -187,11 +212,11 @@ class Store:
         """
         self._overlay.refuse(keys)
         self._remotes.refuse(keys)
-        self._results.drop(keys, why)
+        self._drop(keys, why)
 
     def __len__(self) -> int:
         """Number of results in the folder itself."""
-        return len(self._results)
+        return int(self.index.read("SELECT count(*) FROM results")[0][0])
 
     # -- images ----------------------------------------------------------------------------------
 

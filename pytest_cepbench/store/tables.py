@@ -1,4 +1,4 @@
-"""The tables of a store: results, days of last use, digests of files, notes."""
+"""The tables of a store: rows of results, days of last use, digests of files, notes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.database import INSERT_RESULT, Index
+from pytest_cepbench.store.database import Index
 from pytest_cepbench.store.rows import (
     Read,
-    Result,
     Row,
     StoredResult,
     pack,
-    results_under,
     rows_with,
     seal,
     seal_stamp,
@@ -37,63 +35,8 @@ _MOST_UNWRITTEN = 200_000  # keys, some 30 MB of them
 _REMOTE = "away "  # in the name of a note, before the digest of an image in a shared store
 
 
-class ResultTable:
-    """The results in the database. The first one under a key stays; damaged ones are dropped.
-
-    note: called with a line about each damaged result.
-    """
-
-    def __init__(self, index: Index, note: Callable[[str], None]) -> None:
-        self._index = index
-        self._note = note
-
-    def __len__(self) -> int:
-        return int(self._index.read("SELECT count(*) FROM results")[0][0])
-
-    def get(self, keys: Iterable[str]) -> dict[str, Result]:
-        """The undamaged results under these keys."""
-        results, damaged = results_under(self._index.read, keys)
-        if damaged:
-            self.drop(damaged, "its row does not match its seal")
-        return results
-
-    def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that have a row, damaged or not."""
-        rows = rows_with(self._index.read, "SELECT key FROM results WHERE key", keys)
-        return {str(key) for (key,) in rows}
-
-    def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
-        """Store results, all or none; returns what is stored under each key now.
-
-        Raises StoreFullError without space, and then stores nothing.
-        """
-        rows = _rows_of(entries)
-        keys = {entry.key for entry in entries}
-        self.insert(rows)
-        stored = self.get(keys)
-        if stored.keys() != keys:
-            # A damaged row was under a key, and `get` has dropped it.
-            self.insert(rows)
-            stored = self.get(keys)
-        if stored.keys() != keys:
-            # SQLite's tree of keys is out of order, which it has not noticed: only a new one helps.
-            self._index.rebuild()
-            self.insert(rows)
-            stored = self.get(keys)
-        return stored
-
-    def insert(self, rows: Sequence[Row]) -> None:
-        """Add whole rows under keys that have none."""
-        self._index.write(INSERT_RESULT, rows)
-
-    def drop(self, keys: Sequence[str], why: str) -> None:
-        """Delete damaged results. why: the damage."""
-        self._index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
-        for key in keys:
-            self._note(f"result {key[:12]}: {why}")
-
-
-def _rows_of(entries: Sequence[StoredResult]) -> list[Row]:
+def rows_of(entries: Sequence[StoredResult]) -> list[Row]:
+    """Whole rows of results that are stored now."""
     rows = []
     documents: dict[int, str] = {}  # by id, since the entries of a batch share their provenance
     for entry in entries:

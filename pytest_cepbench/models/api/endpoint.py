@@ -13,14 +13,20 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.errors import ModelError, SpecError, unknown_name
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
 from pytest_cepbench.models.judges.judge_prompt import (
     DEFAULT_PROMPT,
     JUDGE_PROMPTS,
     check_prompt,
 )
-from pytest_cepbench.models.model_spec import ModelSpec, check_reasoning, parse_params
+from pytest_cepbench.models.model_spec import (
+    ModelSpec,
+    check_at_least,
+    check_reasoning,
+    parse_params,
+    split_params,
+)
 from pytest_cepbench.models.protocols import RoleName
 
 _SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
@@ -64,10 +70,7 @@ class ServerParams:
             raise ValueError(
                 f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
             )
-        for name in ("concurrency", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least(self, 1, "concurrency", "batch_size")
         if self.retries < 0:
             raise ValueError(f"retries must be 0 or more, got {self.retries}")
         _check(self, ("timeout", "rpm"), least=0.0, above=True)
@@ -123,10 +126,7 @@ class ChatParams:
         _check(self, ("temperature",), least=0.0)
         _check(self, ("top_p",), least=0.0, above=True)
         _check_seed(self.send_seed)
-        for name in ("max_tokens", "max_pixels"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least(self, 1, "max_tokens", "max_pixels")
 
     @property
     def sampled(self) -> bool:
@@ -200,8 +200,7 @@ class VqaParams(ChatParams):
                 f"{self.temperature}"
             )
         _refuse_reasoning(self)
-        if self.top_logprobs is not None and self.top_logprobs < 1:
-            raise ValueError(f"top_logprobs must be at least 1, got {self.top_logprobs}")
+        check_at_least(self, 1, "top_logprobs")
         if self.top_logprobs is not None and not self.logprobs:
             raise ValueError("top_logprobs needs logprobs=true")
 
@@ -267,10 +266,7 @@ class ImageParams:
     price_image: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "num_inference_steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least(self, 1, "height", "width", "num_inference_steps")
         _check(self, ("price_image",), least=0.0)
         _check(self, ("guidance_scale",), least=-math.inf)
         _check_seed(self.send_seed)
@@ -298,16 +294,7 @@ def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...
     Raises SpecError naming the parameter that is unknown or wrong.
     """
     names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
-    known = set().union(*names)
-    for name in spec.params:
-        if name not in known:
-            raise SpecError(
-                f"model spec {spec.text!r}: {unknown_name(f'parameter for {what}', name, known)}"
-            )
-    own = [
-        dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
-        for part in names
-    ]
+    own = split_params(spec, what, *names)
     return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
 
 

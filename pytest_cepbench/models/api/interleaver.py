@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,9 +19,9 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import STEP_END, cut_into_steps
 from pytest_cepbench.artifacts.reasoning import with_reasoning
-from pytest_cepbench.models.api.client import ApiClient, ApiRequest
+from pytest_cepbench.models.api.client import ApiRequest
 from pytest_cepbench.models.api.endpoint import InterleaverParams
-from pytest_cepbench.models.api.messages import chat_request, chat_settings
+from pytest_cepbench.models.api.messages import ChatModel, chat_settings
 from pytest_cepbench.models.api.responses import (
     ApiResponse,
     decode_entry,
@@ -41,18 +40,8 @@ _INLINE = re.compile(
 Pixels = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class ApiInterleaver:
-    """An interleaver behind a server.
-
-    client: of the server.
-    model: its name there.
-    params: of the spec.
-    """
-
-    client: ApiClient
-    model: str
-    params: InterleaverParams
+class ApiInterleaver(ChatModel[InterleaverParams]):
+    """An interleaver behind a server."""
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
@@ -77,7 +66,7 @@ class ApiInterleaver:
         if params.modalities is not None:
             settings["modalities"] = params.modalities.split(",")
         read = partial(read_answer, beside=params.reasoning == "strip")
-        return chat_request(self.model, params, [*question, *told], system, settings, read)
+        return self.request([*question, *told], system, settings, read)
 
 
 def read_answer(document: Any, *, beside: bool = True) -> ApiResponse:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ from pytest_cepbench.artifacts.criteria import CriteriaScores
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.artifacts.reasoning import without_reasoning
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.client import ApiClient, ApiRequest
+from pytest_cepbench.models.api.client import ApiRequest
 from pytest_cepbench.models.api.endpoint import JudgeParams
 from pytest_cepbench.models.api.messages import (
-    chat_request,
+    ChatModel,
     chat_settings,
     encodable,
     likelihood_settings,
@@ -54,18 +54,8 @@ _AROUND = " \t\r\n*_.:()[]\"'`\u2581\u0120"
 """Characters around a letter in a token; the last two are tokenizers' marks of a space."""
 
 
-@dataclass(frozen=True)
-class ApiJudge:
-    """A judge behind a server.
-
-    client: of the server.
-    model: its name there.
-    params: of the spec.
-    """
-
-    client: ApiClient
-    model: str
-    params: JudgeParams
+class ApiJudge(ChatModel[JudgeParams]):
+    """A judge behind a server."""
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
         """One reply for each battle: its winner, or the failure it amounts to.
@@ -82,7 +72,7 @@ class ApiJudge:
         system = prompt.system if params.system_prompt is None else params.system_prompt
         read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
         settings = likelihood_settings(params, seed)
-        return chat_request(self.model, params, prompt.show(battle), system, settings, read)
+        return self.request(prompt.show(battle), system, settings, read)
 
     def score_answers(
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
@@ -131,9 +121,7 @@ class ApiJudge:
         settings = dict(chat_settings(params, seed)) | {"response_format": _RESPONSE_FORMAT}
         if params.max_tokens is not None:
             settings["max_tokens"] = max(params.max_tokens, SCORE_TOKENS)
-        return chat_request(
-            self.model,
-            params,
+        return self.request(
             prompt.show_answer(answered, JSON_CLOSING),
             score_system(numbered=prompt.numbered),
             settings,

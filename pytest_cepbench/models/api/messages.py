@@ -6,43 +6,57 @@ import io
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from PIL import Image
 
-from pytest_cepbench.models.api.client import ApiRequest
+from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import TOP_LOGPROBS, ChatParams, JudgeParams, VqaParams
 from pytest_cepbench.models.api.responses import ApiResponse
 from pytest_cepbench.models.judges.judge_prompt import shrink_image
 from pytest_cepbench.models.protocols import Piece
 
+P = TypeVar("P", bound=ChatParams)
 
-def chat_request(
-    model: str,
-    params: ChatParams,
-    pieces: Sequence[Piece],
-    system: str | None,
-    settings: Mapping[str, Any],
-    read: Callable[[Any], ApiResponse],
-    *,
-    turns: Sequence[Mapping[str, Any]] = (),
-) -> ApiRequest:
-    """A request of one message of the user, behind a system prompt where there is one.
 
-    model: its name on the server.
-    pieces: texts and images of the message.
-    settings: sent as far as the server accepts them, but for the probabilities of tokens, without
-        which an answer is of no use.
-    read: as of `ApiRequest`.
-    turns: of the conversation, after the message.
+@dataclass(frozen=True)
+class ChatModel(Generic[P]):
+    """A model behind a server that is asked by chat completions.
+
+    client: of the server.
+    model: its name there.
+    params: of the spec.
     """
 
-    def body() -> dict[str, Any]:
-        before = [{"role": "system", "content": system}] if system else []
-        message = {"role": "user", "content": content_parts(pieces, params)}
-        return {"model": model, "messages": [*before, message, *turns]}
+    client: ApiClient
+    model: str
+    params: P
 
-    return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
+    def request(
+        self,
+        pieces: Sequence[Piece],
+        system: str | None,
+        settings: Mapping[str, Any],
+        read: Callable[[Any], ApiResponse],
+        *,
+        turns: Sequence[Mapping[str, Any]] = (),
+    ) -> ApiRequest:
+        """One message of the user, behind a system prompt where there is one.
+
+        pieces: texts and images of the message.
+        settings: sent as far as the server accepts them, but for the probabilities of tokens,
+            without which an answer is of no use.
+        read: as of `ApiRequest`.
+        turns: of the conversation, after the message.
+        """
+
+        def body() -> dict[str, Any]:
+            before = [{"role": "system", "content": system}] if system else []
+            message = {"role": "user", "content": content_parts(pieces, self.params)}
+            return {"model": self.model, "messages": [*before, message, *turns]}
+
+        return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
 
 
 def chat_settings(params: ChatParams, seed: int) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import ChatParams, ImageParams
 from pytest_cepbench.models.api.messages import (
-    chat_request,
+    ChatModel,
     chat_settings,
     encodable,
     json_settings,
@@ -22,18 +22,8 @@ from pytest_cepbench.models.api.responses import ApiResponse, read_chat, read_co
 from pytest_cepbench.models.protocols import Piece, Question, Reply
 
 
-@dataclass(frozen=True)
-class ApiDescriber:
-    """A describer behind a server.
-
-    client: of the server.
-    model: its name there.
-    params: of the spec.
-    """
-
-    client: ApiClient
-    model: str
-    params: ChatParams
+class ApiDescriber(ChatModel[ChatParams]):
+    """A describer behind a server."""
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
@@ -67,22 +57,15 @@ class ApiDescriber:
     def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
         params = self.params
         pieces: list[Piece] = [image, prompt] if prompt else [image]
-        return chat_request(
-            self.model, params, pieces, params.system_prompt, settings, _reader(params)
-        )
+        return self.request(pieces, params.system_prompt, settings, _reader(params))
 
 
 def _reader(params: ChatParams) -> Callable[[Any], ApiResponse]:
     return read_chat if params.reasoning == "strip" else read_content
 
 
-@dataclass(frozen=True)
-class ApiWriter:
-    """A writer behind a server; fields as of `ApiDescriber`."""
-
-    client: ApiClient
-    model: str
-    params: ChatParams
+class ApiWriter(ChatModel[ChatParams]):
+    """A writer behind a server."""
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
@@ -116,12 +99,12 @@ class ApiWriter:
     def _request(self, question: Question, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
         params = self.params
         system = encodable("\n\n".join(filter(None, [params.system_prompt, prompt])))
-        return chat_request(self.model, params, question, system, settings, _reader(params))
+        return self.request(question, system, settings, _reader(params))
 
 
 @dataclass(frozen=True)
 class ApiGenerator:
-    """A generator behind a server; fields as of `ApiDescriber`."""
+    """A generator behind a server; fields as of `ChatModel`."""
 
     client: ApiClient
     model: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.reasoning import after_reasoning, only_reasoning
-from pytest_cepbench.models.api.client import ApiClient, ApiRequest
+from pytest_cepbench.models.api.client import ApiRequest
 from pytest_cepbench.models.api.endpoint import VqaParams
-from pytest_cepbench.models.api.messages import chat_request, likelihood_settings
+from pytest_cepbench.models.api.messages import ChatModel, likelihood_settings
 from pytest_cepbench.models.api.responses import ApiResponse, read_content, read_likelihoods
 from pytest_cepbench.models.protocols import Piece, Reply, Usage, VqaQuestion
 
@@ -21,18 +21,8 @@ _AROUND = " \t\r\n*_.,:;!()[]\"'`\u2581\u0120"
 """Characters around a word in a token or reply; the last two are tokenizers' marks of a space."""
 
 
-@dataclass(frozen=True)
-class ApiVqa:
-    """A VQA model behind a server.
-
-    client: of the server.
-    model: its name there.
-    params: of the spec.
-    """
-
-    client: ApiClient
-    model: str
-    params: VqaParams
+class ApiVqa(ChatModel[VqaParams]):
+    """A VQA model behind a server."""
 
     def answer(
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
@@ -59,7 +49,7 @@ class ApiVqa:
         read = partial(read_answer, question=question, likelihoods=params.logprobs)
         settings = likelihood_settings(params, 0)
         pieces = [piece, question.text]
-        return chat_request(self.model, params, pieces, params.system_prompt, settings, read)
+        return self.request(pieces, params.system_prompt, settings, read)
 
 
 def read_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> ApiResponse:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
-from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan, check_at_least
-from pytest_cepbench.models.model_spec import check_reasoning
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
+from pytest_cepbench.models.model_spec import check_at_least, check_reasoning
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
@@ -98,7 +98,7 @@ P = TypeVar("P", bound=GenerationParams)
 
 
 def generation_settings(
-    params: GenerationParams, stored: Mapping[str, Any], *, chat: bool, longest: int
+    checkpoint: Checkpoint, params: GenerationParams, longest: int
 ) -> dict[str, Any]:
     """The generation settings in force: the spec's, else those of the checkpoint's own
     generation_config.json, sampling settings only where tokens are sampled.
@@ -109,6 +109,7 @@ def generation_settings(
     Its max_length counts for a captioner, whose text begins with one start token; where there is a
     chat template, max_length is the size of the context.
     """
+    stored, chat = stored_settings(checkpoint), has_chat_template(checkpoint)
     settings: dict[str, Any] = {"do_sample": params.do_sample}
     if params.do_sample:
         for name, default in _SAMPLING.items():

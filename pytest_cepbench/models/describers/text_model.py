@@ -8,7 +8,7 @@ and the tokens of a batch would depend on its neighbours.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -79,18 +79,6 @@ class TextModel:
             with seeded([input_device(self.loaded.model)], seed):
                 texts += self._generate([model_input], prepare)
         return texts
-
-    def chat_inputs(self, conversations: Sequence[list[dict[str, Any]]]) -> Any:
-        """What the model reads of conversations, by its chat template."""
-        return self.loaded.processor.apply_chat_template(
-            list(conversations),
-            chat_template=self.loaded.chat_template,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-            processor_kwargs={"padding": True},
-        )
 
     def template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
         """What a model without a chat template reads of images and the text of each."""
@@ -199,6 +187,21 @@ def cache_argument(model: Any) -> str:
     transformers before 5.24, and code that comes with a checkpoint, say `past_key_values`.
     """
     return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
+
+
+def chat_inputs(
+    loaded: LoadedDescriber, conversations: Sequence[Sequence[Mapping[str, Any]]]
+) -> Any:
+    """What the model reads of conversations, by its chat template, padded on the left."""
+    return loaded.processor.apply_chat_template(
+        list(conversations),
+        chat_template=loaded.chat_template,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+        processor_kwargs={"padding": True},
+    )
 
 
 def chat_turn(role: str, parts: Sequence[Any]) -> dict[str, Any]:

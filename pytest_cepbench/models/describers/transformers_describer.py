@@ -16,9 +16,8 @@ from pytest_cepbench.models.describers.generation import (
     decisive_settings,
     generation_settings,
     has_chat_template,
-    stored_settings,
 )
-from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
+from pytest_cepbench.models.describers.text_model import TextModel, chat_inputs, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber, load_describer
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Reply
@@ -37,12 +36,7 @@ class DescriberParams(GenerationParams):
 
 
 def _settings(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
-    return generation_settings(
-        plan.params,
-        stored_settings(plan.checkpoint),
-        chat=has_chat_template(plan.checkpoint),
-        longest=DEFAULT_MAX_NEW_TOKENS,
-    )
+    return generation_settings(plan.checkpoint, plan.params, DEFAULT_MAX_NEW_TOKENS)
 
 
 def _decisive(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
@@ -102,7 +96,7 @@ class TransformersDescriber:
     def _inputs(self, images: Sequence[Image.Image], prompt: str) -> Any:
         loaded, template = self._loaded, self._params.prompt_template
         if self._text_model.chats:
-            return self._text_model.chat_inputs([self._conversation(i, prompt) for i in images])
+            return chat_inputs(loaded, [self._conversation(i, prompt) for i in images])
         if template is not None and loaded.processor is not None:
             text = template.replace("{prompt}", prompt)
             return self._text_model.template_inputs(images, [text] * len(images))

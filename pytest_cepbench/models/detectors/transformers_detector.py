@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.models.adapters import apply_adapters
-from pytest_cepbench.models.load_plan import LoadPlan, TransformersParams, check_at_least
+from pytest_cepbench.models.load_plan import LoadPlan, TransformersParams
+from pytest_cepbench.models.model_spec import check_at_least
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import (
     from_pretrained,

@@ -25,9 +25,14 @@ from pytest_cepbench.models.generators.diffusers_pipeline import (
     load_pipeline,
     run_pipeline,
 )
-from pytest_cepbench.models.generators.pipeline_assembly import load_single_file, single_file
+from pytest_cepbench.models.generators.pipeline_assembly import (
+    load_pipeline_class,
+    load_single_file,
+    single_file,
+)
 from pytest_cepbench.models.grouping import by_kind
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan, check_at_least
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.model_spec import check_at_least
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.torch_runtime import quiet
 
@@ -99,14 +104,8 @@ def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, 
     if (file := single_file(checkpoint)) is not None:
         pipeline = load_single_file(diffusers, checkpoint, file, options)
         return diffusers.AutoPipelineForImage2Image.from_pipe(pipeline)
-    # Custom pipelines name [module, class], which the auto class cannot look up.
-    if isinstance(checkpoint.config.get("_class_name"), str):
-        try:
-            return diffusers.AutoPipelineForImage2Image.from_pretrained(checkpoint.path, **options)
-        except ValueError as error:
-            if "AutoPipeline" not in str(error):
-                raise
-    return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
+    auto = diffusers.AutoPipelineForImage2Image
+    return load_pipeline_class(auto, diffusers, checkpoint, options)
 
 
 def _check_steps(plan: LoadPlan[EditorParams], pipeline: Any) -> None:

@@ -27,8 +27,8 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement, check_at_least
-from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement
+from pytest_cepbench.models.model_spec import ModelSpec, check_at_least
 from pytest_cepbench.models.safe_loading import loading
 from pytest_cepbench.models.torch_runtime import own_memory, to_torch_dtype
 

@@ -15,7 +15,11 @@ from pytest_cepbench.models.generators.diffusers_pipeline import (
     prompt_lengths,
     run_pipeline,
 )
-from pytest_cepbench.models.generators.pipeline_assembly import load_single_file, single_file
+from pytest_cepbench.models.generators.pipeline_assembly import (
+    load_pipeline_class,
+    load_single_file,
+    single_file,
+)
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.torch_runtime import quiet
@@ -63,17 +67,9 @@ def _load(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
 def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
     if (file := single_file(checkpoint)) is not None:
         return load_single_file(diffusers, checkpoint, file, options)
-    # Custom pipelines name [module, class], which the auto class cannot look up.
-    name = checkpoint.config.get("_class_name")
-    if name in _TEXT_TO_IMAGE:
-        return getattr(diffusers, name).from_pretrained(checkpoint.path, **options)
-    if isinstance(name, str):
-        try:
-            return diffusers.AutoPipelineForText2Image.from_pretrained(checkpoint.path, **options)
-        except ValueError as error:
-            if "AutoPipeline" not in str(error):
-                raise
-    return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
+    name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
+    auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
+    return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
 
 
 class DiffusersGenerator:

@@ -32,8 +32,8 @@ from pytest_cepbench.models.generators.pipeline_assembly import (
     single_file,
 )
 from pytest_cepbench.models.generators.pipeline_memory import PipelineMemoryParams
-from pytest_cepbench.models.load_plan import LoadPlan, check_at_least
-from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.load_plan import LoadPlan
+from pytest_cepbench.models.model_spec import ModelSpec, check_at_least
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.safe_loading import (
     answer_by_names,

@@ -71,6 +71,23 @@ def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: An
     return component
 
 
+def load_pipeline_class(
+    auto: Any, diffusers: Any, checkpoint: Checkpoint, options: Mapping[str, Any]
+) -> Any:
+    """The pipeline of an auto class of diffusers where that knows one, else the one that was saved.
+
+    options: of from_pretrained.
+    """
+    # Custom pipelines name [module, class], which the auto classes cannot look up.
+    if isinstance(checkpoint.config.get("_class_name"), str):
+        try:
+            return auto.from_pretrained(checkpoint.path, **options)
+        except ValueError as error:
+            if "AutoPipeline" not in str(error):
+                raise
+    return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
+
+
 def load_single_file(
     diffusers: Any, checkpoint: Checkpoint, file: Path, options: Mapping[str, Any]
 ) -> Any:

@@ -19,12 +19,13 @@ from pytest_cepbench.errors import (
     named_error,
 )
 from pytest_cepbench.models.describers.generation import has_chat_template
-from pytest_cepbench.models.describers.text_model import chat_turn
+from pytest_cepbench.models.describers.text_model import chat_inputs, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import LoadedDescriber
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, break_up
 from pytest_cepbench.models.judges.phrase_likelihood import Scorer
-from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan, check_at_least
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
+from pytest_cepbench.models.model_spec import check_at_least
 from pytest_cepbench.models.protocols import FloatArray, Piece
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 
@@ -90,15 +91,7 @@ class JudgeConversations:
     def inputs(self, conversations: Sequence[Conversation]) -> Any:
         """What the processor makes of them, padded on the left."""
         loaded = self._loaded
-        inputs = loaded.processor.apply_chat_template(
-            list(conversations),
-            chat_template=loaded.chat_template,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-            processor_kwargs={"padding": True},
-        )
+        inputs = chat_inputs(loaded, conversations)
         return inputs.to(input_device(loaded.model), loaded.model.dtype)
 
     def likelihoods(

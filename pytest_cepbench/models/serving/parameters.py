@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.api.endpoint import ServerParams
+from pytest_cepbench.models.model_spec import check_at_least
 
 _LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -154,14 +155,10 @@ class EngineParams:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        counts = (
-            "max_model_len", "max_lora_rank", "tensor_parallel_size", "pipeline_parallel_size",
-            "data_parallel_size", "max_num_seqs",
+        check_at_least(
+            self, 1, "max_model_len", "max_lora_rank", "tensor_parallel_size",
+            "pipeline_parallel_size", "data_parallel_size", "max_num_seqs",
         )  # fmt: skip
-        for name in counts:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
         part = self.gpu_memory_utilization
         if part is not None and not 0 < part <= 1:
             raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, got {part}")

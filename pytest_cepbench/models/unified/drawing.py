@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.models.load_plan import check_at_least
+from pytest_cepbench.models.model_spec import check_at_least
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 

@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, SpecError, removed, unknown_name
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.describers.generation import has_chat_template, stored_settings
 from pytest_cepbench.models.describers.transformers_describer import ADAPTER as DESCRIBER
@@ -27,7 +27,7 @@ from pytest_cepbench.models.describers.transformers_loader import LoadedDescribe
 from pytest_cepbench.models.grouping import by_kind
 from pytest_cepbench.models.interleavers.prompts import PROMPTS
 from pytest_cepbench.models.interleavers.two_stage_interleaver import TwoStageInterleaver
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.protocols import (
     AnswerStep,
     BindContext,
@@ -59,26 +59,18 @@ from pytest_cepbench.models.writers.transformers_writer import (
 )
 
 
-def split_params(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, UnifiedParams]:
+def split_drawing(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, UnifiedParams]:
     """The spec as a describer takes it, and what is said in it of drawing.
 
     family: the checkpoint's model type. what: its architecture, for people. Raises SpecError for a
     parameter that neither role of the family knows, and for wrong values of drawing.
     """
-    drawing = [field.name for field in dataclasses.fields(UnifiedParams)]
+    drawing = {field.name for field in dataclasses.fields(UnifiedParams)}
     if family != "emu3":
-        drawing = [name for name in drawing if name not in OF_EMU3]
-    known = [*(field.name for field in dataclasses.fields(DescriberParams)), *drawing]
-    for name in spec.params:
-        if name not in known:
-            fault = removed(f"{name}=") or unknown_name(
-                f"parameter for the unified model {what}", name, known
-            )
-            raise SpecError(f"model spec {spec.text!r}: {fault}")
-    own = {name: value for name, value in spec.params.items() if name in drawing}
-    rest = {name: value for name, value in spec.params.items() if name not in drawing}
-    drawing_params = parse_params(replace(spec, params=own), UnifiedParams, what)
-    return replace(spec, params=rest), drawing_params
+        drawing -= set(OF_EMU3)
+    texts = {field.name for field in dataclasses.fields(DescriberParams)} - drawing
+    describer, own = split_params(spec, f"the unified model {what}", texts, drawing)
+    return describer, parse_params(own, UnifiedParams, what)
 
 
 ADAPTER = "transformers-unified/1"
@@ -101,7 +93,7 @@ def bind_unified(
     template, MissingDependencyError where a library is not installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
-    texts, drawing = split_params(spec, family, checkpoint.what)
+    texts, drawing = split_drawing(spec, family, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
     plain = DESCRIBER.bind("describer", texts, checkpoint, context)
     need("a unified model", "transformers", "5.0")

@@ -25,9 +25,8 @@ from pytest_cepbench.models.describers.generation import (
     decisive_settings,
     generation_settings,
     has_chat_template,
-    stored_settings,
 )
-from pytest_cepbench.models.describers.text_model import TextModel, chat_turn
+from pytest_cepbench.models.describers.text_model import TextModel, chat_inputs, chat_turn
 from pytest_cepbench.models.describers.transformers_loader import (
     LoadedDescriber,
     generation_config,
@@ -60,12 +59,7 @@ class WriterParams(GenerationParams):
 
 def writer_settings(checkpoint: Checkpoint, params: GenerationParams) -> dict[str, Any]:
     """The generation settings of a writer that are in force."""
-    return generation_settings(
-        params,
-        stored_settings(checkpoint),
-        chat=has_chat_template(checkpoint),
-        longest=DEFAULT_MAX_NEW_TOKENS,
-    )
+    return generation_settings(checkpoint, params, DEFAULT_MAX_NEW_TOKENS)
 
 
 def _check(plan: LoadPlan[WriterParams]) -> None:
@@ -168,9 +162,8 @@ class TransformersWriter:
     def _inputs(self, questions: Sequence[Question], system: str) -> Any:
         if self._text_model.chats:
             before = [chat_turn("system", [system])] if system else []
-            return self._text_model.chat_inputs(
-                [[*before, chat_turn("user", question)] for question in questions]
-            )
+            turns = [[*before, chat_turn("user", question)] for question in questions]
+            return chat_inputs(self._text_model.loaded, turns)
         images = [next(p for p in question if not isinstance(p, str)) for question in questions]
         texts = [
             "\n".join(filter(None, [system, *(p for p in question if isinstance(p, str))]))
