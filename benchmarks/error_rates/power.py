@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -158,22 +158,18 @@ def _told(
         return world.draw(np.random.default_rng([seed, units]), runs, at, 0.0)
 
     values = still(layout, 1)
-    seen = [Design.of(Differences(row, *layout)) for row in values[:40]]
     error = float(np.sqrt((t_statistics(values, layout).error ** 2).mean()))
-    design = Design(
-        error * sqrt(units),
-        units,
-        float(np.median([d.effective for d in seen])),
-        float(np.median([d.degrees for d in seen])),
-    )
-    visible = smallest_visible(design, level, 0.2 * error)
+    # As people are told, of the strata that their samples show; with the spread that there is.
+    seen = [
+        replace(Design.of(Differences(row, *layout)), sd=error * sqrt(units)) for row in values[:80]
+    ]
+    visible = float(np.median([smallest_visible(design, level, 0.2 * error) for design in seen]))
     found = failures(values - visible, layout, 0.2 * error, [level])[0]
     tolerance = (3 if level == LEVELS[0] else 4) * error
     held = passes(values, layout, tolerance, [level])[0]
-    expected = chance_to_hold(design, level, tolerance)
-    needed = units_needed(design, tolerance, level)
+    expected = float(np.mean([chance_to_hold(design, level, tolerance) for design in seen]))
+    needed = float(np.median([units_needed(design, tolerance, level) or 0 for design in seen]))
     sizes = np.bincount(layout.categories)
-    assert needed is not None
     enough = categories([max(2, round(size * needed / units)) for size in sizes])
     there = passes(still(enough, 2), enough, tolerance, [level])[0]
     cells = [name, str(units), f"1 of {round(LEVELS[0] / level)}"]

@@ -25,6 +25,7 @@ _NORMAL = NormalDist()
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)  # of integrals over a normal density
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
 _MOST = 10**7  # units that are planned for
+_FEWEST, _MOST_SCATTER = 2.5, 1.6  # units of a stratum that show skewness, and how far theirs does
 
 
 @dataclass(frozen=True)
@@ -249,8 +250,24 @@ def _steps_to_bound(design: Design, alpha: float) -> Array:
     t = t_upper_quantile(alpha, _whole(design.degrees))
     if design.student:
         return np.full(len(_NODES), t)
-    moved = (np.minimum(_NODES, 0.0) - 1) * sqrt(6) / design.effective
+    scattered = _NODES * _skewness_scatter(design)
+    moved = (np.minimum(scattered, 0.0) - 1) * sqrt(6) / design.effective
     return np.array([hall_step(t, skewness) for skewness in moved.tolist()])
+
+
+def _skewness_scatter(design: Design) -> float:
+    """Standard deviation of the skewness that is found in bell-shaped units, over sqrt(6 / K).
+
+    More than 1 with few units in a stratum, each of which has a mean of its own; 0 with two, which
+    show none. As many as strata of equal size and spread have whose degrees of freedom, as they are
+    found, are this share of the units: (k - 1)^2 / (k (k + 1)).
+    """
+    share = min(design.degrees / design.effective, 0.99)
+    root = sqrt((2 + share) ** 2 - 4 * (1 - share))
+    units = (2 + share + root) / (2 * (1 - share))
+    if units < _FEWEST:
+        return 0.0
+    return min((units - 1) ** 1.5 / (sqrt(units) * (units - 2)), _MOST_SCATTER)
 
 
 def _beyond(distance: float, degrees: float, steps: Array) -> Array:
