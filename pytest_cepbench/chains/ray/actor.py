@@ -6,13 +6,12 @@ types, NumPy arrays, our own dataclasses.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import file_digest
 from pathlib import Path
@@ -22,24 +21,24 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench import errors
-from pytest_cepbench.artifacts import Failure, ImageArtifact, canonical_json
-from pytest_cepbench.chains.ray.cluster import VERSIONS, other_versions
-from pytest_cepbench.chains.validation import (
-    admit_answers,
-    admit_detections,
-    admit_drawing,
-    admit_reply,
-    admit_scores,
-    admit_text,
-    admit_vectors,
-    admit_winner,
+from pytest_cepbench.artifacts import (
+    Detection,
+    Detections,
+    Failure,
+    ImageArtifact,
+    Mask,
+    canonical_json,
 )
-from pytest_cepbench.errors import CepError, ImageError, ModelError, is_exit
+from pytest_cepbench.artifacts.criteria import CriteriaScores, CriterionScore
+from pytest_cepbench.chains.ray.cluster import VERSIONS, other_versions
+from pytest_cepbench.chains.validation import admit_drawing, admit_image
+from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
+    ROLE_METHODS,
     AnsweredQuestion,
     AnswerStep,
     Battle,
@@ -47,7 +46,9 @@ from pytest_cepbench.models.protocols import (
     BoundRole,
     CountsTokens,
     IdleParts,
+    Reply,
     RoleName,
+    Usage,
 )
 from pytest_cepbench.models.registry import bind
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
@@ -55,6 +56,12 @@ from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memor
 _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 _FIRST_ANSWERS = "the first answers were made"
+
+METHODS = (
+    *(method.partition("(")[0] for _, methods in ROLE_METHODS.values() for method in methods),
+    *("describe_json", "write_json", "score_answers", "text_lengths"),
+)
+"""What models are asked: the methods of all roles, and those that some models have besides."""
 
 _OTHER_WEIGHTS = (
     "the weights or configurations differ: copy them, or share the folder, and let no trainer "
@@ -321,90 +328,59 @@ def _short(value: Any) -> str:
 
 def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
     started = time.perf_counter()
+    lengths = None
     with warnings.catch_warnings(action="default"):  # as `CallCounts.timed`, and why
-        value = METHODS[method](getattr(model, method)(*args), *args)
-        lengths = None
+        outputs = getattr(model, method)(*args)
         if method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
-            lengths = _plain_lengths(model.text_lengths(args[0]))
-    return ActorAnswer(value, lengths, time.perf_counter() - started)
+            lengths = model.text_lengths(args[0])
+        if not (isinstance(outputs, Sequence) or hasattr(outputs, "__array__")):
+            outputs = list(outputs)
+        if method in ("generate", "edit"):  # here, since bytes are less to send than floats
+            outputs = [admit_drawing(image) for image in outputs]
+        value = _plain(outputs)
+    return ActorAnswer(value, _plain(lengths), time.perf_counter() - started)
 
 
 # -- what a model returns ------------------------------------------------------------------------
 
 
-def _each(admit: Callable[[object], object]) -> Callable[..., list[object]]:
-    """Checks each result, or the one in its reply."""
-    return lambda outputs, *_: [admit_reply(output, admit) for output in outputs]
+def _plain(value: Any) -> Any:
+    """What a model returned, of built-in types, arrays and our own dataclasses.
+
+    Whether it is what the role should return is looked at in the driver, as of every model. Raises
+    ModelError for anything else: the driver may not have its class.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    for kinds, make in _PLAIN:
+        if isinstance(value, kinds):
+            return make(value)
+    array = np.asarray(value) if hasattr(value, "__array__") else None
+    if array is None or array.dtype.kind not in "biuf":
+        raise ModelError(f"a model's results cannot hold a {type(value).__name__}: {value!r:.80}")
+    return array
 
 
-def _plain_text(text: object) -> str | Failure:
-    admitted = admit_text(text)
-    return admitted if isinstance(admitted, Failure) else str.__str__(admitted)
+def _plain_dataclass(value: Any) -> Any:
+    ours = next(kind for kind in _OURS if isinstance(value, kind))
+    return ours(**{part.name: _plain(getattr(value, part.name)) for part in fields(ours)})
 
 
-def _plain_probabilities(replies: Any, _: Any, questions: Sequence[Any]) -> list[object]:
-    if len(replies) != len(questions):
-        return [None] * len(replies)  # which is refused as it is for every role
+_OURS: tuple[Any, ...] = (
+    *(Reply, Usage, Failure, AnswerStep, Detections, Detection, Mask),
+    *(CriteriaScores, CriterionScore),
+)
 
-    def admit(value: object, asked: Any) -> object:
-        admitted = admit_answers(value, asked)
-        return json.loads(admitted) if isinstance(admitted, str) else admitted
-
-    pairs = zip(replies, questions, strict=True)
-    return [admit_reply(reply, partial(admit, asked=asked)) for reply, asked in pairs]
-
-
-def _plain_answer(answer: Any) -> object:
-    """An answer of built-in texts and arrays; the driver checks it as one of its own models'."""
-    if isinstance(answer, Failure):
-        return answer
-    steps = list(answer)
-    if not all(isinstance(step, AnswerStep) and isinstance(step.text, str) for step in steps):
-        raise ModelError(
-            "an interleaver returns a sequence of AnswerStep for each question, this one returned "
-            f"a {type(answer).__name__} that holds something else"
-        )
-    try:
-        return [AnswerStep(str.__str__(step.text), _plain_image(step.image)) for step in steps]
-    except ImageError as error:
-        return Failure("bad-image", str(error))
-
-
-def _plain_image(image: Any) -> Any:
-    return ImageArtifact.from_pil(image).pixels if isinstance(image, Image.Image) else image
-
-
-def _plain_drawings(images: Iterable[object], *_: Any) -> list[object]:
-    def pixels(image: object) -> object:
-        return image.pixels if isinstance(image, ImageArtifact) else image
-
-    return [admit_reply(admit_drawing(image), pixels) for image in images]
-
-
-def _plain_vectors(vectors: Any, inputs: Sequence[Any]) -> object:
-    admit_vectors(vectors, len(inputs))  # raises where they are none
-    with np.errstate(over="ignore"):
-        return np.asarray(vectors).astype(np.float32)
-
-
-def _plain_lengths(lengths: Any, *_: Any) -> tuple[list[int], int]:
-    return list(lengths[0]), lengths[1]
-
-
-METHODS: Mapping[str, Callable[..., Any]] = {
-    "describe": _each(_plain_text),
-    "describe_json": _each(_plain_text),
-    "write": _each(_plain_text),
-    "write_json": _each(_plain_text),
-    "judge": _each(admit_winner),
-    "score_answers": _each(admit_scores),
-    "interleave": _each(_plain_answer),
-    "answer": _plain_probabilities,
-    "detect": lambda outputs, _, queries: admit_detections(outputs, queries),
-    "generate": _plain_drawings,
-    "edit": _plain_drawings,
-    "encode_images": _plain_vectors,
-    "encode_texts": _plain_vectors,
-    "text_lengths": _plain_lengths,
-}
-"""All methods of roles: what checks their outputs and makes them plain, given the arguments too."""
+_PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (np.generic, lambda number: number.item()),
+    (int, int),
+    (float, float),
+    (Image.Image, lambda image: _plain(admit_image(image))),
+    (ImageArtifact, lambda image: image.pixels),
+    (_OURS, _plain_dataclass),
+    (Mapping, lambda parts: {_plain(name): _plain(part) for name, part in parts.items()}),
+    (tuple, lambda parts: tuple(map(_plain, parts))),
+    (Sequence, lambda parts: list(map(_plain, parts))),
+)
+"""What is made of a value of some class; the first that fits."""

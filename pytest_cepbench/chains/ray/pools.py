@@ -51,7 +51,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
 from pytest_cepbench.models.registry import SCHEMES, bind
 
 PATIENCE = 300.0
@@ -108,14 +108,13 @@ class LostActor:
         probe = self.probe
         if probe is None or not ray.wait([probe], timeout=0)[0]:
             return
+        self.reason = _DIED
         try:
             ray.get(probe)
         except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
             self.reason = "the node left the cluster"
-        except ray.exceptions.RayError:  # something ran there, as far as it came
-            self.reason = _DIED
-        else:
-            self.reason = _DIED
+        except ray.exceptions.RayError:
+            pass  # something ran there, however far it came
         self.probe = None
 
 
@@ -131,21 +130,22 @@ class LossLog:
 
     def lines(self) -> list[str]:
         """A sentence for what was lost on each node for each reason."""
-        kinds = dict.fromkeys((lost.node, lost.reason) for lost in list(self.actors))
-        return [self._line(*kind) for kind in kinds] + list(self.remarks)
+        kinds: dict[tuple[str, str], list[LostActor]] = {}
+        for lost in self.actors:
+            kinds.setdefault((lost.node, lost.reason), []).append(lost)
+        return [_loss_line(*kind, actors) for kind, actors in kinds.items()] + list(self.remarks)
 
-    def _line(self, node: str, reason: str) -> str:
-        actors = [lost for lost in self.actors if (lost.node, lost.reason) == (node, reason)]
-        roles = Counter(lost.role for lost in actors)
-        by_role = ", ".join(f"{count} {role}" for role, count in roles.items())
-        batches = sum(lost.batches for lost in actors)
-        noun = "actor" if len(actors) == 1 else "actors"
-        outcome = f"{batches} batches on their way were asked for again"
-        if batches < 2:
-            outcome = "a batch on its way was asked for again" if batches else "no batch was lost"
-        lost = f"{len(actors)} {noun} ({by_role})"
-        start = f"node {node} lost {lost}" if node else f"{lost} lost before they were ready"
-        return f"{start}: {reason}; {outcome}"
+
+def _loss_line(node: str, reason: str, actors: Sequence[LostActor]) -> str:
+    roles = Counter(lost.role for lost in actors)
+    by_role = ", ".join(f"{count} {role}" for role, count in roles.items())
+    lost = f"{len(actors)} actor{'s' * (len(actors) > 1)} ({by_role})"
+    start = f"node {node} lost {lost}" if node else f"{lost} lost before they were ready"
+    batches = sum(lost.batches for lost in actors)
+    outcome = {0: "no batch was lost", 1: "a batch on its way was asked for again"}.get(
+        batches, f"{batches} batches on their way were asked for again"
+    )
+    return f"{start}: {reason}; {outcome}"
 
 
 def format_actor_error(error: BaseException) -> str:
@@ -243,7 +243,7 @@ class ActorPool:
         model's exceptions, MeasurementError for a batch that kills its actors, and what `start`
         raises.
         """
-        sent, losses = as_sent(args), 0
+        sent = as_sent(args)
         while True:
             # A batch over which an actor died is asked alone, so that no other is lost with it.
             slots = PREFETCH if self._is_suspect(method, sent, stopped) else 1
@@ -257,11 +257,6 @@ class ActorPool:
             if answer is not None:
                 self.seconds += answer.seconds
                 return answer
-            losses += 1
-            if losses >= _MOST_LOSSES:
-                raise MeasurementError(
-                    f"infrastructure: {losses} actors of the {self.name} died over one batch"
-                )
 
     def close(self) -> None:
         """End all actors."""
@@ -336,7 +331,8 @@ class ActorPool:
     def _is_suspect(self, method: str, sent: Any, stopped: Callable[[], bool]) -> bool:
         """Whether an actor was lost over the batch.
 
-        Raises MeasurementError for a batch over which the processes of MOST_CRASHES died.
+        Raises MeasurementError for a batch over which the processes of MOST_CRASHES died, or very
+        many actors with their nodes.
         """
         if not self._deaths:
             return False
@@ -355,6 +351,10 @@ class ActorPool:
                 f"infrastructure: {deaths} actors of the {self.name} died while they worked on the "
                 f"same batch of {len(sent[0])}: give them more memory, or smaller batches "
                 "(batch_size=)"
+            )
+        if len(losses) >= _MOST_LOSSES:
+            raise MeasurementError(
+                f"infrastructure: {len(losses)} actors of the {self.name} died over one batch"
             )
         return bool(losses)
 
@@ -426,8 +426,6 @@ class ActorPool:
 
     def _lose(self, actor: PoolActor, error: BaseException, digest: str) -> None:
         """Note that an actor is gone, once, and the batch that it had."""
-        import ray
-
         with self._changed:
             if actor.loss is None:
                 reason = _reason(error)
@@ -436,8 +434,7 @@ class ActorPool:
                 self.losses.actors.append(actor.loss)
                 self._await_restart(actor)
             actor.loss.batches += 1
-            if not isinstance(error, ray.exceptions.ObjectLostError):  # a reply that was made
-                self._deaths.setdefault(digest, []).append(actor.loss)
+            self._deaths.setdefault(digest, []).append(actor.loss)
 
     def _await_restart(self, actor: PoolActor) -> None:
         if actor in self.live:
@@ -581,27 +578,27 @@ class ServedModel:
         self.loads = 0
         self.seconds = 0.0
 
-    def remote(self, stopped: Callable[[], bool]) -> Model:
-        """The model for one thread. stopped: whether to stop waiting; calls raise StoppedError."""
+    def remote(self, stopped: Callable[[], bool]) -> Any:
+        """The model for one thread. stopped: whether the run stops; calls raise StoppedError."""
 
         def ask(method: str, args: Sequence[Any]) -> ActorAnswer:
-            with self._turn(stopped) as model:
-                return ActorAnswer(getattr(model, method)(*args))
+            with self._turn(stopped):
+                return ActorAnswer(getattr(self._model, method)(*args))
 
-        with self._turn(stopped) as model:  # what loading raises is raised here
-            return RemoteModel(methods_of(model), ask)  # type: ignore[return-value] # as its methods
+        with self._turn(stopped):
+            if self._model is None:
+                self._model = self._load()  # what it raises is raised here
+                self.loads = 1
+        return RemoteModel(methods_of(self._model), ask)
 
     @contextmanager
-    def _turn(self, stopped: Callable[[], bool]) -> Iterator[Any]:
+    def _turn(self, stopped: Callable[[], bool]) -> Iterator[None]:
         while not self._lock.acquire(timeout=_WAIT_SECONDS):
             if stopped():
                 raise StoppedError("the run stops")
         started = time.perf_counter()
         try:
-            if self._model is None:
-                self._model = self._load()
-                self.loads = 1
-            yield self._model
+            yield
         finally:
             self.seconds += time.perf_counter() - started
             self._lock.release()
@@ -676,12 +673,15 @@ class PoolManager:
 
     def usage(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code; of all actors and servers."""
-        pools = [(pool.bound.role, pool) for pool in list(self._pools.values())]
-        served = [(role, model) for (role, _), model in list(self._served.items())]
         loads: Counter[str] = Counter()
-        for role, models in (*pools, *served):
-            loads[role] += models.loads
-        return +loads, sum(models.seconds for _, models in (*pools, *served))
+        seconds = 0.0
+        for pool in list(self._pools.values()):
+            loads[pool.bound.role] += pool.loads
+            seconds += pool.seconds
+        for (role, _), model in list(self._served.items()):
+            loads[role] += model.loads
+            seconds += model.seconds
+        return +loads, seconds
 
     def messages(self) -> list[str]:
         """What was lost and made good, a sentence each."""
@@ -748,27 +748,28 @@ class PoolManager:
         assert isinstance(reply, ActorReady)
         return reply
 
+    def _allocation(self, role: str) -> Allocation:
+        if role not in self._allocations:  # it was not planned for
+            roles = [*self._allocations, role]
+            self._allocations |= allocate(roles, self.requests, self.cluster.nodes())
+        return self._allocations[role]
+
     def _node(self, role: str) -> Node:
         """One of the kind that the role's actors will be on."""
         nodes = self.cluster.nodes()
-        request = self.requests.get(role, ResourceRequest())
-        able = [node for node in nodes if node.gpus] if request.gpus != 0 else []
+        able = [node for node in nodes if node.gpus] if self._allocation(role).gpus else []
         return max(able or nodes, key=lambda node: node.cpus)
 
     def _setup(self, place: Place, *, force: bool) -> ActorSetup:
         role, spec = place
-        allocation = self._allocations.get(role)
-        threads = allocation.threads if allocation else None
-        gpus = allocation.gpus if allocation else self.requests.get(role, ResourceRequest()).gpus
-        if gpus is None:
-            gpus = 1.0 if any(node.gpus for node in self.cluster.nodes()) else 0.0
-        return ActorSetup(role, spec.text, force, threads, gpus)
+        allocation = self._allocation(role)
+        return ActorSetup(role, spec.text, force, allocation.threads, allocation.gpus)
 
     # -- loading ---------------------------------------------------------------------------------
 
     def _load(
         self, place: Place, bound: BoundRole, stopped: Callable[[], bool], *, force: bool
-    ) -> Model:
+    ) -> Any:
         with self._lock:
             begun, self._begun = self._begun, True
         if not begun:  # outside the lock, since its threads ask for models at once
@@ -785,16 +786,13 @@ class PoolManager:
         def ask(method: str, args: Sequence[Any]) -> ActorAnswer:
             return pool.ask(method, args, stopped)
 
-        return RemoteModel(pool.methods, ask)  # type: ignore[return-value] # as its methods
+        return RemoteModel(pool.methods, ask)
 
     def _pool(self, place: Place, bound: BoundRole, *, force: bool) -> ActorPool:
         role = place[0]
-        if role not in self._allocations:  # it was not planned for
-            roles = [*self._allocations, role]
-            self._allocations |= allocate(roles, self.requests, self.cluster.nodes())
         if self._groups is None:
             self._groups = reserve(self._planned, self._allocations)
-        allocation = self._allocations[role]
+        allocation = self._allocation(role)
         if place not in self._groups:  # the plan has given everything away
             allocation = replace(allocation, actors=1, cpus=0.0, shared=False)
             self._groups |= reserve([place], {role: allocation})

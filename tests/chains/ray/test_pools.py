@@ -197,15 +197,16 @@ def test_a_suspected_batch_waits_for_an_actor_of_its_own(local: LocalCluster) ->
     assert [actor.busy for actor in pool.live] == [0]
 
 
-def test_a_reply_that_was_only_lost_is_no_death(local: LocalCluster) -> None:
-    """It is asked again, with the loss told; eight times, then the cluster is being taken down."""
+def test_a_batch_is_not_asked_for_ever(local: LocalCluster) -> None:
+    """After eight losses the cluster is being taken down, whatever they are."""
     local.begin = [_dying(ObjectLostError("0" * 40, b"", "y"), on=FIRST, times=8)]
+    local.probe = NO_NODE
     pool = _pool(local)
 
     with pytest.raises(MeasurementError, match=r"^infrastructure: 8 actors of the describer shap"):
         pool.ask(*FIRST, _never)
 
-    assert pool.ask(*FIRST, _never).value == ["1"]
+    assert pool.ask(*SECOND, _never).value == ["2"]
     assert len(local.actors[0].requests) == 9
 
 

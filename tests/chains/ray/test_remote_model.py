@@ -82,7 +82,7 @@ def test_a_remote_model_has_the_abilities_of_its_methods() -> None:
     plain: Any = RemoteModel(["describe", "write", "judge"], _Actors().ask)
     assert not any(isinstance(plain, ability) for ability in abilities)
     assert methods_of(able) == tuple(METHODS)
-    assert methods_of(plain) == ("describe", "write", "judge")
+    assert set(methods_of(plain)) == {"describe", "write", "judge"}
 
 
 def test_images_are_sent_as_pixels() -> None:
