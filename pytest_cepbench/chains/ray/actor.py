@@ -123,7 +123,7 @@ class ActorAnswer:
     """
 
     value: Any
-    lengths: tuple[list[int], int] | None = None
+    lengths: tuple[Sequence[int], int] | None = None
     seconds: float = 0.0
 
 

@@ -5,9 +5,7 @@ loads with the run's model before it answers, so that no restart plays another o
 batch by itself (`max_task_retries=0`): one that kills its process would kill one after the other,
 and those of other batches with it, before it could be given up.
 
-Ray Serve was not taken: what a replica that died had is lost without a word on the cause, its
-controller and proxies take cores. Ray Data neither: it cuts batches itself and repeats them in
-silence, and chains need what was made before to know what to ask next.
+Why Ray Serve and Ray Data were not taken is in docs/clusters.md.
 """
 
 from __future__ import annotations

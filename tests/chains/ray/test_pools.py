@@ -307,7 +307,7 @@ def test_what_else_loading_raises_ends_the_pool(
 
 def test_an_actor_that_cannot_be_made_ends_the_pool(local: LocalCluster) -> None:
     """As on a node that lacks the package."""
-    error = ActorDiedError(task_error("Traceback\nImportError: no package"))  # type: ignore[arg-type]
+    error = ActorDiedError(task_error("Traceback\nImportError: no package"))
     local.begin = [{"ready_says": error}]
     with pytest.raises(ModelError, match=r"^describer shapes:: ImportError: no package$"):
         _pool(local)
@@ -367,7 +367,8 @@ def test_an_actor_that_died_too_often_is_made_anew(local: LocalCluster) -> None:
 
 def test_memory_that_ran_out_is_said(local: LocalCluster) -> None:
     """Where Ray still says so: of an actor that it does not start again."""
-    local.begin = [{**_dying(OutOfMemoryError("full"), times=1)}]
+    error = OutOfMemoryError("full")  # type: ignore[no-untyped-call]
+    local.begin = [_dying(error, times=1)]
     pool = _pool(local)
     assert pool.ask(*POISON, _never).value == ["poison"]
     (line,) = pool.losses.lines()
@@ -569,7 +570,7 @@ def test_pools_are_made_when_a_model_is_needed(local: LocalCluster, bound_on: li
     assert first.describe([], "p", []) == again.describe([], "p", [])  # type: ignore[union-attr]
     assert isinstance(first, Describer)
     assert isinstance(first, Writer)
-    assert {actor.setup.identity["fingerprint"] for actor in local.actors} == {"weights-1"}
+    assert all(actor.setup.identity == READY.bound.identity for actor in local.actors)
     loads, seconds = manager.usage()
     assert dict(loads) == {"describer": loads["describer"]}
     assert seconds == loads["describer"] * 0.5 + 2 * 0.25
