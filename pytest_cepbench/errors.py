@@ -231,10 +231,6 @@ class RedirectError(CepError):
     """A server redirects; the message says where to, as far as it may be shown."""
 
 
-class ActorLostError(CepError):
-    """An actor of a cluster died over a batch."""
-
-
 # -- names that are not known ----------------------------------------------------------------------
 
 

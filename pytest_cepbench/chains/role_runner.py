@@ -43,10 +43,11 @@ from pytest_cepbench.chains.validation import (
     answer_in,
     shortened,
 )
-from pytest_cepbench.errors import DamagedInputsError
+from pytest_cepbench.errors import DamagedInputsError, RoleError
 from pytest_cepbench.models.protocols import (
     CODE,
     CUT,
+    ROLE_METHODS,
     AnswerScorer,
     Battle,
     BoundRole,
@@ -110,8 +111,19 @@ class RoleRunner:
 
     @property
     def model(self) -> Model:
-        """The loaded model. Raises CheckpointError or ModelError when it cannot be loaded."""
-        return self.handle.model(self.tally)
+        """The loaded model.
+
+        Raises CheckpointError or ModelError when it cannot be loaded, RoleError where it lacks a
+        method of the role.
+        """
+        model = self.handle.model(self.tally)
+        protocol, methods = ROLE_METHODS[self.bound.role]
+        if not isinstance(model, protocol):  # else each batch would fail, as if the model had
+            raise RoleError(
+                f"{self.bound.spec} was loaded as a {type(model).__name__}, which cannot play the "
+                f"{self.bound.role}: it lacks {' or '.join(methods)}"
+            )
+        return model
 
     def stored(self, steps: Sequence[Step]) -> list[Result | None]:
         """The results of steps that are in the store; nothing is counted, no model is called."""

@@ -125,7 +125,7 @@ class RayEngine:
     def messages(self) -> list[str]:
         """What happened to the cluster and was made good, a sentence each."""
         remarks = [remark for helper in self._helpers for remark in helper.shards.remarks]
-        return [*self.pools.losses.lines(), *remarks]
+        return [*self.pools.messages(), *remarks]
 
     def spent(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code."""

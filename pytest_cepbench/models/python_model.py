@@ -48,39 +48,18 @@ from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import (
     CODE,
+    ROLE_METHODS,
     SHORT_FINGERPRINT,
     AnswerScorer,
     BindContext,
     BoundRole,
-    Describer,
-    Detector,
-    Editor,
-    Encoder,
-    Generator,
-    Interleaver,
-    Judge,
     Model,
     RoleName,
-    Vqa,
-    Writer,
     is_unified,
 )
 from pytest_cepbench.models.registry import DetectedModel, Provider
 
 ADAPTER = "python/1"
-
-_METHODS: dict[RoleName, tuple[type, tuple[str, ...]]] = {
-    "describer": (Describer, ("describe(images, prompt, seeds)",)),
-    "generator": (Generator, ("generate(texts, seeds)",)),
-    "encoder": (Encoder, ("encode_images(images)", "encode_texts(texts)")),
-    "detector": (Detector, ("detect(images, queries)",)),
-    "judge": (Judge, ("judge(battles, seeds)",)),
-    "writer": (Writer, ("write(questions, prompt, seeds)",)),
-    "editor": (Editor, ("edit(images, texts, seeds)",)),
-    "interleaver": (Interleaver, ("interleave(questions, limits, seeds)",)),
-    "vqa": (Vqa, ("answer(pieces, questions)",)),
-}
-"""The Protocol of each role, and its methods for people."""
 
 _SEEDED = ("describer", "generator", "judge", "writer", "editor", "interleaver")
 """Roles whose answers are taken to depend on the seed where the model does not say."""
@@ -90,7 +69,9 @@ _DIGITS = 16
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
     """The roles whose Protocol an object satisfies."""
-    return tuple(role for role, (protocol, _) in _METHODS.items() if isinstance(model, protocol))
+    return tuple(
+        role for role, (protocol, _) in ROLE_METHODS.items() if isinstance(model, protocol)
+    )
 
 
 def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -270,7 +251,7 @@ def _modules_beside(folder: Path) -> list[str]:
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
-    protocol, methods = _METHODS[role]
+    protocol, methods = ROLE_METHODS[role]
     if isinstance(model, protocol):
         return
     missing = [m for m in methods if not callable(getattr(model, m.partition("(")[0], None))]

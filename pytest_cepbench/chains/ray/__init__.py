@@ -5,7 +5,7 @@ imported inside functions of this folder and nowhere else.
 """
 
 from pytest_cepbench.chains.ray.cluster import Cluster, connect
-from pytest_cepbench.chains.ray.pool_manager import PoolManager
+from pytest_cepbench.chains.ray.pools import PoolManager
 from pytest_cepbench.chains.ray.resources import ResourceRequest
 
 __all__ = ["Cluster", "PoolManager", "ResourceRequest", "connect"]

@@ -1,15 +1,17 @@
-"""Actors: made from the driver; each binds, loads and asks one model in a process of its own."""
+"""Actors: each plays one model in a process of its own, and the run's model alone.
+
+Ray pickles what it sends, so what a model returns is checked and made plain in the actor: built-in
+types, NumPy arrays, our own dataclasses.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import file_digest
 from pathlib import Path
@@ -18,301 +20,367 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench._version import __version__
-from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.artifacts.digest import FileStamp
-from pytest_cepbench.chains.ray.cluster import node_preparation
-from pytest_cepbench.chains.ray.messages import (
-    ActorFault,
-    ActorReady,
-    ActorReply,
-    ActorRequest,
-    ActorSetup,
-    fault_of,
-    refuse_to_load,
+from pytest_cepbench import errors
+from pytest_cepbench.artifacts import (
+    Detection,
+    Detections,
+    Failure,
+    ImageArtifact,
+    Mask,
+    canonical_json,
 )
-from pytest_cepbench.chains.ray.resources import Allocation
-from pytest_cepbench.chains.validation import (
-    admit_answers,
-    admit_detections,
-    admit_drawing,
-    admit_reply,
-    admit_scores,
-    admit_text,
-    admit_vectors,
-    admit_winner,
-)
-from pytest_cepbench.errors import ImageError, ModelError
+from pytest_cepbench.artifacts.criteria import CriteriaScores, CriterionScore
+from pytest_cepbench.chains.ray.cluster import VERSIONS, other_versions
+from pytest_cepbench.chains.validation import admit_drawing, admit_image
+from pytest_cepbench.errors import CepError, ModelError, is_exit
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.fingerprint_check import CoveredFiles
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
+    ROLE_METHODS,
     AnsweredQuestion,
     AnswerStep,
     Battle,
     BindContext,
     BoundRole,
     CountsTokens,
-    Model,
-    VqaQuestion,
+    IdleParts,
+    Reply,
+    RoleName,
+    Usage,
 )
 from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.torch_runtime import release_memory
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
 _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 _FIRST_ANSWERS = "the first answers were made"
 
+METHODS = (
+    *(method.partition("(")[0] for _, methods in ROLE_METHODS.values() for method in methods),
+    *("describe_json", "write_json", "score_answers", "text_lengths"),
+)
+"""What models are asked: the methods of all roles, and those that some models have besides."""
+
+_OTHER_WEIGHTS = (
+    "the weights or configurations differ: copy them, or share the folder, and let no trainer "
+    "write there meanwhile"
+)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ActorSetup:
+    """The model of an actor, and what the actor needs from the driver to load it.
+
+    role: of the model.
+    spec: names the model, as the user typed it; parsed again in the actor.
+    force: whether the role is taken on trust where the spec does not show it.
+    threads: CPU threads of the model; None leaves the library's choice.
+    gpus: the actor's part of an accelerator; 0 hides accelerators from it.
+    identity: what the actor's model has to agree with, as of `BoundRole`; None while binding.
+    versions: of the driver, as `VERSIONS`.
+    """
+
+    role: RoleName
+    spec: str
+    force: bool
+    threads: int | None
+    gpus: float
+    identity: Mapping[str, Any] | None = None
+    versions: tuple[str, str] = VERSIONS
+
+
+@dataclass(frozen=True)
+class ActorReady:
+    """A model that was bound, or loaded by an actor.
+
+    bound: as bound on its node; its `load` raises in the driver.
+    idle: its trained parts that change nothing.
+    methods: of `METHODS`, those that the loaded model has.
+    node_id, node: id of its node and the name for people; empty where it was only bound.
+    seconds: of loading.
+    """
+
+    bound: BoundRole
+    idle: IdleParts
+    methods: tuple[str, ...] = ()
+    node_id: str = ""
+    node: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ActorAnswer:
+    """The outputs of a model for a batch.
+
+    value: as the role's method returns it.
+    lengths: tokens of each text and the most the model reads, where it counts them.
+    seconds: in the model's own code.
+    """
+
+    value: Any
+    lengths: tuple[Sequence[int], int] | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ActorFault:
+    """An exception in an actor, as text.
+
+    kind: name of its class.
+    message: its text.
+    ours: whether the class is one of `pytest_cepbench.errors`.
+    memory: whether memory ran out.
+    """
+
+    kind: str
+    message: str
+    ours: bool = True
+    memory: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException, before: str = "") -> ActorFault:
+        """Without the keys of this process. before: begins the message of one of our errors."""
+        text = mask_secrets(str(error))
+        if not isinstance(error, CepError):
+            memory = is_out_of_memory(error)
+            return cls(type(error).__name__, text, ours=False, memory=memory)
+        kind = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        return cls(kind, before + text, memory=isinstance(error, errors.DeviceMemoryError))
+
+    def exception(self) -> Exception:
+        """An exception of that class if it is ours, else of that name.
+
+        So a failed input is stored with the words that it has in a run in one process.
+        """
+        if self.ours:
+            kind: type[Exception] = getattr(errors, self.kind)
+            return kind(self.message)
+        base = MemoryError if self.memory else Exception
+        error: Exception = type(self.kind, (base,), {})(self.message)
+        return error
+
+
+def refuse_to_load() -> Any:
+    """Stand for a bound role's `load` where its model lives in an actor. Raises AssertionError."""
+    raise AssertionError("this model is loaded by an actor")
+
 
 # -- in the driver -------------------------------------------------------------------------------
 
 
-def create_actor(setup: ActorSetup, allocation: Allocation, placement: Any) -> Any:
-    """The handle of a new actor, which may wait for its place.
+class RemoteModel:
+    """A model that is asked elsewhere: it has the methods that the model has.
 
-    placement: a placement group of one bundle; None lets Ray spread the actors.
-    Its methods: `where()` gives the id and name of its node, `load()` an ActorReady or ActorFault,
-    `answer(request)` an ActorReply or ActorFault.
+    So it plays the roles that the model plays, with the same abilities. For one thread at a time.
+    methods: of `METHODS`. ask: calls one of them with its arguments.
     """
-    import ray
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    strategy: Any = "SPREAD" if placement is None else PlacementGroupSchedulingStrategy(placement)
-    kind: Any = ray.remote(actor_class(node_preparation()))
-    return kind.options(
-        num_cpus=allocation.cpus,
-        num_gpus=allocation.gpus,
-        max_restarts=0,  # see supervisor.py
-        max_task_retries=0,
-        scheduling_strategy=strategy,
-    ).remote(asdict(setup))
+    def __init__(
+        self, methods: Iterable[str], ask: Callable[[str, tuple[Any, ...]], ActorAnswer]
+    ) -> None:
+        self._ask = ask
+        self._lengths: tuple[list[Any], Any] | None = None  # of the texts of the last answer
+        for method in methods:  # set here, since Protocols look for attributes of the object
+            setattr(self, method, partial(self._call, method))
 
-
-def bind_on_node(setup: ActorSetup, node_id: str) -> ActorReady | ActorFault:
-    """Bind a model on a node, in a process that binds others as well and loads no weights."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    task: Any = ray.remote(binding_task(actor_class(node_preparation())))
-    on_node = task.options(num_cpus=0, scheduling_strategy=strategy)
-    reply: ActorReady | ActorFault = ray.get(on_node.remote(asdict(setup)))
-    return reply
+    def _call(self, method: str, *args: Any) -> Any:
+        known = self._lengths
+        if method == "text_lengths" and known is not None and known[0] == list(args[0]):
+            return known[1]
+        answer = self._ask(method, args)
+        self._lengths = None if answer.lengths is None else (list(args[0]), answer.lengths)
+        return answer.value
 
 
-def binding_task(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that binds a model by an actor of a kind; sent by value as the kind is."""
-
-    def bind_setup(fields: Any) -> Any:
-        import os
-
-        if fields["gpus"] and not os.environ.get("CUDA_VISIBLE_DEVICES"):
-            os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # hidden, since a task asks for no GPU
-        return kind(fields).bind()
-
-    return bind_setup
+def methods_of(model: object) -> tuple[str, ...]:
+    """Those of `METHODS` that a model has."""
+    return tuple(method for method in METHODS if callable(getattr(model, method, None)))
 
 
-def actor_class(prepare: Callable[[], None]) -> type:
-    """A class that Ray sends by value: `prepare` makes our package importable on the node."""
+def as_sent(value: Any) -> Any:
+    """Arguments as they are sent: images as (height, width, 3) uint8, sequences as lists."""
+    return _convert(value, lambda leaf: np.asarray(leaf) if isinstance(leaf, Image.Image) else leaf)
 
-    class Actor:
-        def __init__(self, fields: Any) -> None:
-            import ray
 
-            prepare()
-            from pytest_cepbench.chains.ray.actor import ChainActor
-            from pytest_cepbench.chains.ray.messages import ActorSetup
+def _as_taken(value: Any) -> Any:
+    """Arguments as roles take them: pixels are Pillow images."""
+    return _convert(
+        value, lambda leaf: Image.fromarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+    )
 
-            self.node_id = ray.get_runtime_context().get_node_id()
-            self.node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-            self.actor = ChainActor(ActorSetup(**fields), self.node)
 
-        def where(self) -> Any:
-            return self.node_id, self.node
-
-        def bind(self) -> Any:
-            return self.actor.bind()
-
-        def load(self) -> Any:
-            return self.actor.load()
-
-        def answer(self, request: Any) -> Any:
-            return self.actor.answer(request)
-
-    return Actor
+def _convert(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Battle | AnsweredQuestion):
+        return type(value)(*(_convert(part, leaf) for part in vars(value).values()))
+    if isinstance(value, list | tuple):
+        return [_convert(part, leaf) for part in value]
+    return leaf(value)
 
 
 # -- on its node ---------------------------------------------------------------------------------
 
 
+def bind_here(setup: ActorSetup) -> ActorReady | ActorFault:
+    """Bind a model in a process that binds others as well and loads no weights."""
+    if setup.gpus and not os.environ.get("CUDA_VISIBLE_DEVICES"):
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # hidden, since a task asks for no GPU
+    try:
+        return _ready(_bind(setup))
+    except Exception as error:  # noqa: BLE001 - it is raised again in the driver
+        return ActorFault.of(error)
+
+
 class ChainActor:
-    """A model in an actor's process. node: the name of the node, for people."""
+    """A model in an actor's process; Ray makes another one where it starts the process again.
 
-    def __init__(self, setup: ActorSetup, node: str) -> None:
-        self._setup = setup
-        self._node = node
-        self._model: Model | None = None
+    ready: what became of it: a fault where the model cannot be loaded or is not the run's.
+    """
+
+    ready: ActorReady | ActorFault
+
+    def __init__(self, setup: ActorSetup, node_id: str, node: str) -> None:
+        self._model: Any = None
         self._unread: CoveredFiles | None = None  # files that the first answers may read
-        self._digests: dict[str, str] = dict(setup.digests)
-        if setup.gpus == 0:  # Ray may leave them visible to those that asked for none
-            os.environ.update(dict.fromkeys(_DEVICE_VARIABLES, ""))
-        if setup.threads is not None:
-            os.environ["OMP_NUM_THREADS"] = str(setup.threads)
-
-    def bind(self) -> ActorReady | ActorFault:
-        """Resolve the spec on this node; an exception becomes a fault."""
-        try:
-            return self._ready(self._bound())
-        except Exception as error:  # noqa: BLE001 - it is raised again in the driver
-            return fault_of(error)
-
-    def load(self) -> ActorReady | ActorFault:
-        """Resolve the spec and load the model; an exception becomes a fault."""
         started = time.perf_counter()
         try:
-            with warnings.catch_warnings(action="default"):
-                bound = self._bound()
-                self._model = bound.load()
-                self._unread = bound.files
+            mismatch = other_versions(node, VERSIONS, setup.versions)
+            if not mismatch:
+                with warnings.catch_warnings(action="default"):
+                    bound = _bind(setup)
+                    mismatch = _other_model(setup, bound, node)
+                    self._model = None if mismatch else bound.load()
         except Exception as error:  # noqa: BLE001 - as above
-            fault = fault_of(error)
+            self.ready = ActorFault.of(error, f"node {node}: ")
         else:
-            ready = self._ready(bound)
-            counts = isinstance(self._model, CountsTokens)
-            return replace(ready, counts=counts, seconds=time.perf_counter() - started)
+            if mismatch:
+                self.ready = ActorFault("ModelError", mismatch)
+                return
+            seconds = time.perf_counter() - started
+            self._unread = bound.files
+            self.ready = _ready(bound, methods_of(self._model), node_id, node, seconds)
+            return
         release_memory()
-        return fault
 
-    def answer(self, request: ActorRequest) -> ActorReply | ActorFault:
-        """The model's outputs for a batch, checked and plain; an exception becomes a fault."""
-        assert self._model is not None
+    def answer(self, method: str, args: Sequence[Any]) -> ActorAnswer | ActorFault | None:
+        """The model's outputs for a batch, checked and plain; an exception becomes a fault.
+
+        None where there is no model, see `ready`.
+        """
+        if self._model is None:
+            return None
         try:
             with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST_ANSWERS):
-                reply = _answer(self._model, request)
-        except Exception as error:  # noqa: BLE001 - an outcome; the driver decides which
-            fault = fault_of(error)
+                answer = _answer(self._model, method, _as_taken(args))
+        except BaseException as error:
+            if not (isinstance(error, Exception) or is_exit(error)):
+                raise
+            fault = ActorFault.of(error)
         else:
             self._unread = None
-            return reply
+            return answer
         if fault.memory:
             release_memory()  # not before the error and the tensors in its traceback are gone
         return fault
 
-    def _bound(self) -> BoundRole:
-        setup = self._setup
-        context = BindContext(self._hash, setup.threads)
-        return bind(parse_spec(setup.spec), setup.role, context, force=setup.force)
 
-    def _ready(self, bound: BoundRole) -> ActorReady:
-        return ActorReady(
-            replace(bound, load=refuse_to_load, files=None),
-            self._node,
-            f"{__version__} {platform.python_version()}",
-            digests=dict(self._digests),
-        )
-
-    def _hash(self, path: Path) -> str:
-        stamp = FileStamp.of(path)
-        name = stamp_of(path, stamp)
-        if name not in self._digests:
-            with open_regular(path) as stream:
-                digest = file_digest(stream, "sha256").hexdigest()
-            if stamp != FileStamp.of(path) or not stamp.settled:
-                return digest
-            self._digests[name] = digest
-        return self._digests[name]
+def _bind(setup: ActorSetup) -> BoundRole:
+    if setup.gpus == 0:  # Ray may leave them visible to those that asked for none
+        os.environ.update(dict.fromkeys(_DEVICE_VARIABLES, ""))
+    if setup.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(setup.threads)
+    context = BindContext(_sha256_of, setup.threads)
+    return bind(parse_spec(setup.spec), setup.role, context, force=setup.force)
 
 
-def stamp_of(path: Path, stamp: FileStamp) -> str:
-    """A name that files of other content do not share: a change time cannot be set at will."""
-    return f"{path.resolve()} {stamp}"
+def _sha256_of(path: Path) -> str:
+    with open_regular(path) as stream:
+        return file_digest(stream, "sha256").hexdigest()
 
 
-def _answer(model: Any, request: ActorRequest) -> ActorReply:
-    inputs = [_role_input(value) for value in request.inputs]
+def _ready(bound: BoundRole, *about: Any) -> ActorReady:
+    """Without the functions of the bound role: they are of this process, and not pickled."""
+    plain = replace(bound, load=refuse_to_load, files=None, warn=None, idle=IdleParts)
+    return ActorReady(plain, bound.idle(), *about)
+
+
+def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:
+    """The first thing in which a model differs from the run's; empty where it is the same."""
+    for part, remedy in (
+        ("fingerprint", _OTHER_WEIGHTS),
+        ("adapter", "install the same packages on all nodes"),
+        ("params", "give device= and dtype= in the spec, or only nodes of one kind"),
+    ):
+        expected, actual = (_short(own[part]) for own in (setup.identity or {}, bound.identity))
+        if expected != actual:
+            name = f"{setup.role} {setup.spec}"
+            return f"{name}: {part} {actual} on node {node}, {expected} elsewhere: {remedy}"
+    return ""
+
+
+def _short(value: Any) -> str:
+    return value[:16] if isinstance(value, str) else canonical_json(dict(value))
+
+
+def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
     started = time.perf_counter()
+    lengths = None
     with warnings.catch_warnings(action="default"):  # as `CallCounts.timed`, and why
-        value = _call(model, request.method, inputs, *request.rest)
-        lengths = None
-        if request.method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
-            lengths = _call(model, "text_lengths", inputs)
-    return ActorReply(value, lengths, time.perf_counter() - started)
+        outputs = getattr(model, method)(*args)
+        if method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
+            lengths = model.text_lengths(args[0])
+        if not (isinstance(outputs, Sequence) or hasattr(outputs, "__array__")):
+            outputs = list(outputs)
+        if method in ("generate", "edit"):  # here, since bytes are less to send than floats
+            outputs = [admit_drawing(image) for image in outputs]
+        value = _plain(outputs)
+    return ActorAnswer(value, _plain(lengths), time.perf_counter() - started)
 
 
-def _role_input(value: Any) -> Any:
-    """An input as roles take it: pixels are Pillow images."""
-    if isinstance(value, Battle):
-        parts = (value.question, value.first, value.second)
-        return Battle(*([_role_input(piece) for piece in part] for part in parts))
-    if isinstance(value, AnsweredQuestion):
-        return AnsweredQuestion(_role_input(value.question), _role_input(value.answer))
-    if isinstance(value, list):
-        return [_role_input(piece) for piece in value]
-    return Image.fromarray(value) if isinstance(value, np.ndarray) else value
+# -- what a model returns ------------------------------------------------------------------------
 
 
-def _call(model: Any, method: str, inputs: list[Any], *rest: Any) -> Any:
-    """Call a method of the model; its outputs checked, and as types that the driver has."""
-    outputs = getattr(model, method)(inputs, *rest)
-    if method in _ADMISSIONS:
-        return [admit_reply(output, _ADMISSIONS[method]) for output in outputs]
-    match method:
-        case "generate" | "edit":
-            return [admit_reply(admit_drawing(image), _pixels) for image in outputs]
-        case "detect":
-            return admit_detections(outputs, rest[0])
-        case "answer":
-            return [
-                admit_reply(output, partial(_plain_probabilities, questions=asked))
-                for output, asked in zip(outputs, rest[0], strict=True)
-            ]
-        case "text_lengths":
-            return list(outputs[0]), outputs[1]
-    admit_vectors(outputs, len(inputs))  # raises where they are none
-    with np.errstate(over="ignore"):
-        return np.asarray(outputs).astype(np.float32)
+def _plain(value: Any) -> Any:
+    """What a model returned, of built-in types, arrays and our own dataclasses.
+
+    Whether it is what the role should return is looked at in the driver, as of every model. Raises
+    ModelError for anything else: the driver may not have its class.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    for kinds, make in _PLAIN:
+        if isinstance(value, kinds):
+            return make(value)
+    array = np.asarray(value) if hasattr(value, "__array__") else None
+    if array is None or array.dtype.kind not in "biuf":
+        raise ModelError(f"a model's results cannot hold a {type(value).__name__}: {value!r:.80}")
+    return array
 
 
-def _plain_text(text: object) -> str | Failure:
-    admitted = admit_text(text)
-    return admitted if isinstance(admitted, Failure) else str.__str__(admitted)
+def _plain_dataclass(value: Any) -> Any:
+    ours = next(kind for kind in _OURS if isinstance(value, kind))
+    return ours(**{part.name: _plain(getattr(value, part.name)) for part in fields(ours)})
 
 
-def _plain_probabilities(value: object, questions: Sequence[VqaQuestion]) -> object:
-    admitted = admit_answers(value, questions)
-    return json.loads(admitted) if isinstance(admitted, str) else admitted
+_OURS: tuple[Any, ...] = (
+    *(Reply, Usage, Failure, AnswerStep, Detections, Detection, Mask),
+    *(CriteriaScores, CriterionScore),
+)
 
-
-def _plain_answer(answer: Any) -> object:
-    """An answer of built-in texts and arrays; the driver checks it as one of its own models'."""
-    if isinstance(answer, Failure):
-        return answer
-    steps = list(answer)
-    if not all(isinstance(step, AnswerStep) and isinstance(step.text, str) for step in steps):
-        raise ModelError(
-            "an interleaver returns a sequence of AnswerStep for each question, this one returned "
-            f"a {type(answer).__name__} that holds something else"
-        )
-    try:
-        return [AnswerStep(str.__str__(step.text), _plain_image(step.image)) for step in steps]
-    except ImageError as error:
-        return Failure("bad-image", str(error))
-
-
-def _plain_image(image: Any) -> Any:
-    return ImageArtifact.from_pil(image).pixels if isinstance(image, Image.Image) else image
-
-
-def _pixels(image: object) -> object:
-    return image.pixels if isinstance(image, ImageArtifact) else image
-
-
-_ADMISSIONS: Mapping[str, Callable[[object], object]] = {
-    "describe": _plain_text,
-    "write": _plain_text,
-    "judge": admit_winner,
-    "score_answers": admit_scores,
-    "interleave": _plain_answer,
-}
-"""By the method of a role: what checks one of its results and makes it plain."""
+_PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (np.generic, lambda number: number.item()),
+    (int, int),
+    (float, float),
+    (Image.Image, lambda image: _plain(admit_image(image))),
+    (ImageArtifact, lambda image: image.pixels),
+    (_OURS, _plain_dataclass),
+    (Mapping, lambda parts: {_plain(name): _plain(part) for name, part in parts.items()}),
+    (tuple, lambda parts: tuple(map(_plain, parts))),
+    (Sequence, lambda parts: list(map(_plain, parts))),
+)
+"""What is made of a value of some class; the first that fits."""

@@ -74,7 +74,7 @@ class Cluster:
     own: bool = False
     borrowed: bool = False
     undo: ExitStack = field(default_factory=ExitStack, repr=False)
-    _seen: set[str] = field(default_factory=set, repr=False)
+    _seen: dict[str, Node] = field(default_factory=dict, repr=False)
 
     def nodes(self) -> list[Node]:
         """The nodes that are alive, by name."""
@@ -90,16 +90,13 @@ class Cluster:
             for node in ray.nodes()  # type: ignore[no-untyped-call]
             if node["Alive"]
         ]
-        self._seen.update(node.id for node in alive)
+        self._seen |= {node.id: node for node in alive}
         return sorted(alive, key=lambda node: (node.name, node.id))
 
-    def has_lost_nodes(self) -> bool:
-        """Whether a node that was alive before is not alive any more."""
-        return len(self.nodes()) < len(self._seen)
-
-    def is_alive(self, node_id: str) -> bool:
-        """Whether a node is alive."""
-        return any(node.id == node_id for node in self.nodes())
+    def lost_nodes(self) -> list[Node]:
+        """Those that were alive before and are not any more."""
+        alive = {node.id for node in self.nodes()}
+        return [node for node in self._seen.values() if node.id not in alive]
 
     def close(self) -> None:
         """Leave the cluster; end it where it was started for this run."""
@@ -240,55 +237,48 @@ def explain_connection_error(address: str | None, error: Exception) -> str:
     return f"{option}: Ray could not connect ({type(error).__name__}: {text[:200]})"
 
 
-# -- versions ------------------------------------------------------------------------------------
+# -- nodes ---------------------------------------------------------------------------------------
+
+VERSIONS = (__version__, sys.version.split()[0])
+"""Of pytest-cepbench and Python in this process."""
 
 
-def check_versions(node: str, version: str, python: str) -> None:
-    """Raise SpecError where a node has another pytest-cepbench, or another minor version of Python.
+def other_versions(node: str, there: tuple[str, str], here: tuple[str, str]) -> str:
+    """Say that a node has another pytest-cepbench, or another minor version of Python.
 
-    node: its name. version: of its pytest-cepbench. python: of its Python, as "3.12.4".
+    node: its name. there, here: as `VERSIONS`, on the node and in the driver. Empty if they agree.
     """
-    here = ".".join(map(str, sys.version_info[:2]))
-    if version != __version__ or python.rpartition(".")[0] != here:
-        raise SpecError(
-            f"node {node} has pytest-cepbench {version} on Python {python}, this process "
-            f"{__version__} on Python {sys.version.split()[0]}: install the same everywhere"
-        )
+    if there[0] == here[0] and there[1].rpartition(".")[0] == here[1].rpartition(".")[0]:
+        return ""
+    return (
+        f"node {node} has pytest-cepbench {there[0]} on Python {there[1]}, this process {here[0]} "
+        f"on Python {here[1]}: install the same everywhere"
+    )
 
 
 def _check_nodes(nodes: Sequence[Node]) -> None:
     """Raise SpecError naming the first node whose pytest-cepbench or Python is another one."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    task = ray.remote(version_task(node_preparation()))
     with silenced_ray():
-        replies = [
-            task.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
-            ).remote()
-            for node in nodes
-        ]
+        replies = [start_on_node(node.id, version_task()) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
             try:
-                version, python = ray.get(reply, timeout=_VERSION_SECONDS)
+                versions = ray.get(reply, timeout=_VERSION_SECONDS)
             except ray.exceptions.RayError as error:
                 raise SpecError(
                     f"node {node.name} starts no process: {error_line(error)}"
                 ) from error
-            check_versions(node.name, version, python)
+            if mismatch := other_versions(node.name, versions, VERSIONS):
+                raise SpecError(mismatch)
 
 
-def version_task(prepare: Callable[[], None]) -> Callable[[], tuple[str, str]]:
-    """A function that reports the versions of a node: of pytest-cepbench, and of Python.
-
-    It is sent by value and imports its modules itself, for the node may lack our package.
-    """
+def version_task() -> Callable[[], tuple[str, str]]:
+    """A function that gives the `VERSIONS` of a node, which may lack our package."""
 
     def report_versions() -> tuple[str, str]:
         import platform
 
-        prepare()
         try:
             from pytest_cepbench import __version__ as version
         except ImportError as error:
@@ -298,11 +288,22 @@ def version_task(prepare: Callable[[], None]) -> Callable[[], tuple[str, str]]:
     return report_versions
 
 
-def import_paths() -> list[str]:
-    """The folders that this process imports from."""
-    return list(
-        dict.fromkeys([str(Path.cwd()), *(str(Path(path).absolute()) for path in sys.path)])
-    )
+def start_on_node(node_id: str, task: Callable[[], Any]) -> Any:
+    """Run a function on a node, beside its actors; returns Ray's reference to its result.
+
+    task: sent by value, so it is defined inside a function, and imports what it uses.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    prepare = node_preparation()
+
+    def run() -> Any:
+        prepare()
+        return task()
+
+    there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return ray.remote(run).options(num_cpus=0, scheduling_strategy=there).remote()
 
 
 def node_preparation() -> Callable[[], None]:
@@ -311,7 +312,8 @@ def node_preparation() -> Callable[[], None]:
     Both only where the node has such folders; its own come first. Sent by value, so it uses nothing
     of this module.
     """
-    paths, folder = import_paths(), str(Path.cwd())
+    folder = str(Path.cwd())
+    paths = list(dict.fromkeys([folder, *(str(Path(path).absolute()) for path in sys.path)]))
 
     def prepare() -> None:
         import os as node_os

@@ -1,6 +1,6 @@
 """Resources of the cluster: how many actors a role has, how much each of them, and where.
 
-The places of all actors are reserved as Ray's placement groups before the first is taken.
+The places of a pool are reserved as a placement group of Ray's before the first is taken.
 """
 
 from __future__ import annotations
@@ -173,37 +173,32 @@ def _available(nodes: Sequence[Node]) -> str:
 # -- placement groups ----------------------------------------------------------------------------
 
 
-def reserve(
-    places: Sequence[Place], allocations: Mapping[str, Allocation]
-) -> dict[Place, list[Any]]:
-    """Reserve the places of every model's actors: Ray's placement groups, for this run alone.
+def reserve(places: Sequence[Place], allocations: Mapping[str, Allocation]) -> dict[Place, Any]:
+    """Reserve the places of every model's actors: placement groups of Ray's, for this run alone.
 
-    Models without a request share them, one of each in a group: Ray itself would put as many of one
-    role on a device as fit there. When a node dies, new actors wait for these same groups, and do
-    not take the place of another role's actors. None stands for an actor without resources.
+    A pool has one group, with a bundle for each actor. Models without a request share a group, one
+    actor of each in a bundle: Ray itself would put as many of one role on a device as fit there.
+    When a node dies, new actors wait for these same places, and do not take those of another role's
+    actors. None stands for a pool of actors without resources.
     """
     sharing = [place for place in places if allocations[place[0]].shared]
-    groups: dict[Place, list[Any]] = {}
+    groups: dict[Place, Any] = {}
     if sharing:
         pools = [allocations[role] for role, _ in sharing]
-        together = bundle(_sum(pool.gpus for pool in pools), _sum(pool.cpus for pool in pools))
-        groups |= dict.fromkeys(sharing, _create_groups([together] * pools[0].actors))
+        gpus, cpus = _sum(pool.gpus for pool in pools), _sum(pool.cpus for pool in pools)
+        groups |= dict.fromkeys(sharing, _create_group(pools[0].actors, gpus, cpus))
     for place in places:
         pool = allocations[place[0]]
         if not pool.shared:
-            groups[place] = _create_groups([bundle(pool.gpus, pool.cpus)] * pool.actors)
+            groups[place] = _create_group(pool.actors, pool.gpus, pool.cpus)
     return groups
 
 
-def _create_groups(bundles: Sequence[dict[str, float]]) -> list[Any]:
+def _create_group(actors: int, gpus: float, cpus: float) -> Any:
     from ray.util.placement_group import placement_group
 
-    return [placement_group([resources]) if resources else None for resources in bundles]
-
-
-def bundle(gpus: float, cpus: float) -> dict[str, float]:
-    """Resources by Ray's names; without those of which nothing is needed."""
-    return {name: part for name, part in (("GPU", gpus), ("CPU", cpus)) if part}
+    bundle = {name: part for name, part in (("GPU", gpus), ("CPU", cpus)) if part}
+    return placement_group([bundle] * actors) if bundle else None
 
 
 def _sum(parts: Iterable[float]) -> float:

@@ -267,7 +267,7 @@ def _skewness_scatter(design: Design) -> float:
     units = (2 + share + root) / (2 * (1 - share))
     if units < _FEWEST:
         return 0.0
-    return min((units - 1) ** 1.5 / (sqrt(units) * (units - 2)), _MOST_SCATTER)
+    return min(float((units - 1) ** 1.5) / (sqrt(units) * (units - 2)), _MOST_SCATTER)
 
 
 def _beyond(distance: float, degrees: float, steps: Array) -> Array:

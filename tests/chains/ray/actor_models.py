@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.models.protocols import AnswerStep, Reply, Usage
 
 
@@ -48,6 +48,18 @@ class AllRoles:
         """Words."""
         return tuple(len(text.split()) for text in texts), 3
 
+    def detect(self, images: Sequence[Any], queries: Sequence[Sequence[str]]) -> list[Any]:
+        """Each query once, with numbers of NumPy's."""
+        return [
+            Detections(
+                tuple(
+                    Detection(Text(word), np.float32(0.5), (0, 0, np.float64(image.width), 1.0))  # type: ignore[arg-type]
+                    for word in words
+                )
+            )
+            for image, words in zip(images, queries, strict=True)
+        ]
+
     def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
         """For the first answer where it has the larger image."""
         return [
@@ -82,9 +94,10 @@ class AllRoles:
     def interleave(
         self, questions: Sequence[Any], limits: Sequence[Any], seeds: Sequence[int]
     ) -> list[Any]:
-        """As many steps as are told; something else for the question "odd"."""
+        """As many steps as are told; no answer to "no", and no image to "nan"."""
         image = Image.new("RGB", (4, 2), (9, 9, 9))
-        answers: dict[str, Any] = {"odd": ["one"], "no": Failure("refused", "no")}
+        nan = np.full((4, 4, 3), np.nan)
+        answers: dict[str, Any] = {"no": Failure("refused", "no"), "nan": [AnswerStep("", nan)]}
         return [
             answers.get(question[0], [AnswerStep(Text("one"), image)] * (limit.told or 1))
             for question, limit in zip(questions, limits, strict=True)

@@ -8,27 +8,19 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench import __version__
-from pytest_cepbench.chains.ray import supervisor as module
+from pytest_cepbench.chains.ray import pools as module
+from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup, refuse_to_load
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.losses import LossLog
-from pytest_cepbench.chains.ray.messages import (
-    ActorReady,
-    ActorReply,
-    ActorRequest,
-    ActorSetup,
-    refuse_to_load,
-)
+from pytest_cepbench.chains.ray.pools import ActorPool, LossLog
 from pytest_cepbench.chains.ray.resources import Allocation
-from pytest_cepbench.chains.ray.supervisor import Supervisor
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.protocols import BoundRole, IdleParts
 
 ray = pytest.importorskip("ray")
 
 BOUND = BoundRole("describer", "shapes:", "a model", "weights-1", "test/1", refuse_to_load)
 
 READY = ActorReady(
-    BOUND, "node1", f"{__version__} 3.{__import__('sys').version_info[1]}.0", seconds=0.5
+    BOUND, IdleParts(("idle",)), ("describe", "write"), node_id="id1", node="node1", seconds=0.5
 )
 
 SETUP = ActorSetup("describer", "shapes:", force=False, threads=1, gpus=0.0)
@@ -38,10 +30,17 @@ NOT_YET = object()
 
 
 class Ref:
-    """What a call gives: `result()` at once, or when the test lets it."""
+    """What a call gives: at once, or when the test lets it."""
 
-    def __init__(self, result: Callable[[], Any]) -> None:
-        self.result = result
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._result: Any = NOT_YET
+
+    def peek(self) -> Any:
+        """The result, made once; NOT_YET as long as it is yet to come."""
+        if self._result is NOT_YET:
+            self._result = self._make()
+        return self._result
 
 
 @dataclass
@@ -57,63 +56,68 @@ class Method:
 
 @dataclass(eq=False)
 class LocalActor:
-    """An actor. place, ready: what it replies, an exception that is raised, or NOT_YET."""
+    """An actor. ready: what it says, an exception that is raised, or NOT_YET."""
 
     cpus: float
-    group: Any
+    place: int | None
     setup: ActorSetup
-    node: Any = ("id1", "node1")
-    ready: Any = READY
-    answers: Callable[[ActorRequest], Any] = lambda request: ActorReply(
-        list(request.inputs), None, 0.25
-    )
+    ready_says: Any = READY
+    answers: Callable[[Any], Any] = lambda inputs: ActorAnswer(list(inputs), None, 0.25)
     killed: bool = False
-    requests: list[ActorRequest] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
 
     @property
-    def where(self) -> Method:
-        """As an actor's."""
-        return Method(lambda: self.node)
-
-    @property
-    def load(self) -> Method:
-        """As an actor's."""
-        return Method(lambda: self.ready)
+    def ready(self) -> Method:
+        """As an actor's; a list is what it says from one call to the next."""
+        says = self.ready_says
+        value = says.pop(0) if isinstance(says, list) else None
+        return Method(lambda: self.ready_says if value is None else value)
 
     @property
     def answer(self) -> Method:
-        """As an actor's."""
+        """As an actor's, of a method with one argument."""
 
-        def answer(request: ActorRequest) -> Any:
-            self.requests.append(request)
-            return self.answers(request)
+        def answer(method: str, args: Any) -> Any:
+            self.requests.append((method, args))
+            return self.answers(args[0])
 
         return Method(answer)
 
 
 @dataclass
 class LocalCluster:
-    """Creates actors. begin: fields of the next ones, one for each; then they are as usual."""
+    """Creates actors. begin: fields of the next ones, one for each; then they are as usual.
+
+    nodes: that are alive. reserved: whether a pool has its places. probe: what a task on an actor's
+    node gives, an exception that is raised, or NOT_YET.
+    """
 
     begin: list[dict[str, Any]] = field(default_factory=list)
     actors: list[LocalActor] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=lambda: [Node("id1", "node1", 2.0, 0.0)])
-    seen: int = 1
+    reserved: bool = True
+    probe: Any = None
+    probed: list[str] = field(default_factory=list)
 
-    def create_actor(self, setup: ActorSetup, allocation: Allocation, group: Any) -> LocalActor:
-        """As `actor.create_actor`."""
+    def create_actor(
+        self, setup: ActorSetup, allocation: Allocation, group: Any, place: int | None
+    ) -> LocalActor:
+        """As `pools.create_actor`."""
         fields = self.begin.pop(0) if self.begin else {}
-        self.actors.append(LocalActor(allocation.cpus, group, setup, **fields))
+        self.actors.append(LocalActor(allocation.cpus, place, setup, **fields))
         return self.actors[-1]
 
-    def supervisor(self, actors: int = 1, **changes: Any) -> Supervisor:
-        """The supervisor of a describer with so many actors."""
-        cluster = Cluster("h:1")
+    def start_on_node(self, node_id: str, task: Any) -> Ref:
+        """As `cluster.start_on_node`."""
+        self.probed.append(node_id)
+        return Ref(lambda: self.probe)
+
+    def pool(self, actors: int = 1, **changes: Any) -> ActorPool:
+        """The pool of a describer with so many actors."""
+        cluster = Cluster("h:1", _seen={"id1": Node("id1", "node1", 2.0, 0.0)})
         cluster.nodes = lambda: self.nodes  # type: ignore[method-assign] # no Ray is asked
-        cluster.has_lost_nodes = lambda: len(self.nodes) < self.seen  # type: ignore[method-assign]
         allocation = replace(Allocation(actors, 0.0, 0.5, 1), **changes)
-        groups = [f"group{place}" for place in range(actors)]
-        return Supervisor(cluster, BOUND, SETUP, allocation, LossLog(), groups)
+        return ActorPool(cluster, BOUND, SETUP, allocation, LossLog(), "group")
 
 
 def task_error(text: str) -> Exception:
@@ -124,17 +128,16 @@ def task_error(text: str) -> Exception:
 
 def _get(ref: Ref, timeout: float | None = None) -> Any:
     del timeout
-    result = ref.result()
-    if result is NOT_YET:
-        raise ray.exceptions.GetTimeoutError
+    result = ref.peek()
+    assert result is not NOT_YET, "nothing is waited for without looking whether the run stops"
     if isinstance(result, BaseException):
         raise result
     return result
 
 
-def _wait(refs: list[Ref], timeout: float) -> tuple[list[Ref], list[Ref]]:
-    del timeout
-    done = [ref for ref in refs if ref.result() is not NOT_YET]
+def _wait(refs: list[Ref], *, num_returns: int = 1, timeout: float) -> tuple[list[Ref], list[Ref]]:
+    del num_returns, timeout
+    done = [ref for ref in refs if ref.peek() is not NOT_YET]
     return done, [ref for ref in refs if ref not in done]
 
 
@@ -147,6 +150,8 @@ def local(monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """A cluster in this process; Ray is never started."""
     cluster = LocalCluster()
     monkeypatch.setattr(module, "create_actor", cluster.create_actor)
+    monkeypatch.setattr(module, "start_on_node", cluster.start_on_node)
+    monkeypatch.setattr(module, "is_reserved", lambda _: cluster.reserved)
     monkeypatch.setattr(ray, "get", _get)
     monkeypatch.setattr(ray, "wait", _wait)
     monkeypatch.setattr(ray, "kill", _kill)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
+import pickle
 import sys
-from hashlib import sha256
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +13,27 @@ import numpy as np
 import pytest
 
 from pytest_cepbench import __version__
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.artifacts.criteria import CriteriaScores
-from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.chains.ray.actor import (
-    ChainActor,
-    actor_class,
-    bind_on_node,
-    binding_task,
-    create_actor,
-    stamp_of,
-)
-from pytest_cepbench.chains.ray.cluster import node_preparation
-from pytest_cepbench.chains.ray.messages import (
+    METHODS,
+    ActorAnswer,
     ActorFault,
     ActorReady,
-    ActorReply,
-    ActorRequest,
     ActorSetup,
-    exception_of,
+    ChainActor,
+    _plain,
+    _ready,
+    bind_here,
 )
+from pytest_cepbench.chains.ray.cluster import VERSIONS, node_preparation
+from pytest_cepbench.chains.ray.pools import actor_class, create_actor
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     Battle,
+    IdleParts,
     Reply,
     RoleName,
     StepLimit,
@@ -45,6 +41,8 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
 )
 from tests.artifacts.files import noise
+from tests.chains.ray.actor_models import Text
+from tests.tiny.encoders import build_clip
 
 MODELS = "python:tests.chains.ray.actor_models"
 PIXELS = noise(6, 8)
@@ -63,59 +61,137 @@ def _setup(role: RoleName, spec: str = f"{MODELS}:model", **changes: Any) -> Act
     return ActorSetup(role, spec, **(fields | changes))
 
 
+def _loading(role: RoleName, spec: str = f"{MODELS}:model", **changes: Any) -> ChainActor:
+    """An actor whose model has to be what the spec is now, but for the changes."""
+    bound = bind_here(_setup(role, spec))
+    assert isinstance(bound, ActorReady), bound
+    return ChainActor(_setup(role, spec, identity=bound.bound.identity | changes), "id1", "here")
+
+
 def _actor(role: RoleName, spec: str = f"{MODELS}:model") -> ChainActor:
-    actor = ChainActor(_setup(role, spec), "here")
-    ready = actor.load()
-    assert isinstance(ready, ActorReady), ready
+    actor = _loading(role, spec)
+    assert isinstance(actor.ready, ActorReady), actor.ready
     return actor
 
 
-def _answer(actor: ChainActor, method: str, inputs: list[Any], *rest: Any) -> ActorReply:
-    reply = actor.answer(ActorRequest(method, inputs, rest))
-    assert isinstance(reply, ActorReply), reply
-    return reply
+def _answer(actor: ChainActor, method: str, inputs: list[Any], *rest: Any) -> ActorAnswer:
+    answer = actor.answer(method, [inputs, *rest])
+    assert isinstance(answer, ActorAnswer), answer
+    return answer
 
 
 def test_a_ready_actor_says_what_it_loaded() -> None:
-    """Identity, node, versions, seconds; the driver cannot load what it gets."""
-    actor = ChainActor(_setup("encoder"), "node7")
-    bound, ready = actor.bind(), actor.load()
+    """Identity, node, abilities, seconds; the driver cannot load what it gets."""
+    bound, ready = bind_here(_setup("encoder")), _actor("encoder").ready
 
     assert isinstance(bound, ActorReady)
     assert isinstance(ready, ActorReady)
-    assert (ready.node, ready.version) == ("node7", f"{__version__} {platform.python_version()}")
+    assert (ready.node_id, ready.node) == ("id1", "here")
     assert bound.bound.identity == ready.bound.identity
     assert ready.bound.files is None
-    assert (bound.counts, ready.counts) == (False, True)
+    assert (bound.methods, set(ready.methods)) == (
+        (),
+        set(METHODS) - {"describe_json", "write_json"},
+    )
     assert bound.seconds == 0.0
     assert 0 < ready.seconds < 60
     with pytest.raises(AssertionError, match="loaded by an actor"):
         ready.bound.load()
 
 
+@pytest.mark.models
+def test_what_is_said_of_a_checkpoint_can_be_sent(tmp_path: Path) -> None:
+    """Without the functions that its binding has; what they find is sent."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package)
+    from pytest_cepbench.models.torch_runtime import quiet
+
+    with quiet():
+        checkpoint = build_clip(tmp_path)
+    bound = bind_here(_setup("encoder", str(checkpoint)))
+    assert isinstance(bound, ActorReady), bound
+
+    sent = pickle.loads(pickle.dumps(bound))
+
+    assert sent.bound.identity == bound.bound.identity
+    assert sent.idle == IdleParts()
+
+
+def test_parts_that_change_nothing_are_found_on_the_node() -> None:
+    """Where the files are: the driver need not have them."""
+    idle = IdleParts(("the LoRA changes nothing",), whole=True)
+    bound = bind_here(_setup("encoder"))
+    assert isinstance(bound, ActorReady)
+    assert _ready(replace(bound.bound, idle=lambda: idle)).idle == idle
+
+
 def test_what_cannot_be_bound_or_loaded_is_a_fault() -> None:
-    """Raised again in the driver, with the same words."""
-    for fault in (
-        ChainActor(_setup("describer", f"{MODELS}:nothing"), "n").bind(),
-        ChainActor(_setup("describer", f"{MODELS}:nothing"), "n").load(),
-        ChainActor(_setup("describer", f"{MODELS}:full"), "n").load(),
-    ):
-        assert isinstance(fault, ActorFault)
-        assert str(exception_of(fault))
+    """Raised again in the driver, with the same words; an actor's fault names its node."""
+    fault = bind_here(_setup("describer", f"{MODELS}:nothing"))
+    assert isinstance(fault, ActorFault)
+    assert str(fault.exception()).startswith("model spec 'python:tests.chains.ray.actor_models:no")
+    actor = ChainActor(_setup("describer", f"{MODELS}:nothing"), "id1", "here")
+    assert isinstance(actor.ready, ActorFault)
+    assert actor.ready == replace(fault, message=f"node here: {fault.message}")
+    full = ChainActor(_setup("describer", f"{MODELS}:full"), "id1", "here")
+    assert isinstance(full.ready, ActorFault)
+    assert "CUDA out of memory" in full.ready.message
+    assert actor.answer("describe", [[PIXELS], "say", [1]]) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        (
+            "fingerprint",
+            "weights-1",
+            "fingerprint all-roles/1 on node here, weights-1 elsewhere: the",
+        ),
+        (
+            "fingerprint",
+            "a" * 64,
+            "fingerprint all-roles/1 on node here, aaaaaaaaaaaaaaaa elsewhere",
+        ),
+        ("adapter", "test/2", "adapter python/1 on node here, test/2 elsewhere: install the same "),
+        (
+            "params",
+            {"a": 1},
+            'params {"model":{},"spec":{}} on node here, {"a":1} elsewhere: give device= and ',
+        ),
+    ],
+)
+def test_an_actor_plays_no_other_model_than_the_run_s(part: str, value: object, words: str) -> None:
+    """What differs, where, and what to do; it answers nothing."""
+    changes: dict[str, Any] = {part: value}
+    actor = _loading("encoder", **changes)
+
+    assert isinstance(actor.ready, ActorFault)
+    error = actor.ready.exception()
+    assert type(error) is ModelError
+    assert str(error).startswith(f"encoder {MODELS}:model: {words}")
+    assert actor.answer("encode_texts", [["a"]]) is None
+
+
+def test_an_actor_of_another_version_plays_nothing() -> None:
+    """Nodes may join a cluster after the run began."""
+    actor = ChainActor(_setup("encoder", versions=("0", VERSIONS[1])), "id1", "here")
+    assert isinstance(actor.ready, ActorFault)
+    words = f"node here has pytest-cepbench {__version__} on Python {VERSIONS[1]}, this process 0 "
+    assert actor.ready.message.startswith(words)
 
 
 def test_an_actor_without_gpus_sees_none() -> None:
     """One with a part of one sees what Ray leaves it; threads are set where they are known."""
-    ChainActor(_setup("encoder", gpus=0.5), "n")
+    ChainActor(_setup("encoder", gpus=0.5), "id1", "n")
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["OMP_NUM_THREADS"]) == ("5", "5")
-    ChainActor(_setup("encoder", threads=3), "n")
+    ChainActor(_setup("encoder", threads=3), "id1", "n")
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["HIP_VISIBLE_DEVICES"]) == ("", "")
     assert os.environ["OMP_NUM_THREADS"] == "3"
 
 
 @pytest.mark.filterwarnings("error")
-def test_descriptions_are_checked_and_plain() -> None:
-    """Images are Pillow's there; a blank text is a failure; a reply stays around its text."""
+def test_descriptions_are_plain() -> None:
+    """Images are Pillow's there; a reply stays around its text."""
     actor = _actor("describer")
     with pytest.warns(DeprecationWarning, match="old call"):  # and no failed batch
         reply = _answer(actor, "describe", [PIXELS, BLACK], "say", [3, 4])
@@ -126,8 +202,7 @@ def test_descriptions_are_checked_and_plain() -> None:
         "say (8, 6) 3",
         Usage(requests=1),
     )
-    assert isinstance(blank, Failure)
-    assert blank.kind == "empty-text"
+    assert blank == " "  # which the driver looks at, as of every model
     assert reply.lengths is None
     assert reply.seconds > 0
 
@@ -143,23 +218,21 @@ def test_images_are_pixels_or_failures() -> None:
     assert isinstance(unreadable, Reply)
     assert unreadable.passing
     assert unreadable.value == Failure("exception", "ArithmeticError: no pixels")
-    assert reply.lengths == ([1, 1, 1], 3)
+    assert reply.lengths is not None
+    assert (list(reply.lengths[0]), reply.lengths[1]) == ([1, 1, 1], 3)
 
 
-def test_vectors_are_float32_and_as_many_as_inputs() -> None:
-    """Too large for float32 is infinite, a failure in the driver; a missing row is a fault."""
+def test_vectors_are_arrays_with_the_lengths_of_texts() -> None:
+    """As the model gives them: the driver looks at their number and at every row."""
     encoder = _actor("encoder")
     images = _answer(encoder, "encode_images", [PIXELS, PIXELS])
     texts = _answer(encoder, "encode_texts", ["one", "two words"])
-    fault = encoder.answer(ActorRequest("encode_texts", ["short", "two"]))
 
-    assert (images.value.dtype, images.value.shape) == (np.float32, (2, 2))
-    assert np.isinf(images.value[:, 1]).all()
+    assert images.value.tolist() == [[8.0, 1e60], [8.0, 1e60]]
     assert images.lengths is None
-    assert texts.lengths == ([1, 2], 3)
-    assert isinstance(fault, ActorFault)
-    assert isinstance(exception_of(fault), ModelError)
-    assert _answer(encoder, "text_lengths", ["a b c d"]).value == ([4], 3)
+    assert texts.lengths is not None
+    assert (list(texts.lengths[0]), texts.lengths[1]) == ([1, 2], 3)
+    assert _answer(encoder, "text_lengths", ["a b c d"]).value == ((4,), 3)
 
 
 def test_battles_hold_images_again() -> None:
@@ -172,25 +245,22 @@ def test_battles_hold_images_again() -> None:
 
 
 def test_answers_to_be_scored_hold_images_again() -> None:
-    """Numbers by criterion come back as scores, checked: 12 is none."""
+    """Numbers by criterion come back as they are."""
     wide: Any = noise(6, 12)
     narrow: Any = noise(6, 8)
     answers = [AnsweredQuestion([wide], [narrow]), AnsweredQuestion([narrow], [wide])]
 
-    fits, odd = _answer(_actor("judge"), "score_answers", answers, [1, 2]).value
-    assert fits == CriteriaScores.of({"richness": 8})
-    assert odd.value("richness") is None
+    scores = _answer(_actor("judge"), "score_answers", answers, [1, 2]).value
+    assert scores == [{"richness": 8}, {"richness": 12}]
 
 
 def test_pieces_that_are_asked_about_hold_images_again() -> None:
-    """Probabilities come back as plain numbers, checked."""
+    """Probabilities come back as an array."""
     pieces: Any = [PIXELS, "a text", "odd"]
     asked = [VqaQuestion("is it red?", ("yes",))]
 
-    picture, text, odd = _answer(_actor("vqa"), "answer", pieces, [asked * 2, asked, asked]).value
-    assert (picture, text) == ([1.0, 1.0], [0.0])
-    assert [type(number) for number in picture] == [float, float]
-    assert odd.kind == "bad-answer"
+    made = _answer(_actor("vqa"), "answer", pieces, [asked * 2, asked, asked]).value
+    assert [numbers.tolist() for numbers in made] == [[1.0, 1.0], [0.0], [1.5]]
 
 
 def test_questions_hold_images_again() -> None:
@@ -205,7 +275,7 @@ def test_questions_hold_images_again() -> None:
 
 
 def test_the_steps_of_an_answer_are_plain() -> None:
-    """Texts and pixels, or the failure that it is; anything else is a fault."""
+    """Texts and pixels, or the failure that it is."""
     actor = _actor("interleaver")
     limits = [StepLimit(2), StepLimit()]
 
@@ -213,62 +283,52 @@ def test_the_steps_of_an_answer_are_plain() -> None:
 
     assert [(type(step.text), step.image.shape) for step in made] == [(str, (2, 4, 3))] * 2
     assert refused == Failure("refused", "no")
-    fault = actor.answer(ActorRequest("interleave", [["odd"]], ([StepLimit()], [1])))
-    assert isinstance(fault, ActorFault)
-    assert "returns a sequence of AnswerStep" in str(exception_of(fault))
+
+
+def test_what_the_driver_may_not_have_is_a_fault() -> None:
+    """An object of a class of the model's own, wherever it is; numbers and texts are built-in."""
+    found = Detections((Detection(Text("a"), np.float32(0.5), (0, 0, 1, 2), None, None),))  # type: ignore[arg-type]
+    plain = _plain(({Text("a"): np.int64(3)}, [found], np.float32(1.5), CriteriaScores.of({})))
+
+    assert plain[0] == {"a": 3}
+    assert [type(part) for pair in plain[0].items() for part in pair] == [str, int]
+    (detection,) = plain[1][0].found
+    assert (type(detection.query), type(detection.score)) == (str, float)
+    assert plain[1] == [found]
+    assert (plain[2], type(plain[2]), plain[3]) == (1.5, float, CriteriaScores.of({}))
+    for odd in (object(), np.array([object()]), {"a": {1}}):
+        with pytest.raises(ModelError, match="a model's results cannot hold a "):
+            _plain([odd])
 
 
 def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path) -> None:
     """After these it has been read: a trainer may go on writing."""
     path = tmp_path / "weights"
     path.write_text("A")
-    request = ActorRequest("encode_texts", ["a"])
+    request: Any = ("encode_texts", [["a"]])
     early = _actor("encoder", f"{MODELS}:late?path={path}")
     late = _actor("encoder", f"{MODELS}:late?path={path}")
-    assert isinstance(late.answer(request), ActorReply)
+    assert isinstance(late.answer(*request), ActorAnswer)
     path.write_text("B, longer")
 
-    assert isinstance(late.answer(request), ActorReply)
-    fault = early.answer(request)
+    assert isinstance(late.answer(*request), ActorAnswer)
+    fault = early.answer(*request)
     assert isinstance(fault, ActorFault)
     assert fault.kind == "IdentityError"
 
 
-def test_digests_are_taken_once_for_each_content(tmp_path: Path) -> None:
-    """Those of the driver are used; what changed has another name."""
-    path = tmp_path / "weights"
-    path.write_text("A")
-    os.utime(path, (1, 1))
-    actor = ChainActor(_setup("encoder"), "n")
-    digest = actor._hash(path)
-    assert digest == sha256(b"A").hexdigest()
-    name = stamp_of(path, FileStamp.of(path))
-    known = ChainActor(_setup("encoder", digests={name: "known"}), "n")
-    assert known._hash(path) == "known"
-    path.write_text("B")
-    assert known._hash(path) == sha256(b"B").hexdigest()
-
-
 @pytest.mark.parametrize(
-    ("gpus", "visible", "left"), [(0.5, "", None), (0.5, "3", "3"), (0.0, "", ""), (0.0, "3", "3")]
+    ("gpus", "visible", "left"), [(0.5, "", None), (0.5, "3", "3"), (0.0, "", ""), (0.0, "3", "")]
 )
 def test_models_are_bound_where_accelerators_are_seen(
     gpus: float, visible: str, left: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray hides them from a task that asks for none; the model's actors will have some."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    seen: list[str | None] = []
 
-    class Actor:
-        """Looks at its environment."""
+    assert isinstance(bind_here(_setup("encoder", gpus=gpus)), ActorReady)
 
-        def __init__(self, fields: dict[str, float]) -> None:
-            seen.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
-            self.bind = lambda: fields
-
-    fields = {"gpus": gpus}
-    assert binding_task(Actor)(fields) == fields
-    assert seen == [left]
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
 
 
 def test_the_class_that_is_sent_finds_the_package_itself(
@@ -276,6 +336,9 @@ def test_the_class_that_is_sent_finds_the_package_itself(
 ) -> None:
     """It goes to the driver's folder, adds its paths behind the node's own, and wraps an actor."""
     ray = pytest.importorskip("ray")
+    bound = bind_here(_setup("encoder"))  # first, since it looks for the model's module
+    assert isinstance(bound, ActorReady)
+    setup = _setup("encoder", identity=bound.bound.identity)
     context = type("Context", (), {"get_node_id": lambda _: "id7"})
     monkeypatch.setattr(ray, "get_runtime_context", context)
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
@@ -286,21 +349,18 @@ def test_the_class_that_is_sent_finds_the_package_itself(
     prepare = node_preparation()
     monkeypatch.setattr(sys, "path", list(before))
     monkeypatch.chdir("/")
-    fields = {"role": "encoder", "spec": f"{MODELS}:model", "force": False, "threads": None}
 
-    actor = actor_class(prepare)(fields | {"gpus": 0.0, "digests": {}})
+    actor = actor_class(prepare)(asdict(setup))
 
-    assert actor.where() == ("id7", "10.0.0.7")
     assert Path.cwd() == tmp_path
     assert sys.path == [*before, str(tmp_path), str(tmp_path / "mine")]
-    assert actor.bind().bound.role == "encoder"
-    assert actor.load().node == "10.0.0.7"
-    assert actor.answer(ActorRequest("encode_texts", ["a"])).value.shape == (1, 2)
+    assert (actor.ready().node_id, actor.ready().node) == ("id7", "10.0.0.7")
+    assert actor.answer("encode_texts", [["a"]]).value.shape == (1, 2)
 
 
 @pytest.mark.parametrize("placed", [False, True])
 def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, placed: bool) -> None:
-    """With its resources; Ray restarts nothing by itself (see `supervisor`)."""
+    """With its resources; Ray starts it again, and repeats no batch."""
     ray = pytest.importorskip("ray")
     options: dict[str, Any] = {}
 
@@ -319,36 +379,13 @@ def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, pl
     monkeypatch.setattr(ray, "remote", lambda _: Kind())
     group = object() if placed else None
 
-    sent: Any = create_actor(_setup("encoder"), Allocation(2, 0.5, 1.5, None), group)
+    sent: Any = create_actor(_setup("encoder"), Allocation(2, 0.5, 1.5, None), group, 1)
 
     assert ActorSetup(**sent) == _setup("encoder")
     strategy = options.pop("scheduling_strategy")
-    assert (strategy.placement_group if placed else strategy) == (group if placed else "SPREAD")
-    assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_restarts": 0, "max_task_retries": 0}
-
-
-def test_a_model_is_bound_on_the_node_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There alone, without a core of its own: cores are for the models."""
-    ray = pytest.importorskip("ray")
-    options: dict[str, Any] = {}
-
-    class Task:
-        """A task of Ray's."""
-
-        def options(self, **chosen: Any) -> Task:
-            """As Ray's."""
-            options.update(chosen)
-            return self
-
-        def remote(self, fields: dict[str, Any]) -> str:
-            """What was sent."""
-            return f"{fields['role']} is bound"
-
-    monkeypatch.setattr(ray, "remote", lambda _: Task())
-    monkeypatch.setattr(ray, "get", lambda reply: reply)
-
-    reply: Any = bind_on_node(_setup("encoder"), "a" * 56)
-
-    assert reply == "encoder is bound"
-    strategy = options.pop("scheduling_strategy")
-    assert (strategy.node_id, strategy.soft, options) == ("a" * 56, False, {"num_cpus": 0})
+    if placed:
+        assert (strategy.placement_group, strategy.placement_group_bundle_index) == (group, 1)
+    else:
+        assert strategy == "SPREAD"
+    assert options.pop("max_restarts") > 0
+    assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_task_retries": 0}

@@ -21,11 +21,10 @@ from pytest_cepbench.chains.ray import cluster as module
 from pytest_cepbench.chains.ray.cluster import (
     Cluster,
     Node,
-    check_versions,
     explain_connection_error,
-    import_paths,
     list_nodes,
     node_preparation,
+    other_versions,
     probe_address,
     silenced_ray,
     version_task,
@@ -143,17 +142,16 @@ def test_errors_of_connecting_are_one_line(
 )
 def test_other_versions_are_refused(version: str, python: str) -> None:
     """Of pytest-cepbench, and of Python's minor: pickles of one are not read by the other."""
-    with pytest.raises(SpecError) as caught:
-        check_versions("node1", version, python)
-
-    assert str(caught.value).startswith(
+    assert other_versions("node1", (version, python), (__version__, PYTHON)) == (
         f"node node1 has pytest-cepbench {version} on Python {python}, this process {__version__} "
+        f"on Python {PYTHON}: install the same everywhere"
     )
 
 
 def test_the_same_versions_do() -> None:
     """The patch of Python does not matter."""
-    check_versions("node1", __version__, f"{MAJOR}.{MINOR}.99")
+    there = __version__, f"{MAJOR}.{MINOR}.99"
+    assert other_versions("node1", there, (__version__, PYTHON)) == ""
 
 
 def test_a_node_reports_its_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +164,8 @@ def test_a_node_reports_its_versions(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "path", list(before))
     monkeypatch.chdir(tmp_path)
 
-    assert version_task(prepare)() == (__version__, PYTHON)
+    prepare()
+    assert version_task()() == (__version__, PYTHON)
     assert Path.cwd() == driver
     assert sys.path == [*before, str(driver), str(driver / "there")]
 
@@ -181,20 +180,10 @@ def test_a_node_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pytest_cepbench", None)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    version, python = version_task(lambda: None)()
+    version, python = version_task()()
 
     assert version.startswith("not importable: ")
     assert python == PYTHON
-
-
-def test_paths_to_import_from_are_absolute_and_begin_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Each once, in their order."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["b", "", "/a", "/a"])
-
-    assert import_paths() == [str(tmp_path), str(tmp_path / "b"), "/a"]
 
 
 def test_many_nodes_are_cut() -> None:
@@ -232,13 +221,11 @@ def test_a_cluster_has_the_nodes_that_are_alive(set_nodes: Callable[..., None]) 
     set_nodes("b", "ag", "-c")
     assert cluster.nodes() == [Node("ag", "ag", 4.0, 1.0), Node("b", "b", 2.0, 0.0)]
     assert str(cluster) == "Ray cluster at h:1, 2 nodes: ag (4 CPUs, 1 GPUs), b (2 CPUs, 0 GPUs)"
-    assert not cluster.has_lost_nodes()
-    assert (cluster.is_alive("b"), cluster.is_alive("c")) == (True, False)
+    assert cluster.lost_nodes() == []
 
     set_nodes("b", "-ag")
 
-    assert cluster.has_lost_nodes()
-    assert not cluster.is_alive("ag")
+    assert cluster.lost_nodes() == [Node("ag", "ag", 4.0, 1.0)]
     assert str(Cluster("h:1", own=True)) == (
         "Ray cluster started for this run, 1 node: b (2 CPUs, 0 GPUs)"
     )

@@ -1,32 +1,29 @@
-"""What a run says of lost actors, and which batches it gives up."""
+"""What a run says of lost actors."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pytest_cepbench.chains.ray.losses import (
-    LossLog,
-    PoisonBatches,
-    format_actor_error,
-    is_process_death,
-    loss_reason,
-)
-from pytest_cepbench.chains.ray.messages import ActorRequest
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.chains.ray.pools import LossLog, LostActor, format_actor_error
+from tests.chains.ray.local_actors import NOT_YET, LocalCluster, local
 
-BATCH = ActorRequest("describe", ["a", "b", "c"], ("prompt", [1, 2, 3]))
-OTHER = ActorRequest("describe", ["a", "b", "c"], ("prompt", [1, 2, 4]))
+__all__ = ["local"]
+
+LEFT = "the node left the cluster"
 
 
 def test_actors_of_a_node_are_lost_in_one_sentence() -> None:
     """Which node, how many of which role, why, and what became of their batches."""
-    log = LossLog()
-    first = log.add("describer", "node1", "the node left the cluster")
-    second = log.add("describer", "node1", "the node left the cluster")
-    third = log.add("encoder", "node1", "the node left the cluster")
-    log.add("encoder", "node2", "the node left the cluster")
-    for actor in (first, second, third):
-        log.add_batch(actor)
+    log = LossLog(
+        [
+            LostActor("describer", "node1", LEFT, batches=1),
+            LostActor("describer", "node1", LEFT, batches=1),
+            LostActor("encoder", "node1", LEFT, batches=1),
+            LostActor("encoder", "node2", LEFT),
+        ]
+    )
 
     assert log.lines() == [
         (
@@ -39,9 +36,12 @@ def test_actors_of_a_node_are_lost_in_one_sentence() -> None:
 
 def test_reasons_are_told_apart() -> None:
     """A node may lose actors in two ways."""
-    log = LossLog()
-    log.add("encoder", "node1", "its process died")
-    log.add_batch(log.add("encoder", "node1", "the node left the cluster"))
+    log = LossLog(
+        [
+            LostActor("encoder", "node1", "its process died"),
+            LostActor("encoder", "node1", LEFT, batches=1),
+        ]
+    )
 
     assert log.lines() == [
         "node node1 lost 1 actor (1 encoder): its process died; no batch was lost",
@@ -53,63 +53,40 @@ def test_reasons_are_told_apart() -> None:
 
 
 def test_actors_without_a_place_have_no_node() -> None:
-    """They died before they said where they are."""
-    log = LossLog()
-    log.add("encoder", "", "its process died")
+    """They died before they said where they are. Remarks come last."""
+    log = LossLog([LostActor("encoder", "", "its process died")], {"no new actor": None})
 
     assert log.lines() == [
-        "1 actor (1 encoder) lost before they were ready: its process died; no batch was lost"
+        "1 actor (1 encoder) lost before they were ready: its process died; no batch was lost",
+        "no new actor",
     ]
 
 
-def test_remarks_are_said_once() -> None:
-    """After what was lost."""
-    log = LossLog()
-    log.remark("no new actor")
-    log.remark("no new actor")
-    log.add("encoder", "n", "why")
-
-    assert log.lines()[1:] == ["no new actor"]
-
-
-def test_a_batch_that_kills_twice_is_given_up() -> None:
-    """Not at its first death, and no other batch with it: seeds alone tell two apart."""
-    poison = PoisonBatches("describer shapes:")
-    assert not poison.check(BATCH)
-    poison.add(BATCH)
-    assert poison.check(BATCH)
-    assert not poison.check(OTHER)
-    poison.add(BATCH)
-
-    with pytest.raises(MeasurementError) as caught:
-        poison.check(BATCH)
-
-    assert str(caught.value).startswith(
-        "infrastructure: 2 actors of the describer shapes: died while they worked on the same "
-        "batch of 3: "
-    )
-    assert not poison.check(OTHER)
-
-
-def test_reasons_follow_from_what_ray_raises() -> None:
-    """Memory, a process, a node, or nothing that is known."""
+def test_what_became_of_the_node_is_found_out_there(local: LocalCluster) -> None:
+    """A task that runs there shows that only the process is gone."""
     ray = pytest.importorskip("ray")
-    died = ray.exceptions.ActorDiedError()
-    memory = ray.exceptions.OutOfMemoryError("too much")
+    found = {}
+    for result in (
+        NOT_YET,
+        None,
+        ray.exceptions.TaskUnschedulableError("no such node"),
+        ray.exceptions.NodeDiedError("gone"),
+        ray.exceptions.WorkerCrashedError(),
+    ):
+        local.probe = result
+        lost: Any = LostActor("encoder", "node1", probe=local.start_on_node("id1", None))
+        lost.look()
+        lost.look()
+        found[type(result).__name__] = (lost.reason, lost.by_process, lost.probe is None)
 
-    assert loss_reason(died, by_node=True) == "the node left the cluster"
-    assert loss_reason(died, by_node=False) == ("its process died, as it does when memory runs out")
-    assert loss_reason(memory, by_node=False) == "Ray ended the process, since memory ran out"
-    assert loss_reason(ValueError("OUT_OF_MEMORY"), by_node=False) == (
-        "Ray ended the process, since memory ran out"
-    )
-    assert loss_reason(None, by_node=False) == "it could not be reached any more"
-    assert [is_process_death(error) for error in (died, memory, ValueError(), None)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    died = ("its process died, as it does when memory runs out", True, True)
+    assert found == {
+        "object": ("it could not be reached any more", False, False),
+        "NoneType": died,
+        "TaskUnschedulableError": (LEFT, False, True),
+        "NodeDiedError": (LEFT, False, True),
+        "WorkerCrashedError": died,
+    }
 
 
 def test_an_exception_in_an_actor_is_its_last_line() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.chains.ray.messages import exception_of, fault_of, refuse_to_load
+from pytest_cepbench.chains.ray.actor import ActorFault, refuse_to_load
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
 
 
 @pytest.mark.parametrize("kind", [CheckpointError, ModelError, DeviceMemoryError])
 def test_our_errors_arrive_as_they_are(kind: type[Exception]) -> None:
     """Of the same class, with the same words, and nothing else."""
-    fault = fault_of(kind("what, why, how"))
-    error = exception_of(fault)
+    fault = ActorFault.of(kind("what, why, how"))
+    error = fault.exception()
 
     assert (type(error), str(error)) == (kind, "what, why, how")
     assert fault.ours
@@ -25,13 +25,13 @@ def test_an_error_of_a_module_arrives_as_its_nearest_base() -> None:
     class LocalError(CheckpointError):
         """Known where it is raised."""
 
-    assert type(exception_of(fault_of(LocalError("gone")))) is CheckpointError
+    assert type(ActorFault.of(LocalError("gone")).exception()) is CheckpointError
 
 
 def test_a_model_s_own_exception_keeps_its_name() -> None:
     """What is stored of a failed input has the words that it has in a run in one process."""
-    fault = fault_of(ArithmeticError("no sum"))
-    error = exception_of(fault)
+    fault = ActorFault.of(ArithmeticError("no sum"))
+    error = fault.exception()
 
     assert (type(error).__name__, str(error)) == ("ArithmeticError", "no sum")
     assert not isinstance(error, MemoryError)
@@ -40,8 +40,8 @@ def test_a_model_s_own_exception_keeps_its_name() -> None:
 
 def test_memory_that_ran_out_is_a_memory_error_in_the_driver() -> None:
     """So the batch is halved there, as in one process."""
-    fault = fault_of(RuntimeError("CUDA out of memory"))
-    error = exception_of(fault)
+    fault = ActorFault.of(RuntimeError("CUDA out of memory"))
+    error = fault.exception()
 
     assert fault.memory
     assert not fault.ours

@@ -6,34 +6,47 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("ray")
 
-from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayError,
+    TaskUnschedulableError,
+)
 
-from pytest_cepbench.chains.ray import pool_manager as module
+from pytest_cepbench.chains.ray import pools as module
+from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorFault, ActorSetup
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest, ActorSetup, fault_of
-from pytest_cepbench.chains.ray.pool_manager import PREFETCH, ActorPool, PoolManager
+from pytest_cepbench.chains.ray.pools import PREFETCH, ActorPool, PoolManager
 from pytest_cepbench.chains.ray.resources import ResourceRequest
 from pytest_cepbench.errors import (
     CheckpointError,
+    DeviceMemoryError,
     MeasurementError,
     ModelError,
     SpecError,
     StoppedError,
 )
 from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, CountsTokens
-from tests.chains.ray.local_actors import NOT_YET, READY, LocalCluster, local, task_error
+from pytest_cepbench.models.protocols import BindContext, Describer, Writer
+from tests.chains.ray.local_actors import NOT_YET, READY, LocalCluster, Ref, local, task_error
 
 __all__ = ["local"]
 
-FIRST, SECOND, POISON = (ActorRequest("describe", [name]) for name in ("1", "2", "poison"))
+FIRST, SECOND, POISON = (("describe", [[name], "say"]) for name in ("1", "2", "poison"))
 
+AWAY = ActorUnavailableError("restarting", b"x" * 16)
+DIED: dict[str, Any] = {"ready_says": ActorDiedError()}
+FULL: dict[str, Any] = {"ready_says": ActorFault.of(DeviceMemoryError("node node1: full"))}
+NO_NODE = TaskUnschedulableError("no such node")
 
 _deadline = 0.0
 
@@ -45,6 +58,16 @@ def _bounded() -> None:
     _deadline = time.monotonic() + 10
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that passes, in seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
+    )
+    return now
+
+
 def _never() -> bool:
     return time.monotonic() > _deadline
 
@@ -53,30 +76,51 @@ def _always() -> bool:
     return True
 
 
+def _after(looks: int) -> Callable[[], bool]:
+    """Stops after so many looks."""
+    left = iter([False] * looks)
+    return lambda: next(left, True)
+
+
 def _pool(local: LocalCluster, actors: int = 1) -> ActorPool:
-    pool = ActorPool(local.supervisor(actors))
+    pool = local.pool(actors)
     pool.start(_never)
     return pool
 
 
-def _dying(error: RayError, on: ActorRequest = POISON) -> dict[str, Any]:
-    """Fields of an actor that dies over a batch."""
+def _looked(local: LocalCluster, actors: int = 1, **changes: Any) -> ActorPool:
+    """A pool that looked at its actors once."""
+    pool = local.pool(actors, **changes)
+    with pytest.raises(StoppedError):
+        pool.start(_always)
+    return pool
 
-    def answer(request: ActorRequest) -> Any:
-        return error if request == on else ActorReply(list(request.inputs), None, 0.25)
+
+def _dying(error: RayError, on: Any = POISON, times: int = 99) -> dict[str, Any]:
+    """Fields of an actor that dies over a batch, so many times."""
+    left = [times]
+
+    def answer(inputs: Any) -> Any:
+        if inputs == on[1][0] and left[0]:
+            left[0] -= 1
+            return error
+        return ActorAnswer(list(inputs), None, 0.25)
 
     return {"answers": answer}
+
+
+# -- batches -------------------------------------------------------------------------------------
 
 
 def test_batches_are_answered_and_their_time_is_counted(local: LocalCluster) -> None:
     """Loading too; actors take turns."""
     pool = _pool(local, 2)
-    assert pool.ask(FIRST, _never).value == ["1"]
-    assert pool.ask(SECOND, _never).value == ["2"]
+    assert pool.ask(*FIRST, _never).value == ["1"]
+    assert pool.ask(*SECOND, _never).value == ["2"]
 
-    assert pool.supervisor.seconds == 0.5 + 0.5 + 0.25 + 0.25
+    assert pool.seconds == 0.5 + 0.5 + 0.25 + 0.25
     assert [len(actor.requests) for actor in local.actors] == [1, 1]
-    assert [actor.busy for actor in pool.supervisor.live] == [0, 0]
+    assert [actor.busy for actor in pool.live] == [0, 0]
 
 
 def test_the_actor_with_least_to_do_is_next(local: LocalCluster) -> None:
@@ -84,95 +128,122 @@ def test_the_actor_with_least_to_do_is_next(local: LocalCluster) -> None:
     pool = _pool(local, 2)
     taken = [pool._take(_never) for _ in range(2 * PREFETCH)]
 
-    assert [actor.busy for actor in pool.supervisor.live] == [2, 2]
+    assert [actor.busy for actor in pool.live] == [2, 2]
     assert taken[0] is not taken[1]
     assert taken[0] is taken[2]
     with pytest.raises(StoppedError):
         pool._take(_after(2))
 
 
-def _after(looks: int) -> Callable[[], bool]:
-    """Stops after so many looks."""
-    left = iter([False] * looks)
-    return lambda: next(left, True)
-
-
 def test_what_a_model_raises_is_raised_here(local: LocalCluster) -> None:
     """As it is; what escapes in an actor names model and error. The actor has a free slot again."""
-    errors = iter([fault_of(ArithmeticError("no sum")), task_error("x\nE: y")])
+    errors = iter([ActorFault.of(ArithmeticError("no sum")), task_error("x\nE: y")])
     local.begin = [{"answers": lambda _: next(errors)}]
     pool = _pool(local)
 
     with pytest.raises(Exception, match="no sum") as caught:
-        pool.ask(FIRST, _never)
+        pool.ask(*FIRST, _never)
     assert type(caught.value).__name__ == "ArithmeticError"
     with pytest.raises(ModelError, match=r"^describer shapes:: E: y$"):
-        pool.ask(FIRST, _never)
-    assert [actor.busy for actor in pool.supervisor.live] == [0]
+        pool.ask(*FIRST, _never)
+    assert [actor.busy for actor in pool.live] == [0]
 
 
 def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
     """It has each actor for itself the second time, and the others are answered."""
-    local.begin = [_dying(ActorDiedError())] * 5
+    local.begin = [_dying(AWAY), _dying(AWAY)]
     pool = _pool(local, 2)
 
-    with pytest.raises(MeasurementError, match="2 actors of the describer shapes: died while"):
-        pool.ask(POISON, _never)
+    with pytest.raises(MeasurementError) as caught:
+        pool.ask(*POISON, _never)
 
-    assert sum(actor.killed for actor in local.actors) == 2
-    assert pool.ask(FIRST, _never).value == ["1"]
-    assert len(pool.supervisor.live) == 2
-    (line,) = pool.supervisor.losses.lines()
+    assert str(caught.value).startswith(
+        "infrastructure: 2 actors of the describer shapes: died while they worked on the same "
+        "batch of 1: "
+    )
+    assert local.probed == ["id1", "id1"]
+    assert pool.ask(*FIRST, _never).value == ["1"]
+    assert len(pool.live) == 2
+    assert pool.loads == 4
+    assert not any(actor.killed for actor in local.actors)
+    (line,) = pool.losses.lines()
     assert line.startswith("node node1 lost 2 actors (2 describer): its process died")
     assert line.endswith("; 2 batches on their way were asked for again")
+    with pytest.raises(MeasurementError):  # it is known by its content, and not tried again
+        pool.ask(*POISON, _never)
+    assert (
+        sum(actor.requests.count(("describe", [["poison"], "say"])) for actor in local.actors) == 2
+    )
 
 
 def test_a_suspected_batch_waits_for_an_actor_of_its_own(local: LocalCluster) -> None:
     """No other batch is with it where an actor may die again; nor does another come before it."""
-    local.begin = [_dying(ActorDiedError(), on=FIRST)]
+    local.begin = [_dying(AWAY, on=FIRST, times=1)]
     pool = _pool(local)
-    assert pool.ask(FIRST, _never).value == ["1"]  # by the second actor
+    assert pool.ask(*FIRST, _never).value == ["1"]  # by the second process
     beside = pool._take(_never)
     answered: list[Any] = []
-    thread = threading.Thread(target=lambda: answered.append(pool.ask(FIRST, _never).value))
+    thread = threading.Thread(target=lambda: answered.append(pool.ask(*FIRST, _never).value))
     thread.start()
     while not pool._exclusive:
         pass
     with pytest.raises(StoppedError):  # there is a slot, but not for others
-        pool.ask(SECOND, _after(1))
+        pool.ask(*SECOND, _after(1))
     assert not answered
     pool._give_back(beside)
     thread.join(5)
     assert answered == [["1"]]
-    assert pool.ask(SECOND, _never).value == ["2"]
-    assert [actor.busy for actor in pool.supervisor.live] == [0]
+    assert pool.ask(*SECOND, _never).value == ["2"]
+    assert [actor.busy for actor in pool.live] == [0]
 
 
-@pytest.mark.parametrize(
-    "error", [ActorUnavailableError("away", b"x" * 16), ObjectLostError("0" * 40, b"", "y")]
-)
-def test_a_batch_that_was_only_lost_is_not_suspected(local: LocalCluster, error: RayError) -> None:
-    """It is asked again, with the loss told; eight times, then the cluster is being taken down."""
-    local.begin = [_dying(error, on=FIRST)] * 8
+def test_a_batch_is_not_asked_for_ever(local: LocalCluster) -> None:
+    """After eight losses the cluster is being taken down, whatever they are."""
+    local.begin = [_dying(ObjectLostError("0" * 40, b"", "y"), on=FIRST, times=8)]
+    local.probe = NO_NODE
     pool = _pool(local)
 
     with pytest.raises(MeasurementError, match=r"^infrastructure: 8 actors of the describer shap"):
-        pool.ask(FIRST, _never)
+        pool.ask(*FIRST, _never)
 
-    assert pool.ask(FIRST, _never).value == ["1"]
-    assert len(local.actors) == 9
-    assert sum(len(actor.requests) for actor in local.actors) == 9
+    assert pool.ask(*SECOND, _never).value == ["2"]
+    assert len(local.actors[0].requests) == 9
 
 
 def test_a_node_s_death_is_not_a_batch_s_fault(local: LocalCluster) -> None:
-    """Ray says that the actor died; its node is gone, however often."""
-    local.begin = [_dying(ActorDiedError(), on=FIRST)] * 3
+    """Ray says that the actor is away; its node is gone, however often."""
+    local.begin = [_dying(AWAY, on=FIRST, times=3)]
+    local.probe = NO_NODE
     pool = _pool(local)
-    local.nodes = []
 
-    assert pool.ask(FIRST, _never).value == ["1"]
-    (line,) = pool.supervisor.losses.lines()
+    assert pool.ask(*FIRST, _never).value == ["1"]
+    for lost in pool.losses.actors:
+        lost.look()
+    (line,) = pool.losses.lines()
     assert line.startswith("node node1 lost 3 actors (3 describer): the node left the cluster; 3 ")
+
+
+def test_a_batch_is_not_given_up_before_it_is_known_why_actors_are_away(
+    local: LocalCluster, clock: list[float]
+) -> None:
+    """Ray takes some time to notice that a node is gone; a run that stops does not wait."""
+    local.begin = [_dying(AWAY, on=FIRST, times=2)]
+    local.probe = NOT_YET
+    pool = _pool(local)
+    with pytest.raises(StoppedError):
+        pool.ask(*FIRST, lambda: len(pool.losses.actors) == 2)
+    local.probe = NO_NODE
+    assert pool.ask(*FIRST, _never).value == ["1"]
+
+    local.probe = NOT_YET
+    local.actors[0].answers = _dying(AWAY, times=2)["answers"]
+
+    def tick() -> bool:
+        clock[0] += 1
+        return _never()
+
+    assert pool.ask(*POISON, tick).value == ["poison"]  # nothing is known: it is asked again
+    assert clock[0] > 1060
 
 
 def test_threads_leave_when_the_run_stops(local: LocalCluster) -> None:
@@ -180,24 +251,222 @@ def test_threads_leave_when_the_run_stops(local: LocalCluster) -> None:
     local.begin = [{"answers": lambda _: NOT_YET}]
     pool = _pool(local)
     with pytest.raises(StoppedError):
-        pool.ask(FIRST, _after(2))
+        pool.ask(*FIRST, _after(2))
     with pytest.raises(StoppedError):
-        pool.ask(FIRST, _always)
+        pool.ask(*FIRST, _always)
     pool.close()
     with pytest.raises(StoppedError):
-        pool.ask(FIRST, _never)
+        pool.ask(*FIRST, _never)
     assert [actor.killed for actor in local.actors] == [True]
-    assert pool.supervisor.live == []
+    assert pool.live == []
 
 
-def test_a_fault_of_the_pool_is_raised_for_everyone_who_asks(local: LocalCluster) -> None:
-    """The same one."""
-    local.begin = [{"ready": fault_of(CheckpointError("no weights"))}]
-    pool = ActorPool(local.supervisor())
+# -- actors --------------------------------------------------------------------------------------
+
+
+def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
+    """Those that are ready are live; their loads, seconds and abilities are kept."""
+    local.begin = [{}, {}, {"ready_says": NOT_YET}]
+    pool = _pool(local, 3)
+    pool.start(_never)
+
+    assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (1, 0.5), (2, 0.5)]
+    assert (len(pool.live), pool.loads, pool.seconds) == (2, 2, 1.0)
+    assert pool.methods == ("describe", "write")
+    local.actors[2].ready_says = READY
+    pool.start(_never)
+    assert (len(pool.live), pool.loads, len(local.actors)) == (3, 3, 3)
+
+
+def test_an_actor_with_another_model_ends_the_pool(local: LocalCluster) -> None:
+    """Its process is ended, and everyone who asks is told the reason."""
+    local.begin = [{"ready_says": ActorFault.of(CheckpointError("node node1: no weights"))}]
+    pool = local.pool(2)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match="node node1: no weights"):
+        with pytest.raises(CheckpointError, match=r"^node node1: no weights$"):
             pool.start(_never)
+    assert [actor.killed for actor in local.actors] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (ActorFault("OddError", "odd", ours=False), "odd"),
+        (task_error("Traceback\nKeyError: 'a'"), "describer shapes:: KeyError: 'a'"),
+    ],
+)
+def test_what_else_loading_raises_ends_the_pool(
+    local: LocalCluster, says: object, message: str
+) -> None:
+    """A model's own exception as it is; one that escapes in the actor by its last line."""
+    local.begin = [{"ready_says": says}]
+    with pytest.raises(Exception, match=message) as caught:
+        _pool(local)
+    assert type(caught.value).__name__ in ("OddError", "ModelError")
+
+
+def test_an_actor_that_cannot_be_made_ends_the_pool(local: LocalCluster) -> None:
+    """As on a node that lacks the package."""
+    error = ActorDiedError(task_error("Traceback\nImportError: no package"))
+    local.begin = [{"ready_says": error}]
+    with pytest.raises(ModelError, match=r"^describer shapes:: ImportError: no package$"):
+        _pool(local)
+
+
+def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
+    """The others work on, and the report says so; without any the next that asks starts anew."""
+    local.begin = [FULL]
+    pool = _pool(local, 2)
+    assert len(pool.live) == 1
+    assert pool.losses.lines() == ["the describer shapes: has an actor less: node node1: full"]
+
+    local.begin = [FULL]
+    alone = local.pool(1)
+    with pytest.raises(DeviceMemoryError, match="full"):
+        alone.start(_never)
+    alone.start(_never)
+    assert len(alone.live) == 1
+
+
+def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None:
+    """Ray has tried it some times; where there is no other, none can be started."""
+    local.begin = [DIED]
+    pool = _pool(local, 2)
+    assert len(pool.live) == 1
+    (line,) = pool.losses.lines()
+    assert line.startswith("1 actor (1 describer) lost before they were ready: its process died, ")
+
+    local.begin = [DIED]
+    with pytest.raises(ModelError, match=r"^infrastructure: no actor of the describer shapes: is "):
+        _pool(local)
+    assert len(local.actors) == 3
+
+
+def test_an_actor_that_is_away_is_asked_until_it_is_back(local: LocalCluster) -> None:
+    """Ray starts its process again, in its place."""
+    local.begin = [{**_dying(AWAY, times=1), "ready_says": [READY, AWAY, READY]}]
+    pool = _pool(local)
+    assert pool.ask(*POISON, _never).value == ["poison"]
     assert len(local.actors) == 1
+    assert pool.loads == 2
+
+
+def test_an_actor_that_died_too_often_is_made_anew(local: LocalCluster) -> None:
+    """It was ready before, so that it is not the model that fails; once, if it is then."""
+    local.begin = [{**_dying(AWAY), "ready_says": [READY, ActorDiedError()]}, {}]
+    pool = _pool(local)
+    assert pool.ask(*POISON, _never).value == ["poison"]
+    assert [actor.place for actor in local.actors] == [0, 0]
+
+    local.begin = [{**_dying(AWAY), "ready_says": [READY, ActorDiedError()]}, DIED]
+    pool = _pool(local)
+    with pytest.raises(ModelError, match="no actor of the describer shapes: is left"):
+        pool.ask(*POISON, _never)
+    assert len(local.actors) == 4
+
+
+def test_memory_that_ran_out_is_said(local: LocalCluster) -> None:
+    """Where Ray still says so: of an actor that it does not start again."""
+    error = OutOfMemoryError("full")  # type: ignore[no-untyped-call]
+    local.begin = [_dying(error, times=1)]
+    pool = _pool(local)
+    assert pool.ask(*POISON, _never).value == ["poison"]
+    (line,) = pool.losses.lines()
+    assert "Ray ended the process, since memory ran out; a batch on its way was asked" in line
+    assert local.probed == []
+
+
+def test_a_process_that_is_another_model_by_now_is_done_without(local: LocalCluster) -> None:
+    """It answers nothing; the pool goes on with the others, and the report says so."""
+    refusal = ActorFault.of(ModelError("fingerprint B on node node1"))
+    local.begin = [{"answers": lambda _: None, "ready_says": [READY, refusal]}]
+    pool = _pool(local, 2)
+    assert pool.ask(*FIRST, _never).value == ["1"]
+
+    assert pool.ask(*SECOND, _never).value == ["2"]
+    assert [actor.killed for actor in local.actors] == [True, False]
+    assert pool.losses.lines() == [
+        "no new actor of the describer shapes:: fingerprint B on node node1"
+    ]
+    assert pool.losses.actors == []
+
+
+def test_an_actor_is_lost_once(local: LocalCluster) -> None:
+    """By the thread that notices it first; the batches of both go to another one."""
+    pool = _pool(local)
+    actor = pool._take(_never, PREFETCH)
+    for digest in ("a", "b"):
+        pool._lose(actor, AWAY, digest)
+
+    assert local.probed == ["id1"]
+    pool.start(_never)
+    assert len(pool.live) == 1
+    assert pool.live[0] is not actor
+    (lost,) = pool.losses.actors
+    assert (lost.node, lost.batches) == ("node1", 2)
+
+
+def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: list[float]) -> None:
+    """Not before, nor while one loads."""
+    local.begin = [{"ready_says": NOT_YET}]
+    local.reserved = False
+    pool = _looked(local)
+    clock[0] += module.PATIENCE
+    pool._check_patience()
+    clock[0] += 1
+    with pytest.raises(ModelError) as caught:
+        pool._check_patience()
+    assert str(caught.value).startswith(
+        "infrastructure: no actor of the describer shapes: could be placed within 300 s (each asks "
+        "for 0 GPUs and 0.5 CPUs): is the cluster in use by others, or have nodes left? Ray cluster"
+    )
+    local.reserved = True
+    pool._check_patience()
+    local.reserved = False
+    clock[0] += module.PATIENCE
+    pool._check_patience()
+    assert len(local.actors) == 1
+
+
+def test_a_process_that_starts_again_has_its_place(local: LocalCluster, clock: list[float]) -> None:
+    """However long it loads, and whatever became of the places of others."""
+    local.begin = [{**_dying(AWAY), "ready_says": [READY, NOT_YET, NOT_YET]}]
+    pool = _pool(local)
+    with pytest.raises(StoppedError):
+        pool.ask(*POISON, lambda: bool(pool.losses.actors))
+    local.reserved = False
+    clock[0] += module.PATIENCE + 1
+    pool._check_patience()
+
+
+def test_where_a_node_is_lost_another_one_s_cores_are_shared(
+    local: LocalCluster, clock: list[float]
+) -> None:
+    """One actor without cores of its own, after a moment; none where accelerators are needed."""
+    local.begin = [{"ready_says": NOT_YET}, {"ready_says": NOT_YET}]
+    local.reserved = False
+    pool = _looked(local)
+    clock[0] += 3.0
+    pool._check_patience()
+    assert len(local.actors) == 1
+    local.nodes = []
+    clock[0] -= 1.0
+    pool._check_patience()
+    assert len(local.actors) == 1
+    clock[0] += 1.0
+    pool._check_patience()
+    pool._check_patience()
+
+    assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (None, 0.0)]
+    local.actors[1].ready_says = READY
+    pool.start(_never)
+    assert [actor.handle for actor in pool.live] == [local.actors[1]]
+
+    local.begin = [{"ready_says": NOT_YET}]
+    accelerated = _looked(local, gpus=0.5)
+    clock[0] += 3.0
+    accelerated._check_patience()
+    assert len(local.actors) == 3
 
 
 # -- all pools of a run --------------------------------------------------------------------------
@@ -225,17 +494,20 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
     """Where models are bound, and as what; a spec of "bad:" is a fault."""
     calls: list[tuple[str, ActorSetup]] = []
 
-    def bind(setup: ActorSetup, node_id: str) -> Any:
+    def start_on_node(node_id: str, task: Any) -> Any:
+        setup = ActorSetup(**task)
         calls.append((node_id, setup))
-        if setup.spec == "shapes:?bad=1":
-            return fault_of(SpecError("not understood"))
         if setup.spec == "shapes:?bad=2":
             words = "a\n b"
-            raise ActorUnavailableError(words, b"x" * 16)
-        return READY
+            return Ref(lambda: ActorUnavailableError(words, b"x" * 16))
+        bad = setup.spec == "shapes:?bad=1"
+        return Ref(lambda: ActorFault.of(SpecError("not understood")) if bad else READY)
 
-    monkeypatch.setattr(module, "bind_on_node", bind)
-    monkeypatch.setattr(module, "reserve", lambda places, _: {place: ["g"] * 9 for place in places})
+    monkeypatch.setattr(module, "start_on_node", start_on_node)
+    monkeypatch.setattr(module, "binding_task", lambda fields: fields)
+    monkeypatch.setattr(module, "reserve", lambda places, _: dict.fromkeys(places, "group"))
+    groups = pytest.importorskip("ray.util.placement_group")
+    monkeypatch.setattr(groups, "remove_placement_group", calls.append)
     return calls
 
 
@@ -255,6 +527,7 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
     assert bound.provenance["engine"] == "ray"
     assert bound.build == " on a cluster of Ray"
     assert (bound.grows, bound.lasting) == (False, True)
+    assert bound.idle() == READY.idle
 
 
 def test_a_role_that_was_not_planned_has_what_was_asked_for(bound_on: list[Any]) -> None:
@@ -295,13 +568,15 @@ def test_pools_are_made_when_a_model_is_needed(local: LocalCluster, bound_on: li
     assert len(local.actors) == 8
     # Both are describers.
     assert first.describe([], "p", []) == again.describe([], "p", [])  # type: ignore[union-attr]
-    assert not isinstance(first, CountsTokens)
+    assert isinstance(first, Describer)
+    assert isinstance(first, Writer)
+    assert all(actor.setup.identity == READY.bound.identity for actor in local.actors)
     loads, seconds = manager.usage()
     assert dict(loads) == {"describer": loads["describer"]}
     assert seconds == loads["describer"] * 0.5 + 2 * 0.25
     manager.close()
     assert all(actor.killed for actor in local.actors)
-    assert bound_on
+    assert bound_on[1:] == ["group"]  # which is left
 
 
 def test_a_model_beyond_the_plan_has_one_actor_beside_the_others(
@@ -312,7 +587,7 @@ def test_a_model_beyond_the_plan_has_one_actor_beside_the_others(
     manager.plan([("describer", parse_spec("shapes:"))])
     manager.bound("encoder", parse_spec("shapes:?miss=0"), _never).load()
 
-    assert [(actor.cpus, actor.group) for actor in local.actors] == [(0.0, None)]
+    assert [(actor.cpus, actor.place) for actor in local.actors] == [(0.0, 0)]
     assert bound_on[0][1].role == "encoder"
 
 

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.chains.ray.messages import ActorReply, ActorRequest
-from pytest_cepbench.chains.ray.remote_model import (
-    ApiProxy,
-    CountingModel,
-    RemoteModel,
-    SerializedModel,
-)
+from pytest_cepbench.artifacts import canonical_json
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.ray import pools as module
+from pytest_cepbench.chains.ray.actor import METHODS, ActorAnswer, RemoteModel, as_sent, methods_of
+from pytest_cepbench.chains.ray.pools import ServedModel
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import StoppedError
+from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import (
+    ROLE_METHODS,
     AnsweredQuestion,
+    AnswerScorer,
     Battle,
+    BindContext,
     CountsTokens,
+    JsonDescriber,
+    JsonWriter,
+    RoleName,
     StepLimit,
     VqaQuestion,
 )
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
+from tests.models.api.fake_server import chat_answer, serving
 
 PIXELS = noise(6, 8)
 IMAGE = Image.fromarray(PIXELS)
@@ -36,102 +48,74 @@ class _Actors:
     """Replies to every request with what the test says, and keeps the requests."""
 
     def __init__(self, value: Any = None, lengths: Any = None) -> None:
-        self.reply = ActorReply(value, lengths)
-        self.requests: list[ActorRequest] = []
+        self.answer = ActorAnswer(value, lengths)
+        self.requests: list[tuple[str, Sequence[Any]]] = []
 
-    def ask(self, request: ActorRequest) -> ActorReply:
+    def ask(self, method: str, args: Sequence[Any]) -> ActorAnswer:
         """As a pool does."""
-        self.requests.append(request)
-        return self.reply
+        self.requests.append((method, args))
+        return self.answer
 
 
-@pytest.mark.parametrize(
-    ("call", "rest"),
-    [
-        (lambda model: model.describe([IMAGE], "say", (3,)), ("say", [3])),
-        (lambda model: model.encode_images([IMAGE]), ()),
-        (lambda model: model.detect([IMAGE], [("a", "b")]), ([["a", "b"]],)),
-        (lambda model: model.answer([IMAGE], [(ASKED,)]), ([[ASKED]],)),
-        (lambda model: model.edit([IMAGE], ("turn",), (3,)), (["turn"], [3])),
-    ],
-    ids=["describe", "encode_images", "detect", "answer", "edit"],
-)
-def test_images_are_sent_as_pixels(call: Any, rest: tuple[Any, ...]) -> None:
-    """With the further arguments as plain lists; the value of the reply is returned."""
+@pytest.mark.parametrize("role", ROLE_METHODS)
+def test_a_remote_model_plays_the_roles_of_its_methods(role: RoleName) -> None:
+    """All of its methods are passed on: a role that is left out would fail every batch."""
+    protocol, methods = ROLE_METHODS[role]
+    names = [method.partition("(")[0] for method in methods]
     actors = _Actors(["value"])
 
-    assert call(RemoteModel(actors.ask)) == ["value"]
+    model: Any = RemoteModel(names, actors.ask)
 
-    (request,) = actors.requests
-    assert request.rest == rest
-    assert np.array_equal(request.inputs[0], PIXELS)
-
-
-def test_texts_and_battles_are_sent_plain() -> None:
-    """A battle's images are pixels too."""
-    actors = _Actors(["A"])
-    model: Any = RemoteModel(actors.ask)
-    battle = Battle(["question", IMAGE], ["first"], [IMAGE])
-
-    assert model.generate(("a text",), (7,)) == ["A"]
-    assert model.encode_texts(("a text",)) == ["A"]
-    assert model.judge([battle], (1,)) == ["A"]
-
-    drawn, encoded, judged = actors.requests
-    assert (drawn.method, drawn.inputs, drawn.rest) == ("generate", ["a text"], ([7],))
-    assert (encoded.method, encoded.inputs, encoded.rest) == ("encode_texts", ["a text"], ())
-    (sent,) = judged.inputs
-    assert (judged.method, judged.rest, sent.question[0]) == ("judge", ([1],), "question")
-    assert all(np.array_equal(image, PIXELS) for image in (sent.question[1], sent.second[0]))
+    assert isinstance(model, protocol)
+    for name in names:
+        assert getattr(model, name)(["input"], "rest") == ["value"]
+    assert actors.requests == [(name, (["input"], "rest")) for name in names]
+    others = [other for other, (kind, _) in ROLE_METHODS.items() if isinstance(model, kind)]
+    assert others == [role]
 
 
-def test_answers_to_be_scored_are_sent_plain() -> None:
-    """Their images are pixels, those of question and answer."""
-    actors = _Actors(["scores"])
-    answered = AnsweredQuestion(["question", IMAGE], [IMAGE, "answer"])
-
-    assert RemoteModel(actors.ask).score_answers([answered], (1,)) == ["scores"]
-
-    (request,) = actors.requests
-    (sent,) = request.inputs
-    assert (request.method, request.rest) == ("score_answers", ([1],))
-    assert (sent.question[0], sent.answer[1]) == ("question", "answer")
-    assert all(np.array_equal(image, PIXELS) for image in (sent.question[1], sent.answer[0]))
+def test_a_remote_model_has_the_abilities_of_its_methods() -> None:
+    """Those of the model and no other: else it would be asked another way than in one process."""
+    able: Any = RemoteModel(METHODS, _Actors().ask)
+    abilities = (JsonDescriber, JsonWriter, AnswerScorer, CountsTokens)
+    assert all(isinstance(able, ability) for ability in abilities)
+    plain: Any = RemoteModel(["describe", "write", "judge"], _Actors().ask)
+    assert not any(isinstance(plain, ability) for ability in abilities)
+    assert methods_of(able) == tuple(METHODS)
+    assert set(methods_of(plain)) == {"describe", "write", "judge"}
 
 
-def test_questions_are_sent_plain() -> None:
-    """Their images are pixels; limits and system prompt go with them."""
-    actors = _Actors(["value"])
-    model: Any = RemoteModel(actors.ask)
-    question, limit = ["what", IMAGE], StepLimit(3)
+def test_images_are_sent_as_pixels() -> None:
+    """Wherever they are among the arguments; sequences are lists, and all else is as it was."""
+    question, limit = ("what", IMAGE), StepLimit(3)
+    battle = Battle(question, ["first"], (IMAGE,))
+    schema = {"type": "object"}
 
-    assert model.write([question], "say", (1,)) == ["value"]
-    assert model.interleave([question], (limit,), (1,)) == ["value"]
+    sent = as_sent(((IMAGE,), [question], "say", (1,), limit, schema, [(ASKED,)]))
 
-    written, answered = actors.requests
-    assert (written.method, written.rest) == ("write", ("say", [1]))
-    assert (answered.method, answered.rest) == ("interleave", ([limit], [1]))
-    for request in actors.requests:
-        ((text, pixels),) = request.inputs
-        assert text == "what"
-        assert np.array_equal(pixels, PIXELS)
+    assert np.array_equal(sent[0][0], PIXELS)
+    assert sent[1][0][0] == "what"
+    assert np.array_equal(sent[1][0][1], PIXELS)
+    assert sent[2:] == ["say", [1], limit, schema, [[ASKED]]]
+    ((judged, scored),) = as_sent([[battle, AnsweredQuestion([IMAGE], ["answer"])]])
+    assert (judged.question[0], judged.first, scored.answer) == ("what", ["first"], ["answer"])
+    for image in (judged.question[1], judged.second[0], scored.question[0]):
+        assert np.array_equal(image, PIXELS)
 
 
 def test_lengths_come_with_the_last_reply() -> None:
     """For the same texts nothing is asked again; for others it is."""
     actors = _Actors(lengths=([2], 77))
-    model = CountingModel(actors.ask)
+    model: Any = RemoteModel(["encode_texts", "text_lengths"], actors.ask)
     model.encode_texts(["two words"])
     assert model.text_lengths(("two words",)) == ([2], 77)
     assert len(actors.requests) == 1
 
-    actors.reply = ActorReply(([3], 77))
+    actors.answer = ActorAnswer(([3], 77))
     assert model.text_lengths(["another text here"]) == ([3], 77)
-    assert [request.method for request in actors.requests] == ["encode_texts", "text_lengths"]
-    actors.reply = ActorReply(([2], 77))
-    assert CountingModel(actors.ask).text_lengths(["two words"]) == ([2], 77)
+    assert [method for method, _ in actors.requests] == ["encode_texts", "text_lengths"]
+    model.text_lengths(["two words"])
     assert len(actors.requests) == 3
-    assert not isinstance(RemoteModel(actors.ask), CountsTokens)
 
 
 class _Server:
@@ -141,7 +125,11 @@ class _Server:
         """As a describer."""
         return asked
 
-    generate = judge = score_answers = write = interleave = describe
+    generate = describe
+
+
+def _never() -> bool:
+    return False
 
 
 def test_a_model_behind_a_server_is_loaded_once() -> None:
@@ -152,38 +140,68 @@ def test_a_model_behind_a_server_is_loaded_once() -> None:
         loads.append("load")
         return _Server()
 
-    shared = SerializedModel(load)
+    shared = ServedModel(load)
     assert shared.loads == 0
-    proxies = [ApiProxy(shared, lambda: False) for _ in range(2)]
-    assert proxies[0].describe([1], "p", [2]) == ([1], "p", [2])
-    assert proxies[1].generate(["t"], [3]) == (["t"], [3])
-    assert proxies[1].judge(["b"], [4]) == (["b"], [4])  # type: ignore[list-item] # passed on
-    assert proxies[0].score_answers(["a"], [4]) == (["a"], [4])  # type: ignore[list-item]
-    assert proxies[0].write([["q"]], "p", [5]) == ([["q"]], "p", [5])
-    assert proxies[0].interleave([["q"]], [StepLimit()], [6]) == ([["q"]], [StepLimit()], [6])
+    models: list[Any] = [shared.remote(_never) for _ in range(2)]
+    assert models[0].describe([IMAGE], "p", (2,)) == ([IMAGE], "p", (2,))
+    assert models[1].generate(["t"], [3]) == (["t"], [3])
+    assert not hasattr(models[0], "judge")
     assert (loads, shared.loads) == (["load"], 1)
     assert 0 < shared.seconds < 5
 
 
 def test_threads_take_turns_until_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call at a time; a thread that waits leaves when the run stops."""
-    monkeypatch.setattr("pytest_cepbench.chains.ray.remote_model._LOCK_SECONDS", 0.01)
-    shared = SerializedModel(_Server)
-    stopped = threading.Event()
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
+    stopped, entered, leave = threading.Event(), threading.Event(), threading.Event()
     errors: list[Exception] = []
+
+    class Slow(_Server):
+        """Takes as long as the test says."""
+
+        def describe(self, *asked: Any) -> Any:
+            """As a describer."""
+            entered.set()
+            assert leave.wait(5)
+            return asked
+
+    shared = ServedModel(Slow)
+    first: Any = shared.remote(_never)
+    second: Any = shared.remote(stopped.is_set)
 
     def wait() -> None:
         try:
-            with shared.turn(stopped.is_set):
-                pytest.fail("two threads have the model")
+            second.describe("never")
         except StoppedError as error:
             errors.append(error)
 
-    with shared.turn(stopped.is_set):
-        thread = threading.Thread(target=wait)
-        thread.start()
-        stopped.set()
-        thread.join(5)
+    asking = threading.Thread(target=lambda: first.describe("first"))
+    asking.start()
+    assert entered.wait(5)
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    stopped.set()
+    waiting.join(5)
     assert len(errors) == 1
-    with shared.turn(lambda: True) as model:  # free again: nothing to wait for
-        assert isinstance(model, _Server)
+    leave.set()
+    asking.join(5)
+    assert second.describe("now") == ("now",)  # free again: nothing to wait for
+
+
+def test_questions_about_a_picture_reach_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are the server's, and no failures, as in a run in one process."""
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-only-here")
+    step = Step("0" * 64, 0, lambda: (IMAGE, [VqaQuestion("is it red?", ("yes",))]))
+    with serving() as server, Store(tmp_path) as store:
+        server.answer = lambda _: chat_answer("yes")
+        bound = bind(parse_spec(f"{server.spec()}&logprobs=false"), "vqa", BindContext(str))
+        served = ServedModel(bound.load)
+        runner = RoleRunner(replace(bound, load=lambda: served.remote(_never)), store)
+
+        (answer,) = runner.answer([step])
+
+    assert answer == canonical_json([1.0])
+    assert len(server.seen) == 1

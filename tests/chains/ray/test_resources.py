@@ -9,7 +9,6 @@ from pytest_cepbench.chains.ray.resources import (
     Place,
     ResourceRequest,
     allocate,
-    bundle,
     check_requests,
     reserve,
 )
@@ -176,8 +175,8 @@ def test_pools_that_are_too_large_together_are_refused() -> None:
     check_requests(requested, _nodes((4, 0)))
 
 
-def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models without a request share groups; others have their own, or none without resources."""
+def test_places_are_reserved_one_of_each_model_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models without a request share a group; others have their own, or none without resources."""
     placement = pytest.importorskip("ray.util.placement_group")
     monkeypatch.setattr(placement, "placement_group", tuple)
     places: list[Place] = [
@@ -187,17 +186,15 @@ def test_places_are_reserved_one_of_each_model_in_a_group(monkeypatch: pytest.Mo
         ("generator", parse_spec("d")),
         ("detector", parse_spec("e")),
     ]
-    requests = {"generator": ResourceRequest(1, 1.0, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
+    requests = {"generator": ResourceRequest(2, 0.5, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
     pools = allocate([role for role, _ in places], requests, _nodes((8, 3)))
 
     groups = reserve(places, pools)
 
     shared = groups["describer", parse_spec("a")]
-    assert len(shared) == 2
+    assert [bundle["GPU"] for bundle in shared] == [0.999] * 2
     assert shared is groups["encoder", parse_spec("b")] is groups["encoder", parse_spec("c")]
-    assert shared[0][0]["GPU"] == 0.999
-    assert groups["generator", parse_spec("d")] == [({"GPU": 1.0, "CPU": 2.0},)]
-    assert groups["detector", parse_spec("e")] == [None, None]
-    assert bundle(0.0, 0.5) == {"CPU": 0.5}
+    assert groups["generator", parse_spec("d")] == ({"GPU": 0.5, "CPU": 2.0},) * 2
+    assert groups["detector", parse_spec("e")] is None
     alone = reserve(places[:1], allocate(["describer"], {}, _nodes((8, 3))))
     assert [len(own) for own in alone.values()] == [3]

@@ -52,6 +52,22 @@ class DeadlyDescriber(user_models.Describer):
         return super()._tell(image)
 
 
+class OverwrittenDescriber(user_models.Describer):
+    """Ends its process at the poison when a trainer has overwritten its weights."""
+
+    batch_size = 2
+
+    def __init__(self, behaviour: str) -> None:
+        super().__init__(behaviour)
+        self.fingerprint = f"weights {(HERE / 'weights').read_text()}"
+
+    def _tell(self, image: Image.Image) -> str:
+        if image.getpixel((0, 0)) == user_models.POISON and "RAY_JOB_ID" in os.environ:
+            (HERE / "weights").write_text("B")
+            os._exit(9)
+        return super()._tell(image)
+
+
 class MoodyDescriber(user_models.Describer):
     """Has memory for two images, and raises where it sees the poison."""
 
@@ -74,6 +90,11 @@ def slow(behaviour: str = "honest") -> SlowDescriber:
 def deadly() -> DeadlyDescriber:
     """A describer that kills."""
     return DeadlyDescriber("honest")
+
+
+def overwritten() -> OverwrittenDescriber:
+    """A describer that is another one when its process is started again."""
+    return OverwrittenDescriber("honest")
 
 
 def moody() -> MoodyDescriber:

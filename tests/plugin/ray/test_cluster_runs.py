@@ -18,7 +18,7 @@ ray = pytest.importorskip("ray")
 from ray.util.placement_group import placement_group  # noqa: E402
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: E402, F401 - see above
-from pytest_cepbench.chains.ray import supervisor  # noqa: E402
+from pytest_cepbench.chains.ray import pools  # noqa: E402
 from pytest_cepbench.store import Store  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
@@ -150,6 +150,21 @@ def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Argum
     assert any("2 describer): its process died" in line for line in lines)
 
 
+def test_a_process_that_is_started_again_plays_no_other_model(
+    photos: Project, describing: Arguments
+) -> None:
+    """Its weights were overwritten meanwhile: it answers nothing, and the report says why."""
+    photos.write("weights", "A")
+
+    photos.run_here(MODEL.format("overwritten"), *describing)
+
+    verdicts = photos.verdicts()
+    assert {verdicts["d-gc"], verdicts["overall-gc"]} == {"error"}
+    (refusal,) = [line for line in photos.report()["infrastructure"] if line.startswith("no new")]
+    assert "overwritten: fingerprint weights B on node " in refusal
+    assert "weights A elsewhere" in refusal
+
+
 @pytest.mark.slow
 def test_the_first_failure_may_end_the_run(photos: Project, describing: Arguments) -> None:
     """Under -x the run does not wait for helpers and actors, and nothing is left of them."""
@@ -206,7 +221,7 @@ def test_no_run_waits_for_actors_for_ever(
     photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where others have taken the cores, the error says so; an earlier connection stays."""
-    monkeypatch.setattr(supervisor, "PATIENCE", 0.5)
+    monkeypatch.setattr(pools, "PATIENCE", 0.5)
     ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
     taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
     try:

@@ -1,0 +1,131 @@
+"""What an actor's model gives counts as it does in a run in one process, in every role."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure, digest_text
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.ray.actor import (
+    ActorFault,
+    ActorSetup,
+    ChainActor,
+    RemoteModel,
+    as_sent,
+    bind_here,
+)
+from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import (
+    ROLE_METHODS,
+    AnsweredQuestion,
+    Battle,
+    BindContext,
+    RoleName,
+    StepLimit,
+    VqaQuestion,
+)
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.store import Store
+from tests.artifacts.files import noise
+
+SPEC = "python:tests.chains.ray.actor_models:model"
+
+WIDE, NARROW, BLACK = (
+    Image.fromarray(pixels) for pixels in (noise(6, 12), noise(6, 8), np.zeros((6, 8, 3), np.uint8))
+)
+
+ASKED = (VqaQuestion("is it red?", ("yes",)),)
+
+INPUTS: dict[RoleName, list[Any]] = {
+    "describer": [WIDE, BLACK],
+    "generator": ["gray", "nan", "raise"],
+    "encoder": ["one", "two words", "and more than three"],
+    "detector": [(WIDE, ("a", "b")), (BLACK, ("a",))],
+    "judge": [Battle(["q", WIDE], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])],
+    "writer": [["what", WIDE], ["what"]],
+    "editor": [(WIDE, "turn"), (NARROW, "turn")],
+    "interleaver": [(["what"], StepLimit(2)), (["no"], StepLimit()), (["nan"], StepLimit())],
+    "vqa": [(WIDE, ASKED * 2), ("a text", ASKED), ("odd", ASKED)],
+}
+
+CALLS: dict[RoleName, Callable[[RoleRunner, Sequence[Step]], Any]] = {
+    "describer": lambda runner, steps: runner.describe("say", steps)(),
+    "generator": lambda runner, steps: runner.generate(steps)(),
+    "encoder": lambda runner, steps: runner.encode("text", steps),
+    "detector": lambda runner, steps: runner.detect(steps),
+    "judge": lambda runner, steps: runner.judge_steps(steps),
+    "writer": lambda runner, steps: runner.write("say", steps),
+    "editor": lambda runner, steps: runner.edit(steps),
+    "interleaver": lambda runner, steps: runner.interleave(steps),
+    "vqa": lambda runner, steps: runner.answer(steps),
+}
+
+
+def _in_actor(role: RoleName) -> RemoteModel:
+    """The model in an actor; what is sent there and back is pickled, as Ray does."""
+    setup = ActorSetup(role, SPEC, force=False, threads=None, gpus=1.0)
+    identity = bind_here(setup).bound.identity  # type: ignore[union-attr] # it can be bound
+    actor = ChainActor(replace(setup, identity=identity), "id1", "here")
+
+    def ask(method: str, args: Any) -> Any:
+        sent = pickle.loads(pickle.dumps(as_sent(args)))
+        answer = pickle.loads(pickle.dumps(actor.answer(method, sent)))
+        if isinstance(answer, ActorFault):
+            raise answer.exception()
+        return answer
+
+    return RemoteModel(actor.ready.methods, ask)  # type: ignore[union-attr] # it was loaded
+
+
+def _plain(result: Any) -> Any:
+    return result.tolist() if isinstance(result, np.ndarray) else result
+
+
+@pytest.mark.parametrize("role", ROLE_METHODS)
+def test_results_and_failures_are_those_of_one_process(role: RoleName, tmp_path: Path) -> None:
+    """To the bit; what is kept of texts that were too long is too."""
+    bound = bind(parse_spec(SPEC), role, BindContext(str))
+    found: list[Any] = []
+    for load in (bound.load, lambda: _in_actor(role)):
+        with Store(tmp_path / str(len(found))) as store:
+            runner = RoleRunner(replace(bound, load=load), store)  # type: ignore[arg-type]
+            steps = [
+                Step(digest_text(str(i)), i, lambda value=value: value)  # type: ignore[misc]
+                for i, value in enumerate(INPUTS[role])
+            ]
+            with warnings.catch_warnings(record=True):  # the describer's own
+                results = CALLS[role](runner, steps)
+            texts = [value for value in INPUTS[role] if isinstance(value, str)]
+            found.append(([_plain(result) for result in results], runner.cut_texts(texts)))
+
+    assert found[0] == found[1]
+    failures = [result for result in found[0][0] if isinstance(result, Failure)]
+    assert bool(failures) == (role in ("describer", "generator", "interleaver", "vqa"))
+
+
+def test_a_judge_s_scores_are_those_of_one_process(tmp_path: Path) -> None:
+    """An ability beyond the role: a number out of range fails its criterion alone."""
+    bound = bind(parse_spec(SPEC), "judge", BindContext(str))
+    answers = [AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])]
+    found: list[Any] = []
+    for load in (bound.load, lambda: _in_actor("judge")):
+        with Store(tmp_path / str(len(found))) as store:
+            runner = RoleRunner(replace(bound, load=load), store)  # type: ignore[arg-type]
+            steps = [
+                Step(digest_text(str(i)), i, lambda value=value: value)  # type: ignore[misc]
+                for i, value in enumerate(answers)
+            ]
+            found.append(runner.score_steps(steps))
+
+    assert found[0] == found[1]
+    assert [scores.value("richness") for scores in found[0]] == [8, None]
