@@ -110,7 +110,7 @@ class Many:
     @property
     def of_drop(self) -> Array:
         """(cases,) which part of the drop each case's mean loses."""
-        return np.einsum("cms,ms->c", self.parts, self.drops)
+        return np.asarray(np.einsum("cms,ms->c", self.parts, self.drops))
 
 
 def _many() -> Iterator[Many]:
@@ -152,10 +152,15 @@ def many(runs: int, _: Promises) -> Iterator[list[str]]:
             found = _found(own, times * _TOLERANCE, runs)
             dropping = own.of_drop * times > 1
             if not times:
-                yield [own.name, "0", *["-"] * 3, *(share(x.any(1)) for x in found)]
+                yield [own.name, "0", *["-"] * 3, *(share(np.asarray(x.any(1))) for x in found)]
             elif dropping.any():
                 named = (f"{100 * x[:, dropping].mean():.0f}" for x in found)
-                yield [own.name, f"{times} x", *named, *(share(x.any(1)) for x in found)]
+                yield [
+                    own.name,
+                    f"{times} x",
+                    *named,
+                    *(share(np.asarray(x.any(1))) for x in found),
+                ]
 
 
 def _found(own: Many, drop: float, runs: int) -> list[np.ndarray]:

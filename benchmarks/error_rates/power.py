@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -53,7 +54,7 @@ def power(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of every world at every number of units."""
     for world in WORLDS:
         for units in _SIZES:
-            cells, _ = beside_t(world, units, runs)
+            cells = beside_t(world, units, runs)[0]
             yield [world.name, str(len(set(world.layout(units).clusters))), *cells]
 
 
@@ -99,14 +100,18 @@ SUITES = (
 )
 
 
+def _always(layout: Layout, _units: int) -> Layout:
+    return layout
+
+
 def embedded(runs: int, promises: Promises) -> Iterator[list[str]]:
     """Rows of the layouts of the embedded suites, under even and under unequal noise."""
     for suite in SUITES:
         layout = categories(suite.sizes)
-        worlds = [World(f"{suite.of}, even", scaled(normal, (0.1,)), lambda _, at=layout: at)]
+        here = partial(_always, layout)
+        worlds = [World(f"{suite.of}, even", scaled(normal, (0.1,)), here)]
         if len(suite.sizes) > 1:
-            unequal = scaled(student, CLIP_SPREADS)
-            worlds.append(World(f"{suite.of}, unequal", unequal, lambda _, at=layout: at))
+            worlds.append(World(f"{suite.of}, unequal", scaled(student, CLIP_SPREADS), here))
         for world in worlds:
             units = sum(suite.sizes)
             cells, pairs = beside_t(world, units, runs)

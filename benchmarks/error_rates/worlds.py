@@ -89,7 +89,7 @@ def lognormal(generator: Generator, shape: tuple[int, int]) -> Array:
 
 def student(generator: Generator, shape: tuple[int, int]) -> Array:
     """Student's t with 5 degrees of freedom, of variance 1."""
-    return generator.standard_t(5, shape) / np.sqrt(5 / 3)
+    return np.asarray(generator.standard_t(5, shape) / np.sqrt(5 / 3))
 
 
 def scaled(values: Values, scales: Sequence[float] = (SD,)) -> Draw:
@@ -162,7 +162,7 @@ def _best_of_5(generator: Generator, runs: int, layout: Layout, drift: float) ->
     """The baseline is the measurement that made it the best of five equal checkpoints."""
     tried = generator.standard_normal((5, runs, len(layout.clusters)))
     best = np.take_along_axis(tried, tried.mean(2).argmax(0)[None, :, None], 0)[0]
-    return SD * np.sqrt(0.5) * (generator.standard_normal(best.shape) - best) - drift
+    return np.asarray(SD * np.sqrt(0.5) * (generator.standard_normal(best.shape) - best) - drift)
 
 
 def ties_and(values: Values, share: float) -> Draw:
@@ -247,9 +247,13 @@ def _three_valued(generator: Generator, runs: int, layout: Layout, drift: float)
     return np.asarray(drift * (10.0 * (u < 0.05) - 5.0 * (u > 0.7)))
 
 
+def _exponential_gains(generator: Generator, runs: int, layout: Layout, drift: float) -> Array:
+    return -scaled(exponential)(generator, runs, layout, 0.0) - drift
+
+
 SERIES = (
     NORMAL,
-    World("exponential gains", lambda *a: -scaled(exponential)(*a[:3], 0.0) - a[3]),
+    World("exponential gains", _exponential_gains),
     World("65 % tie, 30 % lose, 5 % gain", _three_valued),
 )
 """Of a true drop of exactly the tolerance, which no series may call proven."""
