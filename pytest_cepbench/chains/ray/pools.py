@@ -59,11 +59,13 @@ PATIENCE = 300.0
 PREFETCH = 2
 """Batches that an actor has at most: one that it works on, one that is on its way there."""
 
-_RESTARTS = 2  # of a process by Ray, before it is known whether the model works at all
+_RESTARTS = 2  # of an actor by Ray; one that was ready is made anew when they are used up
 
 _MOST_LOSSES = 8  # of a batch, with whole nodes counted: the cluster is being taken down
 
 _NODE_SECONDS = 60.0  # for Ray to notice that a node is gone; by default it takes half a minute
+
+_PROBE_SECONDS = 5.0  # for a node to start a process, before the report says why one died
 
 _SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
 
@@ -87,6 +89,7 @@ class LostActor:
     probe: Ray's reference to a task on that node, which tells whether only the process is gone;
         None once that is known.
     batches: that it had, and that went to other actors.
+    noted: when it was, in seconds.
     """
 
     role: str
@@ -94,27 +97,31 @@ class LostActor:
     reason: str = "it could not be reached any more"
     probe: Any = None
     batches: int = 0
+    noted: float = field(default_factory=time.monotonic)
 
     @property
     def by_process(self) -> bool:
         """Whether its process ended, by itself or by Ray, and not with its node."""
         return self.reason in (_DIED, _NO_MEMORY)
 
-    def look(self) -> None:
-        """Look what became of its node. Ray's error of an actor that it restarts does not say."""
+    def look(self, until: float = 0.0) -> None:
+        """Look what became of its node. Ray's error of an actor that it restarts does not say.
+
+        until: when to stop waiting for that, in seconds after it was lost.
+        """
         import ray
 
-        probe = self.probe
-        if probe is None or not ray.wait([probe], timeout=0)[0]:
+        probe, timeout = self.probe, max(0.0, self.noted + until - time.monotonic())
+        if probe is None or not ray.wait([probe], timeout=timeout)[0]:
             return
-        self.reason = _DIED
+        reason = _DIED
         try:
             ray.get(probe)
         except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-            self.reason = "the node left the cluster"
+            reason = "the node left the cluster"
         except ray.exceptions.RayError:
             pass  # something ran there, however far it came
-        self.probe = None
+        self.reason, self.probe = reason, None  # in this order: threads wait for the second
 
 
 @dataclass
@@ -704,7 +711,7 @@ class PoolManager:
     def _look(self) -> None:
         """See what became of the nodes of lost actors, and of those where nothing was lost."""
         for lost in list(self.losses.actors):
-            lost.look()
+            lost.look(_PROBE_SECONDS)
         told = {lost.node for lost in self.losses.actors}
         for node in self.cluster.lost_nodes():
             if node.name not in told:

@@ -156,11 +156,23 @@ def test_a_process_that_is_started_again_plays_no_other_model(
     """Its weights were overwritten meanwhile: it answers nothing, and the report says why."""
     photos.write("weights", "A")
 
-    photos.run_here(MODEL.format("overwritten"), *describing)
+    photos.run_here(
+        MODEL.format("overwritten"), *describing, "--cep-ray-pool=describer:actors=1,cpus=0.2"
+    )
 
-    verdicts = photos.verdicts()
-    assert {verdicts["d-gc"], verdicts["overall-gc"]} == {"error"}
-    (refusal,) = [line for line in photos.report()["infrastructure"] if line.startswith("no new")]
+    reasons = {
+        reason
+        for case in photos.report()["cases"]
+        if case["part"] in ("d", "overall")
+        for reason in case["reasons"]
+    }
+    (reason,) = reasons
+    assert reason == (
+        "infrastructure: no actor of the describer python:cluster_models:overwritten is left, and "
+        "none can be started"
+    )
+    died, refusal = photos.report()["infrastructure"]
+    assert "lost 1 actor (1 describer): its process died" in died
     assert "overwritten: fingerprint weights B on node " in refusal
     assert "weights A elsewhere" in refusal
 
