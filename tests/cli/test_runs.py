@@ -115,7 +115,7 @@ def test_runs_speak_of_the_calibration(
     (case,) = [
         c for c in cases_of(copy / "again.json") if (c["part"], c["metric"]) == ("overall", "gc")
     ]
-    assert any("is below the smallest drop that 16 units" in note for note in case["notes"])
+    assert any("by this model's own noise, with 16 " in note for note in case["notes"])
     text = baseline_path(copy / "baselines", measured()[-2].key).read_text()
     assert "[accepted]" in text
     assert "[noise]" in text

@@ -74,7 +74,7 @@ def test_without_further_looks_bounds_judge_all(accepted: Path) -> None:
     """Bets are for looking again: one look is judged by bounds."""
     once = win_rate(accepted, "shapes:?miss=0.6", {"attribute": 0})
 
-    assert (once.verdict, once.method, once.looks) == ("regressed", "t", [400])
+    assert (once.verdict, once.method, once.looks) == ("regressed", "Gaffke", [400])
 
 
 def test_small_sets_are_judged_whole(accepted: Path, tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_small_sets_are_judged_whole(accepted: Path, tmp_path: Path) -> None:
     )
     case = win_rate(tmp_path, "shapes:?miss=0.6", MORE)
 
-    assert (case.verdict, case.method, case.looks) == ("regressed", "exact", [200])
+    assert (case.verdict, case.method, case.looks) == ("regressed", "Gaffke", [200])

@@ -158,7 +158,7 @@ def test_an_encoder_is_divided_as_well(tmp_path: Path) -> None:
         bind_text(f"{folder}{query}", "encoder").load()
         for query in ("", "?device_map=sequential&max_memory=cpu:20KiB&offload=disk")
     ]
-    assert "disk" in encode[1]._model.hf_device_map.values()
+    assert "disk" in encode[1].model.hf_device_map.values()
     plain, divided = (model.encode_images(IMAGES) for model in encode)
     np.testing.assert_array_equal(divided, plain)
     plain, divided = (model.encode_texts(["a red circle"]) for model in encode)

@@ -89,7 +89,7 @@ def test_an_update_on_a_read_only_disk_changes_nothing(
         assert ended.returncode == INCOMPLETE
         assert "Read-only file system" in ended.stdout
         elsewhere = run(project, disk, ACCEPT, f"--cep-baselines={disk.place / 'none'}")
-        assert elsewhere.returncode == 1
+        assert elsewhere.returncode == INCOMPLETE
         assert "Read-only file system" in elsewhere.stdout
         assert contents(disk.seen) == before
         assert run(project, disk, place).returncode == 0  # to compare with them takes no writing
