@@ -34,7 +34,7 @@ _FACTOR = re.compile(
 """Names of the matrices whose product a layer adds: where one is zero, it adds nothing."""
 
 _NEUTRAL: tuple[tuple[re.Pattern[str], float | None], ...] = (
-    (re.compile(r".*\.(ia3_l|boft_s)"), 1.0),
+    (re.compile(r".*\.(ia3_l|b?oft_s)"), 1.0),
     (re.compile(r".*\.(lora_B\.bias|b?oft_[rR](\.weight)?)"), 0.0),
     (re.compile(r".*\.alpha|.*\bvera_[AB]"), None),
 )

@@ -40,6 +40,14 @@ def check_configuration_names(config: Mapping[str, Any]) -> None:
             check_configuration_names(part)
 
 
+def generate_options(model: Any) -> dict[str, Any]:
+    """Options of `generate` by which our settings are all that counts: from 4.50 until 5.0 those of
+    the checkpoint take the place of each of ours that is as by default.
+    """
+    known = "use_model_defaults" in signature(model.generate).parameters
+    return {"use_model_defaults": False} if known else {}
+
+
 def backend_option(name: str) -> dict[str, Any]:
     """One of `IMAGE_BACKENDS` as AutoImageProcessor's option, which transformers 5.4 renamed."""
     return {"backend": name} if has("transformers", "5.4") else {"use_fast": name == "torchvision"}

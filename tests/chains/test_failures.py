@@ -15,7 +15,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import ChainPlan, Trace
 from pytest_cepbench.chains.batching import BatchCaller, Call, CallCounts
 from pytest_cepbench.chains.chain_plan import derive_seed
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.errors import ModelError, RoleError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
@@ -270,7 +270,7 @@ def test_an_assertion_of_a_model_is_its_failure(store: Store, kind: type[Excepti
 def test_a_role_that_the_model_lacks_is_no_failure_of_the_model(store: Store) -> None:
     """A wrong model in a role is a bug of the caller: it was a failure of every input, silently."""
     runners = make_runners(store, SmallGenerator())  # type: ignore[arg-type] # that is the bug
-    with pytest.raises(AttributeError, match="describe"):
+    with pytest.raises(RoleError, match=r"it lacks describe\(images, prompt, seeds\)"):
         grow_and_trace(PLAN, samples(2), runners)
 
 

@@ -19,6 +19,7 @@ from pytest_cepbench.models.describers.transformers_loader import LoadedDescribe
 from pytest_cepbench.models.device_maps import input_device
 from pytest_cepbench.models.protocols import CUT, Reply
 from pytest_cepbench.models.torch_runtime import quiet, seeded
+from pytest_cepbench.models.versions import generate_options
 
 T = TypeVar("T")
 
@@ -101,7 +102,8 @@ class TextModel:
             config = self._generation_config(read)
             # Strings that end a text are looked for in what the tokenizer makes of its tokens.
             reader = {"tokenizer": loaded.tokenizer} if config.stop_strings else {}
-            output = loaded.model.generate(**read, generation_config=config, **reader)
+            options = reader | generate_options(loaded.model)
+            output = loaded.model.generate(**read, generation_config=config, **options)
         rows = self._new_tokens(read, output)
         before = self._opened(read)
         texts = [before + text.strip() for text in self._decode(rows)]

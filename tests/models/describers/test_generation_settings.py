@@ -79,7 +79,7 @@ def test_strings_end_a_text(
     [
         ({"penalty_alpha": 0.6}, "asks for contrastive search"),
         ({"dola_layers": "high"}, "asks for dola generation"),
-        ({"num_beams": 2, "num_beam_groups": 2}, "asks for group beam search"),
+        ({"num_beams": 2, "num_beam_groups": 2}, "group beam search"),
     ],
 )
 def test_writing_by_code_of_the_hub_is_refused(
