@@ -72,9 +72,8 @@ def test_a_tolerance_leaves_a_drop_to_see(value: float) -> None:
     if value == 0.2:
         assert proposal.cases == {"a/gc": 0.05}
         assert held < 0.8
-        assert (
-            f"is held in {proposal.power["a"].held_of_100} of 100 runs, undecided else" in said[0]
-        )
+        held_of_100 = proposal.power["a"].held_of_100
+        assert f"is held in {held_of_100} of 100 runs, undecided else" in said[0]
         assert said[0].endswith(f"about {proposal.power['a'].needed} would do")
     else:
         assert proposal.cases["a/gc"] > 0.1
