@@ -154,14 +154,14 @@ def shuffle_words(copy: Copy) -> None:
 
 def normalize_as_clip(copy: Copy) -> None:
     """The mean and the deviation that come with most vision towers, and not with this one."""
-    with edited_json(copy.folder / "processor_config.json") as processor:
-        processor["image_processor"].update(image_mean=_CLIP_MEAN, image_std=_CLIP_STD)
+    with edited_json(copy.folder / "preprocessor_config.json") as images:
+        images.update(image_mean=_CLIP_MEAN, image_std=_CLIP_STD)
 
 
 def crop(copy: Copy) -> None:
     """Resized larger than what is cut out, so that the edges are lost."""
-    with edited_json(copy.folder / "processor_config.json") as processor:
-        processor["image_processor"]["size"] = {"shortest_edge": int(copy.amount)}
+    with edited_json(copy.folder / "preprocessor_config.json") as images:
+        images["size"] = {"shortest_edge": int(copy.amount)}
 
 
 def cut_short(copy: Copy) -> None:

@@ -109,7 +109,7 @@ def test_there_is_a_history_of_each_and_all_fit_into_50_megabytes() -> None:
     assert all(folder.is_dir() for folder in PLANNERS.values())
     files = [path for path in CHECKPOINTS.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= MOST_BYTES
-    assert {path.suffix for path in files} == {".safetensors", ".json", ".jinja", ".jsonl"}
+    assert {path.suffix for path in files} == {".safetensors", ".json", ".jinja", ".jsonl", ".txt"}
 
 
 @pytest.mark.parametrize(

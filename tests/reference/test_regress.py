@@ -125,8 +125,8 @@ def test_an_outlier_fits_bfloat16_and_not_float16(make: Make) -> None:
     ("name", "file"),
     [
         ("wrong-tokenizer", "tokenizer.json"),
-        ("wrong-mean", "processor_config.json"),
-        ("cropped", "processor_config.json"),
+        ("wrong-mean", "preprocessor_config.json"),
+        ("cropped", "preprocessor_config.json"),
         ("cut-short", "generation_config.json"),
         ("repetition-penalty", "generation_config.json"),
         ("no-image-place", "chat_template.jinja"),
