@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import fsum, isfinite, sqrt
 
 from pytest_cepbench.gate.statistics.bounds import Bounds
-from pytest_cepbench.gate.statistics.power import Design
+from pytest_cepbench.gate.statistics.power import Design, whole_degrees
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 
@@ -67,7 +67,7 @@ class MeasurementSpread:
 
     def reach(self, alpha: float) -> float:
         """Distance of a one-sided bound from the mean difference; alpha in (0, 0.5]."""
-        return self.error * t_upper_quantile(alpha, max(round(self.degrees), 1))
+        return self.error * t_upper_quantile(alpha, whole_degrees(self.degrees))
 
     def widened(self, bounds: Bounds, span: float) -> Bounds:
         """Bounds, and a p value, that hold for samples and for measurements.
@@ -103,7 +103,7 @@ class MeasurementSpread:
 
         alpha: level of the test, in (0, 0.5].
         """
-        of_samples = design.error * t_upper_quantile(alpha, max(round(design.effective - 1), 1))
+        of_samples = design.error * t_upper_quantile(alpha, whole_degrees(design.effective - 1))
         if self.reach(alpha) <= of_samples:
             return design
         sd = self.error * sqrt(design.units)

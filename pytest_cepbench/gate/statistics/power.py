@@ -103,7 +103,7 @@ def chance_to_fail(design: Design, drop: float, alpha: float, tolerance: float) 
     if alpha < 0.5**design.units or not design.sd:
         return 0.0
     degrees = max(design.effective - 1, 1.0)
-    t = t_upper_quantile(alpha, _whole(degrees))
+    t = t_upper_quantile(alpha, whole_degrees(degrees))
     found = float(_beyond(drop / design.error, degrees, np.array(t)))
     return min(found, _NORMAL.cdf((drop - tolerance) / design.error))
 
@@ -247,7 +247,7 @@ def _steps_to_bound(design: Design, alpha: float) -> Array:
 
     At each node of the skewness that they happen to show, in its standard errors.
     """
-    t = t_upper_quantile(alpha, _whole(design.degrees))
+    t = t_upper_quantile(alpha, whole_degrees(design.degrees))
     if design.student:
         return np.full(len(_NODES), t)
     scattered = _NODES * _skewness_scatter(design)
@@ -290,7 +290,8 @@ def _found_errors(degrees: float) -> Array:
     return np.asarray(np.sqrt(chdtri(degrees, (np.arange(64) + 0.5) / 64) / degrees), np.float64)
 
 
-def _whole(degrees: float) -> int:
+def whole_degrees(degrees: float) -> int:
+    """Degrees of freedom for Student's quantiles, at least 1."""
     return max(round(degrees), 1)
 
 
