@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart
-from pytest_cepbench.models.checkpoints.adapter_files import (
+from pytest_cepbench.models.checkpoints.checkpoint import without_wrappers
+from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered
+from pytest_cepbench.models.checkpoints.transformers_parts import (
     ADAPTER_CONFIG,
     adapter_weights,
     read_adapter,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered
-from pytest_cepbench.models.checkpoints.wrapped_names import without_wrappers
 from pytest_cepbench.models.tokenizer_checks import embedded_tokens
 from pytest_cepbench.models.versions import adapter_names
 

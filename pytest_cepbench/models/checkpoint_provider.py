@@ -35,15 +35,15 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "describes nothing. Give an image-text-to-text model of transformers",
     ),
     "generator": (
-        {"diffusers": "generators.diffusers_generator:ADAPTER"},
+        {"diffusers": "pipelines.generator:ADAPTER"},
         "cannot be a generator. Give a diffusers pipeline (a folder with model_index.json)",
     ),
     "encoder": (
         {
             "transformers": "encoders.transformers_encoder:ADAPTER",
-            "open_clip": "encoders.open_clip_encoder:ADAPTER",
-            "timm": "encoders.timm_encoder:ADAPTER",
-            "sentence_transformers": "encoders.sentence_transformers_encoder:ADAPTER",
+            "open_clip": "encoders.library_encoders:OPEN_CLIP",
+            "timm": "encoders.library_encoders:TIMM",
+            "sentence_transformers": "encoders.library_encoders:SENTENCE_TRANSFORMERS",
         },
         (
             "gives no vectors. Give a vision model of transformers, timm or open_clip, or a "
@@ -63,7 +63,7 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "writes nothing. Give an image-text-to-text model of transformers",
     ),
     "editor": (
-        {"diffusers": "editors.diffusers_editor:ADAPTER"},
+        {"diffusers": "pipelines.editor:ADAPTER"},
         "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
     ),
     "interleaver": (
@@ -85,8 +85,8 @@ _OF_UNIFIED = (*UNIFIED_ROLES, "writer", "interleaver")
 """Roles of a unified model that it plays with one load."""
 
 _DETECTORS = {
-    "owlv2": "detectors.owl_detector:ADAPTER",
-    "owlvit": "detectors.owl_detector:ADAPTER",
+    "owlv2": "detectors.transformers_detector:ADAPTER",
+    "owlvit": "detectors.transformers_detector:ADAPTER",
     "mask2former": "detectors.classes_detector:MASKS",
 }
 """The adapters of model types that have one of their own."""

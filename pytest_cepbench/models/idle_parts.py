@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError, error_line
 from pytest_cepbench.models.adapters import read_tensors
 from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, list_files
-from pytest_cepbench.models.checkpoints.adapter_files import adapter_weights, read_adapter
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     FileOptions,
     readable_files,
     tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
+from pytest_cepbench.models.checkpoints.transformers_parts import adapter_weights, read_adapter
 from pytest_cepbench.models.protocols import IdleParts
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints import CheckpointPart
-from pytest_cepbench.models.checkpoints.loose_weights import DCP_METADATA
-from pytest_cepbench.models.checkpoints.wrapped_names import own_names
+from pytest_cepbench.models.checkpoints.checkpoint import own_names
+from pytest_cepbench.models.checkpoints.transformers_parts import DCP_METADATA
 from pytest_cepbench.models.versions import undistributed
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from pytest_cepbench.errors import (
     few_of,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint, file_options
+from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
-from pytest_cepbench.models.checkpoints.wrapped_names import unwrapped
 from pytest_cepbench.models.device_maps import (
     check_division,
     map_options,

@@ -41,17 +41,17 @@ from pytest_cepbench.models.api.endpoint import (
 )
 from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
-from pytest_cepbench.models.editors.diffusers_editor import EditorParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
-from pytest_cepbench.models.encoders.timm_encoder import TimmEncoderParams
+from pytest_cepbench.models.encoders.library_encoders import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
-from pytest_cepbench.models.generators.diffusers_generator import GeneratorParams
 from pytest_cepbench.models.judges.judge_conversation import ConversationParams
 from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
+from pytest_cepbench.models.pipelines.editor import EditorParams
+from pytest_cepbench.models.pipelines.generator import GeneratorParams
 from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKnobs
 from pytest_cepbench.models.schemes import SCHEMES
 from pytest_cepbench.models.serving.engines import ENGINES

@@ -3,18 +3,17 @@
 from pytest_cepbench.models.checkpoints.checkpoint import (
     Checkpoint,
     check_configuration,
-    complete_checkpoint,
     file_options,
     fingerprint,
     stored_precision,
 )
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    CheckpointPart,
     component_names,
     list_files,
     read_json,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
-from pytest_cepbench.models.checkpoints.inspection import inspect_checkpoint
+from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 
 __all__ = [
     "Checkpoint",

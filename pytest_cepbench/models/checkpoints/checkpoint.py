@@ -5,42 +5,40 @@ Reads JSON and file headers only; no model library is imported.
 
 from __future__ import annotations
 
-import glob
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.adapter_files import check_adapter, holds_adapter
+from pytest_cepbench.errors import CheckpointError, few_of
+from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
     WEIGHT_SUFFIXES,
+    CheckpointPart,
     FileOptions,
-    check_weights,
+    brings_tokenizer,
     component_names,
     is_weights,
+    linked_folder,
     list_files,
+    parse_header,
+    preparation_files,
     read_json,
     read_modules,
     readable_files,
+    tensor_shapes,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
-from pytest_cepbench.models.checkpoints.location import snapshot
-from pytest_cepbench.models.checkpoints.loose_weights import (
+from pytest_cepbench.models.checkpoints.transformers_parts import (
     SHARD_SUFFIX,
-    check_loose_weights,
     holds_whole_model,
-)
-from pytest_cepbench.models.checkpoints.pipeline_parts import check_parts
-from pytest_cepbench.models.checkpoints.preparation_files import (
-    brings_tokenizer,
-    linked_folder,
-    preparation_files,
 )
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
@@ -149,33 +147,6 @@ def file_options(spec: ModelSpec) -> FileOptions:
     return parse_params(replace(spec, params=own), FileOptions, "a checkpoint")
 
 
-def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
-    """Fetch a hub checkpoint's files and check the weights of any, those of its parts too.
-
-    Raises CheckpointError for weights that are missing, pickled only (unless the spec says
-    allow_pickle=true), cut off or incomplete, and for an adapter inside the folder.
-    """
-    if checkpoint.revision is not None:
-        _fetch_readable(spec, checkpoint, checkpoint.revision)
-    modules = checkpoint.config["modules"] if _is_sentence(checkpoint) else []
-    for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
-        if holds_adapter(folder):
-            raise CheckpointError(_inner_adapter(folder))
-    options = file_options(spec)
-    for part in checkpoint.adapters:
-        check_adapter(part.path, allow_pickle=options.allow_pickle)
-    weights = checkpoint.weights_part
-    if weights is not None:
-        check_loose_weights(weights)
-        return
-    readable = _readable(checkpoint, list_files(checkpoint.path), options)
-    elsewhere = _replaced(checkpoint) | _supplied(checkpoint)
-    own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
-    check_weights(checkpoint.path, readable, own, checkpoint.kind)
-    if checkpoint.kind == "diffusers":
-        check_parts(checkpoint.parts, checkpoint.path, options)
-
-
 def check_configuration(checkpoint: Checkpoint) -> None:
     """Raise CheckpointError where the configuration is another one than when it was inspected.
 
@@ -202,7 +173,7 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     A pipeline's index states none; there it is that of the first component that does. So it is with
     the list of a sentence-transformers model's modules.
     """
-    if _is_sentence(checkpoint):
+    if is_sentence_model(checkpoint):
         first = checkpoint.path / checkpoint.config["modules"][0]["path"] / "config.json"
         return read_json(first) if first.is_file() else {}
     if checkpoint.kind != "diffusers":
@@ -215,12 +186,12 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return {}
 
 
-def _readable(checkpoint: Checkpoint, names: list[str], options: FileOptions) -> list[str]:
+def readable_part(checkpoint: Checkpoint, names: list[str], options: FileOptions) -> list[str]:
     """Those of the files in a checkpoint's own folder that loading reads.
 
     They are none of a component that a part replaces, and no weights that a part brings.
     """
-    replaced, supplied = _replaced(checkpoint), _supplied(checkpoint)
+    replaced, supplied = replaced_components(checkpoint), supplied_components_of(checkpoint)
     readable = readable_files(names, checkpoint.kind, checkpoint.config, options)
     return [
         name
@@ -231,30 +202,18 @@ def _readable(checkpoint: Checkpoint, names: list[str], options: FileOptions) ->
     ]
 
 
-def _replaced(checkpoint: Checkpoint) -> set[str]:
+def replaced_components(checkpoint: Checkpoint) -> set[str]:
+    """The components whose folders parts take the place of."""
     return {part.component for part in checkpoint.parts if part.component}
 
 
-def _supplied(checkpoint: Checkpoint) -> set[str]:
+def supplied_components_of(checkpoint: Checkpoint) -> set[str]:
+    """The components whose weights parts bring."""
     return {name for part in checkpoint.parts for name in part.supplies}
 
 
-def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
-    """Bring what loading reads of a hub id's commit into the cache.
-
-    Without a network nothing is fetched: what is missing shows when the files are checked.
-    """
-    from huggingface_hub import HfApi
-
-    try:
-        names = HfApi().list_repo_files(checkpoint.repository, revision=commit)
-    except OSError:  # no network, or the hub's own errors, which are OSErrors
-        return
-    names = _readable(checkpoint, names, file_options(spec))
-    snapshot(checkpoint.repository, commit, [glob.escape(name) for name in names])
-
-
-def _is_sentence(checkpoint: Checkpoint) -> bool:
+def is_sentence_model(checkpoint: Checkpoint) -> bool:
+    """Whether it is a model of sentence-transformers, a list of modules."""
     return checkpoint.kind == "sentence_transformers"
 
 
@@ -306,14 +265,6 @@ def _no_checkpoint(folder: Path) -> str:
 def _is_whole(folder: Path) -> bool:
     others = (name for name in INDEXES if name != "config.json")
     return holds_whole_model(folder) or any((folder / name).is_file() for name in others)
-
-
-def _inner_adapter(folder: Path) -> str:
-    return (
-        f"{folder}: a PEFT adapter inside of a checkpoint, which its library would apply by itself "
-        "to weights that no fingerprint covers. Merge it (merge_and_unload) and save the whole "
-        "model"
-    )
 
 
 _VERSION = 1
@@ -368,7 +319,7 @@ def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, 
     a pipeline with the part and a copy that holds it are one model.
     """
     names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
-    readable = _readable(checkpoint, names, options)
+    readable = readable_part(checkpoint, names, options)
     files = [(name, checkpoint.path / name) for name in readable]
     for part in checkpoint.parts:
         if part.component:
@@ -395,3 +346,97 @@ def _refuse_foreign_code(checkpoint: Checkpoint) -> None:
                     f"fingerprint can vouch for it. Copy the Python files beside the weights and "
                     f'shorten the entry in auto_map to "{target}"'
                 )
+
+
+_BETWEEN = re.compile(
+    r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\."
+)
+"""What wrappers put before a model and between its modules; no module has such a name."""
+
+_BEFORE = ("module.", "base_model.model.")
+"""What DDP and PEFT put before a model, the outer first; a module inside may have such a name."""
+
+
+def without_wrappers(name: str) -> str:
+    """The name of a tensor without those of wrappers that stand between modules."""
+    return _BETWEEN.sub("", name)
+
+
+def own_names(names: Collection[str], place: Path) -> dict[str, str]:
+    """The names that a model itself gives its tensors, by those that they were saved under.
+
+    place: where they lie, for people. Raises CheckpointError where some of them begin with a
+    wrapper's name and others do not, and where two would be one.
+    """
+    own = {name: without_wrappers(name) for name in names}
+    for before in _BEFORE:
+        bare = [name for name, short in own.items() if not short.startswith(before)]
+        if 0 < len(bare) < len(own):
+            raise CheckpointError(
+                f"{place}: {len(own) - len(bare)} tensors begin with the name of a wrapper, "
+                f"{before}, and {few_of(bare)} not: save the model inside of the wrapper, whole"
+            )
+        if not bare:
+            own = {name: short.removeprefix(before) for name, short in own.items()}
+    twice = [short for short, count in Counter(own[name] for name in names).items() if count > 1]
+    if twice:
+        raise CheckpointError(f"{place}: two tensors would be {few_of(twice)}")
+    return own
+
+
+@contextmanager
+def unwrapped(checkpoint: Checkpoint, options: FileOptions) -> Iterator[Checkpoint]:
+    """The checkpoint, in a folder in which tensors have the model's own names.
+
+    That is its own folder unless they have the names of wrappers in theirs; otherwise one of links
+    and renamed copies, until the end of the block. Raises CheckpointError as `own_names`.
+    """
+    folder = checkpoint.path
+    names = list_files(folder)
+    readable = readable_files(names, checkpoint.kind, checkpoint.config, options)
+    weights = [Path(name) for name in readable if ".safetensors" in name]
+    renamed: dict[Path, dict[str, str]] = {}
+    for part in {path.parent for path in weights}:
+        files = [path for path in weights if path.parent == part]
+        shards = [folder / path for path in files if path.suffix == ".safetensors"]
+        # Older files that nothing reads any more have tensors of the same names.
+        own = own_names({name for shard in shards for name in tensor_shapes(shard)}, folder / part)
+        if any(name != short for name, short in own.items()):
+            renamed |= dict.fromkeys(files, own)
+    if not renamed:
+        yield checkpoint
+        return
+    with linked_folder({name: folder / name for name in names}) as whole:
+        for path, own in renamed.items():
+            (whole / path).unlink()
+            _copy(folder / path, whole / path, own)
+        yield replace(checkpoint, path=whole)
+
+
+@contextmanager
+def unwrapped_file(path: Path) -> Iterator[Path]:
+    """The same for a file of safetensors by itself."""
+    own = own_names(tensor_shapes(path), path) if path.suffix == ".safetensors" else {}
+    if all(name == short for name, short in own.items()):
+        yield path
+        return
+    with linked_folder({}) as folder:
+        _copy(path, folder / path.name, own)
+        yield folder / path.name
+
+
+def _copy(source: Path, target: Path, own: dict[str, str]) -> None:
+    """Copy safetensors, or an index of them, with the model's own names in the place of others."""
+    if source.suffix == ".json":
+        index = read_json(source)
+        places = index["weight_map"]
+        index["weight_map"] = {own.get(name, name): place for name, place in places.items()}
+        target.write_text(json.dumps(index), encoding="utf-8")
+        return
+    with open_regular(source) as stream, target.open("xb") as copy:
+        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
+        named = {own.get(name, name): tensor for name, tensor in header.items()}
+        text = json.dumps(named, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)  # libraries map the values, which have to be aligned
+        copy.write(len(text).to_bytes(8, "little") + text)
+        shutil.copyfileobj(stream, copy, 1 << 24)

@@ -6,16 +6,50 @@ change a model's answers without changing its fingerprint would let stored answe
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
+
+
+@dataclass(frozen=True)
+class CheckpointPart:
+    """Files beside a checkpoint's folder that loading it reads.
+
+    name: the parameter of the spec that it fills: "adapter", "processor", "unet". Several parts of
+        one name are in the order in which they are applied.
+    path: its folder, or a file by itself.
+    files: of the path: names of the files that loading reads, as posix paths relative to it,
+        sorted; [""] for a file by itself. Called again whenever the files are looked at.
+    component: of a pipeline, whose folder it replaces; empty for what is added.
+    supplies: of what is added: the components of a pipeline whose weights it brings, so that those
+        in their folders are not read.
+    revision: the commit on the hub; None for a folder.
+    settings: what else than its files decides what it does, as built-in types: part of the
+        fingerprint.
+    """
+
+    name: str
+    path: Path
+    files: Callable[[Path], Sequence[str]]
+    component: str = ""
+    supplies: tuple[str, ...] = ()
+    revision: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def paths(self) -> list[tuple[str, Path]]:
+        """Each file's name and where it lies."""
+        return [(name, self.path / name if name else self.path) for name in self.files(self.path)]
+
 
 MODULES_FILE = "modules.json"
 """The file of a sentence-transformers model that lists its modules, each with type and folder."""
@@ -321,3 +355,118 @@ def _parse(path: Path) -> Any:
         raise CheckpointError(
             f"{path}: not readable as JSON ({error}). Was it written completely?"
         ) from error
+
+
+_TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
+
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.tiktoken", "*.vocab", "*.bpe",
+    *_TEMPLATES,
+)  # fmt: skip
+"""Patterns of the names of files that a tokenizer is read from."""
+
+_VOCABULARIES = tuple(
+    name
+    for name in TOKENIZER_FILES
+    if name not in (*_TEMPLATES, "special_tokens_map.json", "added_tokens.json", "merges.txt")
+)
+
+PROCESSOR_FILES = (
+    "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
+    "chat_template.json", *_TEMPLATES,
+)  # fmt: skip
+"""Patterns of the names of files that a processor of images and texts is read from, beside those of
+its tokenizer."""
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds a tokenizer, in any of the forms that libraries read."""
+    return any(any(folder.glob(pattern)) for pattern in _VOCABULARIES)
+
+
+def has_processor(folder: Path) -> bool:
+    """Whether a folder holds an image processor, or a processor of images and texts."""
+    names = ("processor_config.json", "preprocessor_config.json")
+    return any((folder / name).is_file() for name in names)
+
+
+def brings_tokenizer(part: CheckpointPart) -> bool:
+    """Whether a part holds the tokenizer."""
+    return any(_fits(name, _VOCABULARIES) for name, _ in part.paths())
+
+
+def preparation_part(
+    name: str, folder: Path, *, images: bool, texts: bool, revision: str | None = None
+) -> CheckpointPart:
+    """The processor files of a folder as a part; name: "processor" or "tokenizer".
+
+    images: those of the processor. texts: those of the tokenizer.
+    """
+    patterns = (*(PROCESSOR_FILES if images else ()), *(TOKENIZER_FILES if texts else ()))
+    return CheckpointPart(name, folder, _Matching(patterns), revision=revision)
+
+
+class _Matching:
+    """The files of a folder whose names fit patterns; equal for equal patterns."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+
+    def __call__(self, folder: Path) -> Sequence[str]:
+        paths = {path for pattern in self._patterns for path in folder.glob(pattern)}
+        return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Matching) and other._patterns == self._patterns
+
+    def __hash__(self) -> int:
+        return hash(self._patterns)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    # fnmatch's * goes across folders, other than that of glob.
+    return any(
+        fnmatch.fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
+        for pattern in patterns
+    )
+
+
+def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[str, Path]:
+    """Name and place of each file of the processor and the tokenizer, and of what says their class.
+
+    folder: of the checkpoint. A part that brings a tokenizer takes the place of all of the files of
+    the one before it, and so does an image processor; a chat template only takes that of another.
+    """
+    own = _Matching((*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py"))
+    files = {name: folder / name for name in own(folder)}
+    for part in parts:
+        if part.name not in ("processor", "tokenizer"):
+            continue
+        brought = dict(part.paths())
+        for has, patterns in (
+            (any(_fits(name, PROCESSOR_FILES[:2]) for name in brought), PROCESSOR_FILES),
+            (any(_fits(name, _VOCABULARIES) for name in brought), TOKENIZER_FILES),
+        ):
+            replaced = patterns[: -len(_TEMPLATES)] if has else ()
+            files = {n: path for n, path in files.items() if not _fits(n, replaced)}
+        if any(_fits(name, _TEMPLATES) or name == "chat_template.json" for name in brought):
+            files = {n: path for n, path in files.items() if not _is_template(n)}
+        files |= brought
+    return files
+
+
+def _is_template(name: str) -> bool:
+    return _fits(name, (*_TEMPLATES, "chat_template.json"))
+
+
+@contextmanager
+def linked_folder(files: Mapping[str, Path]) -> Iterator[Path]:
+    """A folder that holds links to files under their names, removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="cepbench-") as name:
+        folder = Path(name)
+        for relative, path in files.items():
+            link = folder / relative
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path.absolute())
+        yield folder

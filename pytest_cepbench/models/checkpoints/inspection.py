@@ -6,46 +6,223 @@ be said of it. Only configurations are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import glob
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.checkpoints.adapter_files import (
-    ADAPTER_CONFIG,
-    ADAPTER_FILES,
-    adapter_part,
-    base_candidates,
-    holds_adapter,
-    read_adapter,
-)
+from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
+from pytest_cepbench.escapes import mask_secrets
+from pytest_cepbench.files import names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import (
     INDEXES,
     Checkpoint,
     file_options,
     identify,
+    is_sentence_model,
+    readable_part,
+    replaced_components,
+    supplied_components_of,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import is_weights
-from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
-from pytest_cepbench.models.checkpoints.format_detection import detect_roles
-from pytest_cepbench.models.checkpoints.location import Location, locate, snapshot
-from pytest_cepbench.models.checkpoints.loose_weights import (
-    configuration_folders,
-    find_loose_weights,
-    holds_whole_model,
-)
-from pytest_cepbench.models.checkpoints.pipeline_parts import pipeline_parts
-from pytest_cepbench.models.checkpoints.pipeline_source import PipelineSource, pipeline_source
-from pytest_cepbench.models.checkpoints.preparation_files import (
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
     PROCESSOR_FILES,
     TOKENIZER_FILES,
+    CheckpointPart,
+    check_weights,
     has_processor,
     has_tokenizer,
+    is_weights,
+    list_files,
     preparation_part,
+    read_json,
+)
+from pytest_cepbench.models.checkpoints.format_detection import detect_roles
+from pytest_cepbench.models.checkpoints.pipeline_parts import (
+    PipelineSource,
+    check_parts,
+    pipeline_parts,
+    pipeline_source,
 )
 from pytest_cepbench.models.checkpoints.source_options import SourceOptions, source_options
-from pytest_cepbench.models.checkpoints.trainer_folders import find_checkpoint
+from pytest_cepbench.models.checkpoints.transformers_parts import (
+    ADAPTER_CONFIG,
+    ADAPTER_FILES,
+    adapter_part,
+    base_candidates,
+    check_adapter,
+    check_loose_weights,
+    configuration_folders,
+    find_loose_weights,
+    holds_adapter,
+    holds_whole_model,
+    read_adapter,
+)
 from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.torch_runtime import require
+
+_HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A folder on this machine, and where it came from.
+
+    folder: the folder itself; for a hub id the snapshot's folder in the cache.
+    repository: the hub id; empty for a folder.
+    revision: the commit on the hub; None for a folder.
+    """
+
+    folder: Path
+    repository: str = ""
+    revision: str | None = None
+
+
+def locate(target: str, revision: str | None, patterns: Sequence[str], text: str) -> Location:
+    """The folder of a path or hub id.
+
+    revision: commit, tag or branch of a hub id. patterns: of the files that are fetched of one.
+    text: what the user typed, for people. Raises CheckpointError where there is no such folder or
+    repository, SpecError for the revision of a folder.
+    """
+    folder = Path(target).expanduser()
+    if folder.is_dir():
+        if revision is not None:
+            raise SpecError(
+                f"model spec {text!r}: revision is for hub ids, and {folder} is a folder"
+            )
+        return Location(folder.resolve())
+    if folder.exists():
+        raise CheckpointError(
+            f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
+            "Unicom's weights"
+        )
+    if _HUB_ID.fullmatch(target) is None:
+        hint = did_you_mean(folder.name, names_beside(folder, folders=True))
+        raise CheckpointError(
+            f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
+        )
+    cached = snapshot(target, revision, patterns)
+    return Location(cached, target, cached.name)
+
+
+def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> Path:
+    """The cache folder of a repository's snapshot with the files that fit the patterns.
+
+    Raises CheckpointError where it is neither cached nor can be fetched.
+    """
+    require("huggingface_hub")
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
+    # The hub's errors are OSErrors, those of the network are its HTTP client's, a bad id a
+    # ValueError.
+    except (OSError, HFValidationError) as error:
+        at = f" at revision {revision!r}" if revision else ""
+        offline = (
+            " HF_HUB_OFFLINE is set, so the hub was not asked." if constants.HF_HUB_OFFLINE else ""
+        )
+        lines = [line.strip() for line in mask_secrets(str(error)).splitlines() if line.strip()]
+        reason = lines[0] if lines else type(error).__name__
+        raise CheckpointError(
+            f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "
+            f"id it is neither cached in {constants.HF_HUB_CACHE} nor could be fetched "
+            f"({reason}).{offline} Check the spelling, or give the path of a folder."
+            f"{did_you_mean(Path(repository).name, names_beside(Path(repository), folders=True))}"
+        ) from error
+
+
+_STEP = re.compile(r"checkpoint-(\d+)")
+"""The folders of transformers' Trainer and of the scripts that follow it."""
+
+_MOST_NAME = 4096  # bytes of a file `latest`
+
+_MOST_LEVELS = 4  # latest -> checkpoint-500 -> model, and one to spare
+
+
+def find_checkpoint(
+    folder: Path, is_checkpoint: Callable[[Path], bool]
+) -> tuple[Path, tuple[str, ...]]:
+    """The folder of the checkpoint that a run's folder holds, and what is to be said about it.
+
+    Taken in this order: what `latest` links to or names, `model/`, the only `checkpoint-N/`. A
+    folder that is a checkpoint, and one that shows none of these, is returned as it is.
+
+    is_checkpoint: whether a folder is to be read as it is. Raises CheckpointError where several
+    `checkpoint-N/` are there, with the newest.
+    """
+    place = folder
+    for _ in range(_MOST_LEVELS):
+        if is_checkpoint(place) or (below := _below(place)) is None:
+            break
+        place = below
+    if place == folder:
+        return folder, ()
+    return place, (f"checkpoint read from {place}",)
+
+
+def _below(folder: Path) -> Path | None:
+    """The folder one level down, None where none is meant."""
+    latest = folder / "latest"
+    if latest.is_dir():
+        return latest.resolve()
+    if latest.is_file():
+        return _named(latest)
+    if (folder / "model").is_dir() and not _has_model_of_its_own(folder):
+        return folder / "model"
+    steps = {int(match[1]): path for path in folder.iterdir() if (match := _step(path))}
+    if not steps:
+        return None
+    newest = steps[max(steps)]
+    if len(steps) > 1:
+        listed = ", ".join(steps[number].name for number in sorted(steps)[-8:])
+        raise CheckpointError(
+            f"{folder} holds {len(steps)} checkpoints ({listed}): give one of them. The newest is "
+            f"{newest}{_best(newest)}"
+        )
+    return newest
+
+
+def _has_model_of_its_own(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("config.json", "model_index.json"))
+
+
+def _step(path: Path) -> re.Match[str] | None:
+    return _STEP.fullmatch(path.name) if path.is_dir() else None
+
+
+def _named(latest: Path) -> Path:
+    """The folder beside a text file `latest` that it names, as DeepSpeed writes it."""
+    try:
+        name = read_text(latest, _MOST_NAME).strip()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{latest}: not readable as the name of a folder ({error})"
+        ) from error
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise CheckpointError(
+            f"{latest}: expected the name of a folder beside it, found {name[:80]!r}"
+        )
+    if not (latest.parent / name).is_dir():
+        raise CheckpointError(
+            f"{latest} names {name!r}, and there is no such folder beside it. Give the checkpoint"
+        )
+    return latest.parent / name
+
+
+def _best(checkpoint: Path) -> str:
+    """A hint at the run's best checkpoint, where its newest one says which that is."""
+    state = checkpoint / "trainer_state.json"
+    if not state.is_file():
+        return ""
+    try:
+        best = read_json(state).get("best_model_checkpoint")
+    except CheckpointError:
+        return ""
+    return f", and the trainer calls {Path(str(best)).name} the best" if best else ""
+
 
 _CONFIGURATIONS = (*INDEXES, ADAPTER_CONFIG)
 """The files that are fetched of a hub id, to see what it is."""
@@ -330,3 +507,53 @@ def _beside(checkpoint: Checkpoint) -> list[Path]:
 def _and_part(checkpoint: Checkpoint, part: CheckpointPart, remark: str) -> Checkpoint:
     parts, remarks = (*checkpoint.parts, part), (*checkpoint.remarks, remark)
     return replace(checkpoint, parts=parts, remarks=remarks)
+
+
+def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
+    """Fetch a hub checkpoint's files and check the weights of any, those of its parts too.
+
+    Raises CheckpointError for weights that are missing, pickled only (unless the spec says
+    allow_pickle=true), cut off or incomplete, and for an adapter inside the folder.
+    """
+    if checkpoint.revision is not None:
+        _fetch_readable(spec, checkpoint, checkpoint.revision)
+    modules = checkpoint.config["modules"] if is_sentence_model(checkpoint) else []
+    for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
+        if holds_adapter(folder):
+            raise CheckpointError(_inner_adapter(folder))
+    options = file_options(spec)
+    for part in checkpoint.adapters:
+        check_adapter(part.path, allow_pickle=options.allow_pickle)
+    weights = checkpoint.weights_part
+    if weights is not None:
+        check_loose_weights(weights)
+        return
+    readable = readable_part(checkpoint, list_files(checkpoint.path), options)
+    elsewhere = replaced_components(checkpoint) | supplied_components_of(checkpoint)
+    own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
+    check_weights(checkpoint.path, readable, own, checkpoint.kind)
+    if checkpoint.kind == "diffusers":
+        check_parts(checkpoint.parts, checkpoint.path, options)
+
+
+def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
+    """Bring what loading reads of a hub id's commit into the cache.
+
+    Without a network nothing is fetched: what is missing shows when the files are checked.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        names = HfApi().list_repo_files(checkpoint.repository, revision=commit)
+    except OSError:  # no network, or the hub's own errors, which are OSErrors
+        return
+    names = readable_part(checkpoint, names, file_options(spec))
+    snapshot(checkpoint.repository, commit, [glob.escape(name) for name in names])
+
+
+def _inner_adapter(folder: Path) -> str:
+    return (
+        f"{folder}: a PEFT adapter inside of a checkpoint, which its library would apply by itself "
+        "to weights that no fingerprint covers. Merge it (merge_and_unload) and save the whole "
+        "model"
+    )

@@ -7,24 +7,432 @@ of weights have to be whole. Reads JSON and file headers; no model library is im
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_cepbench.errors import CheckpointError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    CheckpointPart,
     FileOptions,
+    Shapes,
     check_safetensors,
     check_weights,
     component_names,
     list_files,
     read_json,
     readable_files,
+    tensor_shapes,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_parts import CheckpointPart
-from pytest_cepbench.models.checkpoints.lora_files import LORA_FILE, check_lora, find_lora_file
-from pytest_cepbench.models.checkpoints.pipeline_source import PipelineSource, component_of_class
-from pytest_cepbench.models.checkpoints.single_files import COMPONENT_SUFFIX, supplied_components
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+
+LORA_FILE = "pytorch_lora_weights.safetensors"
+"""The name under which diffusers saves LoRA weights."""
+
+# A layer's two matrices: the first reduces its input to the rank, the second brings it back.
+_SIDES = {"lora_A": "lora_B", "lora_down": "lora_up", "down": "up"}
+_MATRIX = re.compile(r"(?P<layer>.*[._])(?P<side>lora_A|lora_B|lora_down|lora_up|down|up)(?P<rest>\.(?:[\w-]+\.)?weight)")  # fmt: skip  # noqa: E501
+_BESIDE = re.compile(r".*(\.alpha|\.lora_B\.bias|\.lora_magnitude_vector(\.weight)?)")
+
+_OTHER_METHODS = {
+    ".dora_scale": "DoRA of kohya's scripts",
+    ".hada_": "LoHa",
+    ".lokr_": "LoKr",
+    ".lora_mid": "LoCon with a Tucker decomposition",
+    ".oft_": "OFT",
+    ".diff": "differences of whole layers",
+}
+
+
+def is_lora(names: Iterable[str]) -> bool:
+    """True where tensors of these names are LoRA weights for a pipeline, and nothing else.
+
+    Those of a PEFT adapter begin with the model that it wraps.
+    """
+    names = list(names)
+    return bool(names) and all(
+        ("lora" in name or name.endswith(".alpha")) and not name.startswith("base_model.")
+        for name in names
+    )
+
+
+def find_lora_file(folder: Path) -> Path | None:
+    """The file of LoRA weights in a folder: of diffusers' name, else the one of its kind.
+
+    None where there is none. Raises CheckpointError where there are several, and for a damaged one.
+    """
+    named = folder / LORA_FILE
+    if named.is_file():
+        return named
+    paths = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
+    paths = [path for path in paths if is_lora(tensor_shapes(path))]
+    if len(paths) > 1:
+        names = ", ".join(path.name for path in paths)
+        raise CheckpointError(
+            f"{folder}: several files of LoRA weights ({names}): give the path of one of them"
+        )
+    return paths[0] if paths else None
+
+
+def check_lora(path: Path) -> None:
+    """Raise CheckpointError where a file holds other tensors than whole LoRA layers.
+
+    Every layer has two matrices of one rank. Tensors of other methods, which diffusers leaves out
+    with a line in its log, are refused by name.
+    """
+    shapes = tensor_shapes(path)
+    if not shapes:
+        raise CheckpointError(
+            f"{path}: no tensors: it is damaged or was written before the training began"
+        )
+    for name in shapes:
+        for part, method in _OTHER_METHODS.items():
+            if part in name:
+                raise CheckpointError(
+                    f"{path}: {name} belongs to {method}, which diffusers does not load. Merge it "
+                    "into the pipeline with the tool that trained it, and give the whole pipeline"
+                )
+        if not _MATRIX.fullmatch(name) and not _BESIDE.fullmatch(name):
+            raise CheckpointError(
+                f"{path}: {name} is no part of a LoRA, so it would be left out or misread"
+            )
+    for name, shape in shapes.items():
+        _check_pair(path, name, shape, shapes)
+
+
+def _check_pair(path: Path, name: str, shape: tuple[int, ...], shapes: Shapes) -> None:
+    """Raise CheckpointError where a matrix is alone, or of another rank than its partner."""
+    match = _MATRIX.fullmatch(name)
+    if match is None:
+        return
+    partners = _SIDES | {up: down for down, up in _SIDES.items()}
+    partner = f"{match['layer']}{partners[match['side']]}{match['rest']}"
+    if partner not in shapes:
+        raise CheckpointError(
+            f"{path}: {name} is there and {partner} is not: half a LoRA layer. Was it written "
+            "completely?"
+        )
+    if match["side"] in _SIDES and (len(shape) < 2 or shapes[partner][1:2] != shape[:1]):
+        raise CheckpointError(
+            f"{path}: {name} has shape {shape} and {partner} {shapes[partner]}: two ranks in one "
+            "layer. It is damaged or mixed from two trainings"
+        )
+
+
+PIPELINE_SUFFIXES = (".safetensors", ".ckpt")
+"""How files end that can hold a whole pipeline."""
+
+COMPONENT_SUFFIX = ".safetensors"
+"""How files end that can hold the weights of one component."""
+
+_DENOISER = "model.diffusion_model."
+
+_WHOLE = ("first_stage_model.", "cond_stage_model.", "conditioner.", "text_encoders.", "vae.")
+"""How tensors of a whole pipeline's other parts begin, in the layouts of the authors."""
+
+_FAMILIES = {
+    "joint_blocks.37.": "stabilityai/stable-diffusion-3.5-large",
+    "joint_blocks.": "stabilityai/stable-diffusion-3-medium-diffusers",
+    "guidance_in.": "black-forest-labs/FLUX.1-dev",
+    "double_blocks.": "black-forest-labs/FLUX.1-schnell",
+    "conditioner.embedders.1.": "stabilityai/stable-diffusion-xl-base-1.0",
+    "conditioner.embedders.0.": "stabilityai/stable-diffusion-xl-refiner-1.0",
+    "cond_stage_model.model.": "stabilityai/stable-diffusion-2-1",
+    "cond_stage_model.": "stable-diffusion-v1-5/stable-diffusion-v1-5",
+}
+"""What the beginning of a tensor's name, after its component's, tells of the family: a published
+pipeline of that. The first that fits."""
+
+TEXT_ENCODERS = (
+    "cond_stage_model.transformer.", "conditioner.embedders.0.transformer.",
+    "text_encoders.clip_l.transformer.", "text_encoders.clip_g.transformer.",
+    "text_encoders.t5xxl.transformer.",
+)  # fmt: skip
+"""Before the names that transformers has for a text encoder's tensors."""
+
+_CLIP = ("cond_stage_model.", "conditioner.embedders.", "text_encoders.clip_")
+
+_T5 = ("text_encoders.t5xxl.",)
+
+
+def describe_file(path: Path) -> str | None:
+    """What a file of weights is and how it is given, for a message; None where that is unknown.
+
+    Raises CheckpointError for safetensors that are not whole.
+    """
+    if path.suffix == ".gguf":
+        return (
+            f"{path}: GGUF is not read: give a folder that save_pretrained wrote, a pipeline in "
+            f"one file ({' or '.join(PIPELINE_SUFFIXES)}) or a component in one "
+            f"({COMPONENT_SUFFIX})"
+        )
+    if path.suffix == ".ckpt":
+        return (
+            f"{path}: pickled weights without a configuration. Of a whole pipeline: add "
+            "?config=PIPELINE&allow_pickle=true, where PIPELINE is the folder or hub id of a "
+            "pipeline of the same family, if you trust where they come from. Of a training with "
+            "Lightning: load it in the training's own code and write the model inside with "
+            "save_pretrained(FOLDER), then give FOLDER"
+        )
+    if path.suffix != ".safetensors":
+        return None
+    names = tensor_shapes(path)
+    if any(name.startswith(_WHOLE) for name in names):
+        family = _family(names)
+        like = f" such as {family}" if family else ""
+        return (
+            f"{path}: a whole pipeline in one file, which is read with the configuration of its "
+            f"family: add ?config=PIPELINE, the folder or hub id of a pipeline of diffusers{like}"
+        )
+    if any(name.startswith(_DENOISER) for name in names) or _family(names):
+        component = "unet" if any("input_blocks." in name for name in names) else "transformer"
+        return f'{path}: weights of one component: write "PIPELINE?{component}={path}"'
+    return None
+
+
+def _family(names: Collection[str]) -> str | None:
+    bare = [name.removeprefix(_DENOISER) for name in names]
+    for beginning, family in _FAMILIES.items():
+        if any(name.startswith(beginning) for name in bare):
+            return family
+    return None
+
+
+def supplied_components(path: Path, index: Mapping[str, Any]) -> tuple[str, ...]:
+    """The components of a pipeline whose weights a single file holds, or that are not loaded.
+
+    index: of the pipeline whose configuration goes with the file. Denoiser and autoencoder always
+    come from the file; text encoders where it has them, else from the folder of the configuration.
+    The safety checker is not loaded at all. In a pickled file, CLIP is taken to be there.
+    """
+    names = tensor_shapes(path) if path.suffix == ".safetensors" else _CLIP
+    has_clip = any(name.startswith(_CLIP) for name in names)
+    has_t5 = any(name.startswith(_T5) for name in names)
+    supplied = []
+    for component, value in index.items():
+        if not isinstance(value, list) or len(value) != 2 or not value[0]:
+            continue
+        library, class_name = value
+        own = library == "diffusers" and "Scheduler" not in str(class_name)
+        clip = has_clip and str(class_name).startswith("CLIPTextModel")
+        t5 = has_t5 and str(class_name).startswith("T5")
+        if own or clip or t5 or component == "safety_checker":
+            supplied.append(component)
+    return tuple(supplied)
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """The parameters of a spec that put a pipeline of diffusers together.
+
+    base: the pipeline that LoRA weights, a component or a training's folder belong to.
+    config: the pipeline whose configuration goes with a single file of weights.
+    lora: LoRA weights, folders, files or hub ids, separated by commas.
+    unet, transformer, transformer_2, vae, text_encoder, text_encoder_2, text_encoder_3, prior: what
+        takes the place of the component: a folder, or a file of its weights alone.
+    """
+
+    base: str | None = None
+    config: str | None = None
+    lora: str | None = None
+    unet: str | None = None
+    transformer: str | None = None
+    transformer_2: str | None = None
+    vae: str | None = None
+    text_encoder: str | None = None
+    text_encoder_2: str | None = None
+    text_encoder_3: str | None = None
+    prior: str | None = None
+
+    @property
+    def components(self) -> dict[str, str]:
+        """The components that are named, and where each lies."""
+        given = {name: getattr(self, name) for name in COMPONENTS}
+        return {name: place for name, place in given.items() if place is not None}
+
+    @property
+    def loras(self) -> tuple[str, ...]:
+        """The places of LoRA weights, in the order in which they are applied."""
+        return () if self.lora is None else tuple(self.lora.split(","))
+
+
+COMPONENTS = tuple(
+    entry.name for entry in fields(PipelineOptions) if entry.name not in ("base", "config", "lora")
+)
+"""The components that a spec can replace."""
+
+_EMA_FOLDERS = ("{}_ema", "ema_{}")
+"""Beside a component's folder, where trainings keep the average of its weights."""
+
+
+@dataclass(frozen=True)
+class PipelineSource:
+    """A spec's pipeline, and what takes the place of its parts.
+
+    spec: names the pipeline's own folder or hub id.
+    components: where those lie that are replaced, by name.
+    loras: where LoRA weights lie, in the order in which they are applied.
+    component: the folder of a component whose name only the pipeline's index tells.
+    single_file: a file with the weights of the whole pipeline.
+    remarks: what was taken from a training's folder, a line each.
+    """
+
+    spec: ModelSpec
+    components: Mapping[str, str] = field(default_factory=dict)
+    loras: tuple[str, ...] = ()
+    component: Path | None = None
+    single_file: Path | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def pipeline_source(spec: ModelSpec) -> PipelineSource:
+    """Take a spec's target for what it is: a pipeline, or parts of the one that `base` names.
+
+    A target that is neither is left as it is. Raises CheckpointError, with what to type, for parts
+    that come without their pipeline, and SpecError for parameters that do not go together.
+    """
+    options = _options(spec)
+    source = PipelineSource(spec, options.components, options.loras)
+    target = Path(spec.target).expanduser()
+    if target.is_file():
+        return _file_source(source, options, target)
+    if options.config is not None:
+        raise SpecError(
+            f"model spec {spec.text!r}: config goes with a file of weights, not with {target}"
+        )
+    if not target.is_dir():
+        return source
+    if (target / "model_index.json").is_file():
+        if options.base is not None:
+            raise SpecError(
+                f"model spec {spec.text!r}: {target} is a whole pipeline, which needs no base"
+            )
+        return source
+    return _folder_source(source, options, target)
+
+
+def _options(spec: ModelSpec) -> PipelineOptions:
+    """Those options of a spec; the others are left for the role's adapter to judge."""
+    known = {entry.name for entry in fields(PipelineOptions)}
+    own = {name: value for name, value in spec.params.items() if name in known}
+    options = parse_params(replace(spec, params=own), PipelineOptions, "a pipeline")
+    if options.base is not None and options.config is not None:
+        raise SpecError(
+            f"model spec {spec.text!r}: base is for LoRA weights and components, config for a file "
+            "of a whole pipeline: give one of them"
+        )
+    if not all(options.loras):
+        raise SpecError(
+            f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
+        )
+    return options
+
+
+def _file_source(source: PipelineSource, options: PipelineOptions, path: Path) -> PipelineSource:
+    """The pipeline that a file of weights is, or belongs to."""
+    if path.suffix == ".safetensors" and is_lora(tensor_shapes(path)):
+        if options.base is None:
+            _refuse_lora_alone(path)
+        loras = (str(path), *source.loras)
+        return replace(source, spec=replace(source.spec, target=options.base), loras=loras)
+    if options.config is None:
+        advice = describe_file(path)
+        if advice is not None:
+            raise CheckpointError(advice)
+        return source
+    if path.suffix not in PIPELINE_SUFFIXES:
+        raise CheckpointError(
+            f"{path}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
+        )
+    return replace(source, spec=replace(source.spec, target=options.config), single_file=path)
+
+
+def _folder_source(
+    source: PipelineSource, options: PipelineOptions, folder: Path
+) -> PipelineSource:
+    """The pipeline to which what lies in a folder belongs; the source itself where nothing does."""
+    if (folder / "config.json").is_file():
+        if "_class_name" not in read_json(folder / "config.json"):
+            return source  # a model of transformers, or of others
+        if options.base is None:
+            _refuse_component_alone(folder)
+        return replace(
+            source, spec=replace(source.spec, target=options.base), component=folder.resolve()
+        )
+    if (folder / "adapter_config.json").is_file():
+        return source
+    lora = find_lora_file(folder)
+    trained, remarks = _find_components(folder)
+    if lora is None and not trained:
+        return source
+    if options.base is None:
+        if lora is not None:
+            _refuse_lora_alone(folder)
+        _refuse_components_alone(folder, trained)
+    taken = sorted(trained) + (["LoRA weights"] if lora is not None else [])
+    remark = f"{folder}: taken are {', '.join(taken)}; the rest is of {options.base}"
+    return replace(
+        source,
+        spec=replace(source.spec, target=options.base),
+        components={**trained, **source.components},
+        loras=((str(lora),) if lora is not None else ()) + source.loras,
+        remarks=(remark, *remarks),
+    )
+
+
+def _find_components(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """The components in a training's folder by name, and what was chosen between two of them."""
+    trained: dict[str, str] = {}
+    remarks = []
+    for name in COMPONENTS:
+        own = folder / name
+        averages = [folder / pattern.format(name) for pattern in _EMA_FOLDERS]
+        averages = [path for path in averages if (path / "config.json").is_file()]
+        if (own / "config.json").is_file():
+            trained[name] = str(own)
+            remarks += [
+                f"{folder}: {path.name}, the average of the weights, is left out: gate it with "
+                f"{name}={path}"
+                for path in averages
+            ]
+        elif averages:
+            trained[name] = str(averages[0])
+            remarks.append(f"{folder}: {name} is {averages[0].name}, the average of its weights")
+    return trained, remarks
+
+
+def _refuse_lora_alone(place: Path) -> NoReturn:
+    raise CheckpointError(
+        f"{place}: LoRA weights, which belong to a pipeline: name it with "
+        f'"{place}?base=PIPELINE", or write "PIPELINE?lora={place}"'
+    )
+
+
+def _refuse_component_alone(folder: Path) -> NoReturn:
+    what = read_json(folder / "config.json")["_class_name"]
+    name = component_of_class(folder, str(what))
+    raise CheckpointError(
+        f'{folder}: a single component of a pipeline ({what}): write --model="PIPELINE?{name}='
+        f'{folder}"'
+    )
+
+
+def _refuse_components_alone(folder: Path, trained: Mapping[str, str]) -> NoReturn:
+    raise CheckpointError(
+        f"{folder}: parts of a pipeline ({', '.join(sorted(trained))}) without the rest: name the "
+        f'pipeline that they belong to with "{folder}?base=PIPELINE"'
+    )
+
+
+def component_of_class(folder: Path, class_name: str) -> str:
+    """The component that a folder is by its own name, else by the name of its class."""
+    stem = folder.name.removesuffix("_ema").removeprefix("ema_")
+    if stem in COMPONENTS:
+        return stem
+    words = {"UNet": "unet", "Transformer": "transformer", "Autoencoder": "vae", "Prior": "prior"}
+    return next((name for word, name in words.items() if word in class_name), "COMPONENT")
+
 
 LORA, SINGLE_FILE = "lora", "single_file"
 """Names of the parts that are no component."""

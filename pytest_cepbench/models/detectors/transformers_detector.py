@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.adapters import apply_adapters
-from pytest_cepbench.models.load_plan import LoadPlan, TransformersParams
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.device_maps import input_device
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
 from pytest_cepbench.models.model_spec import check_at_least
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.safe_loading import (
+    explained,
     from_pretrained,
     loading,
     refuse_missing,
     take_weights,
 )
+from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
+from pytest_cepbench.models.torch_runtime import quiet
 from pytest_cepbench.models.versions import backend_option
 
 Queries = Literal["free-text", "classes"]
@@ -220,3 +227,114 @@ def _detection(candidates: CandidateBoxes, index: int, query: str) -> Detection:
     mask = candidates.mask(index) if candidates.mask else None
     score = min(float(candidates.scores[index]), 1.0)  # a product of rounded means can pass 1
     return Detection(query, score, (left, top, right, bottom), mask)
+
+
+def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
+    from transformers import AutoTokenizer
+
+    model, processor = load_parts(plan, "AutoModelForZeroShotObjectDetection")
+    with explained(plan.checkpoint), quiet(), plan.checkpoint.preparation_folder() as folder:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        first = tokenizer("a")["input_ids"][0]
+    check_vocabulary(plan.checkpoint.tokenizer_folder, type(tokenizer).__name__)
+    if tokenizer.pad_token_id is None or first == 0:
+        wrong = "begins a text with id 0" if first == 0 else "has no pad token"
+        raise CheckpointError(
+            f"{plan.checkpoint.path}: the tokenizer {wrong}. OWL needs texts of one length, and "
+            "never finds a query whose first id is 0. Save the tokenizer that the model was "
+            "trained with"
+        )
+    return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)
+
+
+ADAPTER = Adapter(
+    "owl-detector/1",
+    ("torch", "transformers", "scipy"),  # OWLv2's own resizing is scipy's
+    OwlParams,
+    _load,
+)
+
+
+class OwlDetector:
+    """A loaded OWL model; satisfies the Detector Protocol."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        model: Any,
+        processor: Any,
+        tokenizer: Any,
+        params: OwlParams,
+    ) -> None:
+        self._model = model
+        self._processor = processor
+        self._tokenizer = tokenizer
+        self._params = params
+        self._notice = TruncationNotice(checkpoint.what)
+        self._longest = min(
+            int(tokenizer.model_max_length), int(model.config.text_config.max_position_embeddings)
+        )
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._model.to(device)
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> list[Detections | Failure]:
+        """Boxes for each image's queries; numbers of queries may differ.
+
+        Queries longer than the model reads are cut, which is said once in a warning.
+        """
+        import torch
+
+        with quiet(), torch.inference_mode():
+            tokens, lengths = self._tokens(queries)
+            pixels = self._processor(images=list(images), return_tensors="pt")
+            pixels = pixels.to(input_device(self._model), dtype=self._model.dtype)
+            output = self._model(**tokens, pixel_values=pixels["pixel_values"])
+            logits, boxes = output.logits.float().cpu(), output.pred_boxes.float().cpu()
+            detections = [
+                self._keep(logits[i, :, : len(asked)], boxes[i], image, asked)
+                for i, (image, asked) in enumerate(zip(images, queries, strict=True))
+            ]
+        self._notice.check(lengths, self._longest)
+        return detections
+
+    def _tokens(self, queries: Sequence[Sequence[str]]) -> tuple[dict[str, Any], list[int]]:
+        """Token ids of all queries, each image's filled up with its first; how long each is."""
+        most = max(len(asked) for asked in queries)
+        texts = [text for asked in queries for text in [*asked, *[asked[0]] * (most - len(asked))]]
+        distinct = {text: None for asked in queries for text in asked}
+        whole = self._tokenizer(list(distinct))["input_ids"]
+        tokens = self._tokenizer(
+            texts,
+            padding="max_length",
+            truncation=True,
+            max_length=self._longest,
+            return_tensors="pt",
+        )
+        inputs = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+        on_device = {name: value.to(input_device(self._model)) for name, value in inputs.items()}
+        return on_device, [len(ids) for ids in whole]
+
+    def _keep(
+        self, logits: Any, boxes: Any, image: Image.Image, asked: Sequence[str]
+    ) -> Detections | Failure:
+        best = logits.max(dim=-1)
+        # Whether the image was padded or squeezed is what the image processor did, whatever the
+        # model; OWL-ViT's has no such setting.
+        padded = bool(getattr(self._processor, "do_pad", False))
+        width, height = (max(image.size),) * 2 if padded else image.size
+        candidates = CandidateBoxes(
+            boxes=corners(boxes.numpy(), width, height),
+            scores=best.values.sigmoid().numpy(),
+            labels=best.indices.numpy(),
+        )
+        return keep(
+            candidates,
+            {label: (query,) for label, query in enumerate(asked)},
+            threshold=self._params.threshold,
+            nms=self._params.nms,
+            most=self._params.max_detections,
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.lora_files import check_lora, find_lora_file, is_lora
+from pytest_cepbench.models.checkpoints.pipeline_parts import check_lora, find_lora_file, is_lora
 from tests.models.files import write_tensors
 
 LAYER = "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from tests.models.generators.conftest import bind_generator, draw
+from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 
 pytest.importorskip("torch", reason="generators need the [models] extra")

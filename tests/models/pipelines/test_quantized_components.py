@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.torch_runtime import quiet
-from tests.models.generators.conftest import bind_generator, draw
+from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from tests.models.generators.conftest import BUILDERS, load
+from tests.models.pipelines.conftest import BUILDERS, load
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 

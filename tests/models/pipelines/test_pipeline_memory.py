@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import MissingDependencyError, SpecError
-from tests.models.generators.conftest import bind_generator, load
+from tests.models.pipelines.conftest import bind_generator, load
 from tests.tiny.common import skip_before
 
 pytest.importorskip("torch", reason="generators need the [models] extra")

@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.generators.diffusers_pipeline import (
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.pipelines.assembly import (
+    load_pipeline_class,
+    load_single_file,
+    single_file,
+)
+from pytest_cepbench.models.pipelines.pipeline import (
     PipelineParams,
     check_pipeline,
     load_pipeline,
     prompt_lengths,
     run_pipeline,
 )
-from pytest_cepbench.models.generators.pipeline_assembly import (
-    load_pipeline_class,
-    load_single_file,
-    single_file,
-)
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.torch_runtime import quiet
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import SpecError
-from tests.models.generators.conftest import bind_generator
+from tests.models.pipelines.conftest import bind_generator
 
 pytest.importorskip("torch", reason="generators need the [models] extra")
 pytest.importorskip("diffusers", reason="generators need the [models] extra")

@@ -16,7 +16,7 @@ from packaging.version import Version
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text
-from tests.models.generators.conftest import bind_generator, draw
+from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 

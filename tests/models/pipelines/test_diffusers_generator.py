@@ -17,7 +17,7 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import BindContext, Generator, ImageLike, Reply
 from pytest_cepbench.models.registry import bind
-from tests.models.generators.conftest import BUILDERS, bind_generator, load
+from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
 from tests.tiny import generators as tiny
 from tests.tiny.common import skip_before
 from tests.tiny.encoders import build_clip
@@ -270,7 +270,7 @@ def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
     """Leaving the auto class out, which imports every pipeline, changes no class that is loaded."""
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
 
-    from pytest_cepbench.models.generators.diffusers_generator import _TEXT_TO_IMAGE
+    from pytest_cepbench.models.pipelines.generator import _TEXT_TO_IMAGE
 
     assert {
         pipeline.__name__ for pipeline in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()

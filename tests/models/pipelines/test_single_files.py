@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from tests.models.binding import bind_text
-from tests.models.generators.conftest import bind_generator, draw
+from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras, single_files
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.models.generators.diffusers_pipeline import prompt_lengths
+from pytest_cepbench.models.pipelines.pipeline import prompt_lengths
 from pytest_cepbench.models.protocols import CountsTokens, Generator
-from tests.models.generators.conftest import BUILDERS, load
+from tests.models.pipelines.conftest import BUILDERS, load
 from tests.tiny import generators as tiny
 
 pytest.importorskip("torch", reason="generators need the [models] extra")

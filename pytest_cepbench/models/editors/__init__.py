@@ -1,1 +1,0 @@
-"""Editors: pipelines of diffusers that change an image as a text says."""

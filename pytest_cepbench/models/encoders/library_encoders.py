@@ -1,0 +1,226 @@
+"""Encoder of open_clip folders (open_clip_config.json, weights beside it): images and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.models.checkpoints import file_options, read_json
+from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
+from pytest_cepbench.models.checkpoints.format_detection import modules_fault
+from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
+from pytest_cepbench.models.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.torch_runtime import to_torch_dtype
+from pytest_cepbench.models.versions import dtype_option, sentence_lengths
+
+# The order in which open_clip 3 picks its weights from a folder; other names come after these.
+_PREFERRED = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+    "open_clip_pytorch_model.pth",
+    "model.safetensors",
+)
+
+
+def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
+    """Raise CheckpointError where open_clip would pass over safetensors for a pickle."""
+    folder = plan.checkpoint.path
+    names = [path.name for path in folder.iterdir()]
+    safe = [name for name in names if name.endswith(".safetensors")]
+    chosen = next((name for name in _PREFERRED if name in names), None)
+    if safe and chosen is not None and not chosen.endswith(".safetensors"):
+        raise CheckpointError(
+            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the "
+            f"one that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
+        )
+
+
+def _load_open_clip(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
+    import open_clip
+
+    with loading(plan), unwrapped(plan.checkpoint, file_options(plan.spec)) as whole:
+        name = f"local-dir:{whole.path}"
+        # Loads strictly: a tensor that is missing is an error.
+        model, transform = open_clip.create_model_from_pretrained(name)
+        tokenizer = open_clip.get_tokenizer(name)
+        model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
+    take_weights(plan.checkpoint, {"": model})
+    return LoadedEncoder(
+        plan.checkpoint,
+        model,
+        lambda images: model.encode_image(to_pixels(plan, transform, images)),
+        lambda texts: model.encode_text(tokenizer(list(texts)).to(plan.device)),
+        partial(_count_tokens, tokenizer),
+    )
+
+
+def _count_tokens(tokenizer: Any, texts: Sequence[str]) -> tuple[list[int], int]:
+    if hasattr(tokenizer, "sot_token_id"):  # open_clip's own, which adds a start and an end
+        lengths = [len(tokenizer.encode(text)) + 2 for text in texts]
+    else:
+        cleaned = [tokenizer.clean_fn(text) for text in texts]
+        whole = tokenizer.tokenizer(cleaned)["input_ids"] if texts else []
+        lengths = [len(tokens) for tokens in whole]
+    return lengths, int(tokenizer.context_length)
+
+
+OPEN_CLIP = Adapter(
+    "open_clip-encoder/1",
+    ("torch", "open_clip"),
+    EncoderParams,
+    _load_open_clip,
+    check=_check_choice,
+)
+
+_INTERPOLATIONS = ("bilinear", "bicubic")
+
+
+@dataclass(frozen=True)
+class TimmEncoderParams(EncoderParams):
+    """Parameters of a timm encoder's spec, with those of `EncoderParams`.
+
+    crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; interpolation:
+        bilinear or bicubic. None leaves the checkpoint's own.
+    Raises ValueError for a value outside these.
+    """
+
+    crop_pct: float | None = None
+    interpolation: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
+            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
+        if self.interpolation not in (None, *_INTERPOLATIONS):
+            known = ", ".join(_INTERPOLATIONS)
+            raise ValueError(f"interpolation must be {known}, got {self.interpolation!r}")
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The given settings of the image transform; the rest is the checkpoint's own."""
+        settings = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
+        return {name: value for name, value in settings.items() if value is not None}
+
+
+def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
+    """The one file of weights: safetensors, or where allowed a pickle if none is there.
+
+    Left to itself timm prefers some pickles to some safetensors. Raises CheckpointError when there
+    is none, or more than one and no model.safetensors among them.
+    """
+    folder, allow_pickle = plan.checkpoint.path, plan.params.allow_pickle
+    candidates = sorted(folder.glob("*.safetensors"))
+    if not candidates and allow_pickle:
+        candidates = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+    preferred = [path for path in candidates if path.stem in ("model", "pytorch_model")]
+    chosen = preferred[:1] or candidates
+    if len(chosen) != 1:
+        names = ", ".join(path.name for path in candidates) or "none"
+        raise CheckpointError(
+            f"{folder}: expected one file of weights, model.safetensors, found {names}"
+        )
+    return chosen[0]
+
+
+def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
+    import timm
+    from timm.data import create_transform, resolve_model_data_config
+
+    with loading(plan), unwrapped(plan.checkpoint, file_options(plan.spec)) as whole:
+        # The checkpoint's classifier is kept, though unused: timm checks strictly that every tensor
+        # is there only as long as the number of classes is the stored one.
+        model = timm.create_model(
+            f"local-dir:{whole.path}",
+            pretrained=True,
+            pretrained_cfg_overlay={
+                "source": "",
+                "file": str(_find_weights(replace(plan, checkpoint=whole))),
+            },
+        )
+        transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
+        model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
+    take_weights(plan.checkpoint, {"": model})
+
+    def embed(images: Sequence[Image.Image]) -> Any:
+        maps = model.forward_features(to_pixels(plan, transform, images))
+        return model.forward_head(maps, pre_logits=True)  # before the classifier
+
+    return LoadedEncoder(plan.checkpoint, model, embed)
+
+
+TIMM = Adapter(
+    "timm-encoder/1", ("torch", "timm"), TimmEncoderParams, _load_timm, check=_find_weights
+)
+
+
+def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
+    """Raise RoleError for a module that is not read, CheckpointError where the first module names a
+    tokenizer of another folder.
+    """
+    checkpoint = plan.checkpoint
+    if fault := modules_fault(checkpoint.config):
+        raise RoleError(f"{checkpoint.path}: {checkpoint.what} {fault}")
+    folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
+    for file in sorted(folder.glob("sentence_*_config.json")):
+        if elsewhere := read_json(file).get("tokenizer_name_or_path"):
+            raise CheckpointError(
+                f"{file}: tokenizer_name_or_path is {elsewhere!r}, so no fingerprint can vouch for "
+                "the tokenizer. Save the tokenizer in the checkpoint and remove the entry"
+            )
+
+
+def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
+    import sentence_transformers
+
+    options: dict[str, Any] = dtype_option("transformers", to_torch_dtype(plan.dtype))
+    if not plan.params.allow_pickle:
+        options["use_safetensors"] = True
+    with (
+        loading(plan),
+        no_random_weights(plan.checkpoint),
+        unwrapped(plan.checkpoint, file_options(plan.spec)) as whole,
+    ):
+        model = sentence_transformers.SentenceTransformer(
+            str(whole.path),
+            device=plan.device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs=options,
+        ).eval()
+    first = plan.checkpoint.config["modules"][0]["path"]
+    check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
+    take_weights(plan.checkpoint, {"": model})
+    return LoadedEncoder(
+        plan.checkpoint,
+        model,
+        # Normalised where the checkpoint says so.
+        embed_texts=lambda texts: model.encode(
+            list(texts), batch_size=len(texts), convert_to_tensor=True, show_progress_bar=False
+        ),
+        count_tokens=partial(_count_sentence_tokens, model),
+    )
+
+
+def _count_sentence_tokens(model: Any, texts: Sequence[str]) -> tuple[list[int], int]:
+    """Tokens of each text, the model's own prompt included; the most that it reads."""
+    prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+    lengths = sentence_lengths(model, list(texts), prompt or "") if texts else []
+    return lengths, int(model.max_seq_length)
+
+
+SENTENCE_TRANSFORMERS = Adapter(
+    "sentence-transformers-encoder/1",
+    ("torch", "sentence_transformers"),
+    EncoderParams,
+    _load_sentence_transformers,
+    check=_check_modules,
+)
