@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import weakref
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import NoAnswerError, NoLogprobsError, PointerError
-from pytest_cepbench.models.api import api_errors
-from pytest_cepbench.models.api.api_errors import (
-    ApiFault,
-    describe_body,
-    fault_in_document,
-    is_web_page,
-    read_json,
+from pytest_cepbench.errors import (
+    MissingDependencyError,
+    NoAnswerError,
+    NoLogprobsError,
+    PointerError,
 )
 from pytest_cepbench.models.api.endpoint import Endpoint, ServerParams
-from pytest_cepbench.models.api.redaction import without_secrets
-from pytest_cepbench.models.api.responses import ApiResponse, read_models
-from pytest_cepbench.models.api.transport import Connection, RequestLimiter, What
+from pytest_cepbench.models.api.redaction import redact_logs, without_secrets
+from pytest_cepbench.models.api.responses import (
+    UNREACHABLE,
+    ApiFault,
+    ApiResponse,
+    classify_response,
+    describe_body,
+    fatal_error,
+    fault_in_document,
+    is_web_page,
+    logprobs_error,
+    no_answer_error,
+    pointer_error,
+    read_json,
+    read_models,
+    unreachable_error,
+    web_page_error,
+)
 from pytest_cepbench.models.protocols import CUT, Reply, RoleName, Usage
+from pytest_cepbench.models.system_limits import usable_cores
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _FIRST_WAIT = 0.25  # seconds before the first retry, doubled for each further one
 
@@ -129,15 +148,15 @@ class ApiClient:
         """
         for tries_left in reversed(range(_CONNECT_TRIES)):
             result = self._connection.run(self._connection.send("models", {}, {}))
-            if not (isinstance(result, ApiFault) and result.code == api_errors.UNREACHABLE):
+            if not (isinstance(result, ApiFault) and result.code == UNREACHABLE):
                 break
             if not tries_left:
-                raise api_errors.unreachable_error(self._endpoint, result)
+                raise unreachable_error(self._endpoint, result)
         if isinstance(result, ApiFault):
             if result.status == 401:
-                raise api_errors.fatal_error(self._endpoint, result)
+                raise fatal_error(self._endpoint, result)
         elif is_web_page(result):
-            raise api_errors.web_page_error(self._endpoint, describe_body(result))
+            raise web_page_error(self._endpoint, describe_body(result))
         else:
             self._models = read_models(read_json(result))
 
@@ -161,9 +180,7 @@ class ApiClient:
             if last.kind == "unanswered" or not self._has_answered:
                 # This batch has waited in vain; the cases that follow need not each wait as long.
                 self._retries = 0
-                raise api_errors.no_answer_error(
-                    self._endpoint, len(requests), last.detail, self._models
-                )
+                raise no_answer_error(self._endpoint, len(requests), last.detail, self._models)
         return [result.reply for result in results]
 
     async def _send_concurrently(
@@ -197,7 +214,7 @@ class ApiClient:
                 self._limiter.record_success()
                 return self._succeeded(request, result, usage)
             if result.kind == "fatal":
-                raise api_errors.fatal_error(self._endpoint, result, self._models)
+                raise fatal_error(self._endpoint, result, self._models)
             if result.kind == "parameter" and result.parameter in optional:
                 value = optional[result.parameter]
                 self._capabilities.drop_parameter(result.parameter, value, result.words)
@@ -229,12 +246,12 @@ class ApiClient:
             if self._own is not None:
                 self._own.check()
             if content.parameter in request.required:
-                raise api_errors.logprobs_error(self._endpoint, content.words)
+                raise logprobs_error(self._endpoint, content.words)
             return content
         document = read_json(content)
         if document is None:
             if is_web_page(content) and not self._has_answered:
-                raise api_errors.web_page_error(self._endpoint, describe_body(content))
+                raise web_page_error(self._endpoint, describe_body(content))
             return ApiFault("again", f"not JSON but {describe_body(content)}", 200)
         fault = fault_in_document(document)
         if fault is not None:
@@ -244,10 +261,10 @@ class ApiClient:
         except NoAnswerError as error:
             return ApiFault("again", str(error), 200)
         except PointerError:
-            raise api_errors.pointer_error(self._endpoint) from None
+            raise pointer_error(self._endpoint) from None
         except NoLogprobsError:
             words = "its answers have none"
-            raise api_errors.logprobs_error(self._endpoint, words) from None
+            raise logprobs_error(self._endpoint, words) from None
 
     def _succeeded(
         self, request: ApiRequest, response: ApiResponse, usage: Usage
@@ -406,3 +423,207 @@ def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: s
 def _quoted(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN_NAMES} others" if len(names) > _SHOWN_NAMES else ""
     return ", ".join(map(repr, names[:_SHOWN_NAMES])) + more
+
+
+class RequestLimiter:
+    """Limits the requests in flight: halved when the server is too busy, raised slowly by
+    successes.
+
+    most: highest number of requests in flight.
+    rpm: most requests per minute; None is unlimited.
+    One limit holds for all requests of an event loop: a server that is too busy is so for all of
+    them.
+    """
+
+    def __init__(self, most: int, rpm: float | None = None) -> None:
+        self._most = most
+        self._limit = float(most)
+        self._in_flight = 0
+        self._slot_free = asyncio.Event()
+        self._queue = asyncio.Lock()  # slots are given in the order of the requests
+        self._spacing = 60.0 / rpm if rpm else 0.0
+        self._next_start = 0.0
+        self._paused_until = 0.0
+        self._lowered_at = 0.0
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight now."""
+        return max(1, int(self._limit))
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[float]:
+        """Wait for a slot and hold it; yields the monotonic time of its start."""
+        async with self._queue:
+            await self._wait()
+            self._in_flight += 1
+            now = time.monotonic()
+            self._next_start = max(now, self._next_start) + self._spacing
+        try:
+            yield now
+        finally:
+            self._in_flight -= 1
+            self._slot_free.set()
+
+    async def _wait(self) -> None:
+        while True:
+            pause = max(self._paused_until, self._next_start) - time.monotonic()
+            if pause > 0:
+                await asyncio.sleep(pause)
+            elif self._in_flight >= self.limit:
+                self._slot_free.clear()
+                await self._slot_free.wait()
+            else:
+                return
+
+    def record_success(self) -> None:
+        """Raise the limit by one after as many successes as there are slots."""
+        self._limit = min(self._most, self._limit + 1.0 / self._limit)
+
+    def record_throttling(self, started: float, wait: float) -> None:
+        """Halve the limit and pause all requests for `wait` seconds.
+
+        started: of the refused request. Requests that were in flight together lower the limit once.
+        """
+        now = time.monotonic()
+        self._paused_until = max(self._paused_until, now + wait)
+        if started >= self._lowered_at:
+            self._limit = max(1.0, self._limit / 2)
+            self._lowered_at = now
+
+
+What = Literal["chat", "images", "models"]
+"""The kind of request: for a text, for an image, for the list of models."""
+
+T = TypeVar("T")
+
+_LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
+
+_MOST_THREADS = 4  # that encode and decode images
+
+
+def load_client(endpoint: Endpoint, timeout: float) -> AsyncOpenAI:
+    """The official client. Raises MissingDependencyError where it is not installed."""
+    try:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+    except ImportError as error:
+        raise MissingDependencyError(
+            'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
+        ) from error
+    client = AsyncOpenAI(
+        http_client=DefaultAsyncHttpxClient(
+            # A redirect would send the image and the prompt wherever the server says.
+            follow_redirects=False,
+            # A proxy does not reach the server that the run has started on this machine.
+            trust_env=endpoint.label is None,
+        ),
+        api_key=endpoint.api_key,
+        base_url=endpoint.address.reveal(),
+        default_headers=endpoint.headers,
+        timeout=timeout,
+        max_retries=0,  # the client does not know of the other requests
+    )
+    redact_logs(endpoint.secrets)  # its libraries have made their loggers by now
+    return client
+
+
+class Connection:
+    """The client, its event loop and threads for images; closed by garbage collection."""
+
+    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+        self._client = load_client(endpoint, timeout)
+        self._timeout = timeout
+        self._loop = asyncio.new_event_loop()
+        self._pool = ThreadPoolExecutor(
+            min(_MOST_THREADS, usable_cores()), thread_name_prefix="openai-images"
+        )
+        thread = threading.Thread(
+            target=_run_loop, args=(self._loop,), name=f"openai-{endpoint.role}", daemon=True
+        )
+        thread.start()
+        weakref.finalize(self, _close, self._client, self._loop, self._pool, thread)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    async def on_thread(self, call: Callable[[], T]) -> T:
+        """The result of a function that would block the loop."""
+        return await self._loop.run_in_executor(self._pool, call)
+
+    async def send(
+        self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> bytes | ApiFault:
+        """The body of the server's response, or the reason why there is none.
+
+        what: the kind of request.
+        body: its JSON.
+        optional: parameters that the server may not know.
+        """
+        import openai
+
+        limit = min(self._timeout, _LIST_TIMEOUT) if what == "models" else self._timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await self._request(what, body, optional)
+        except openai.APIStatusError as error:
+            content, headers = error.response.content, error.response.headers
+            return classify_response(error.status_code, headers, content, optional)
+        except (TimeoutError, openai.APITimeoutError):
+            return ApiFault("again", f"no answer within {limit:g} s")
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            refused = type(cause).__name__ == "ConnectError"
+            words = str(cause) or type(cause).__name__
+            return ApiFault("again", words, code=UNREACHABLE if refused else "")
+
+    async def _request(
+        self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> bytes:
+        # Raw answers: the client's own reading makes objects out of whatever was sent.
+        content: bytes
+        if what == "chat":
+            chat = self._client.chat.completions.with_raw_response
+            # The messages as they are: the client would walk through them, a quarter of its time.
+            whole = {**body, **optional}
+            content = (
+                await chat.create(model=body["model"], messages=[], extra_body=whole)
+            ).content
+        elif what == "images":
+            images = self._client.images.with_raw_response
+            content = (await images.generate(**body, extra_body=dict(optional))).content
+        else:
+            content = (await self._client.models.with_raw_response.list()).content
+        return content
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _close(
+    client: AsyncOpenAI,
+    loop: asyncio.AbstractEventLoop,
+    pool: ThreadPoolExecutor,
+    thread: threading.Thread,
+) -> None:
+    """End loop, client and threads; without waiting on the loop's own thread."""
+    pool.shutdown(wait=False, cancel_futures=True)
+
+    async def end() -> None:
+        try:
+            await client.close()
+        finally:
+            loop.stop()
+
+    if thread.is_alive():
+        asyncio.run_coroutine_threadsafe(end(), loop)
+        if threading.current_thread() is not thread:
+            thread.join(2.0)

@@ -24,11 +24,15 @@ from pytest_cepbench.models.api.endpoint import (
     parse_parts,
     shown_url,
 )
-from pytest_cepbench.models.api.interleaver import ApiInterleaver
-from pytest_cepbench.models.api.judge import ApiJudge
 from pytest_cepbench.models.api.redaction import refuse_secrets
-from pytest_cepbench.models.api.roles import ApiDescriber, ApiGenerator, ApiWriter
-from pytest_cepbench.models.api.vqa import ApiVqa
+from pytest_cepbench.models.api.roles import (
+    ApiDescriber,
+    ApiGenerator,
+    ApiInterleaver,
+    ApiJudge,
+    ApiVqa,
+    ApiWriter,
+)
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
 from pytest_cepbench.models.interleavers.prompts import PROMPTS

@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.reasoning import read_answer as read_reasoned
 from pytest_cepbench.errors import ModelError, NoAnswerError, PointerError
-from pytest_cepbench.models.api.interleaver import read_answer
+from pytest_cepbench.models.api.roles import read_steps
 from pytest_cepbench.models.protocols import StepLimit
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, fault
@@ -74,7 +74,7 @@ def message(content: Any, **more: Any) -> dict[str, Any]:
 )
 def test_steps_are_read_in_every_form(whole: dict[str, Any]) -> None:
     """In reading order, each image with the text before it."""
-    assert steps_of(read_answer(whole).value) == [("one", "red"), ("two", "blue"), ("three", None)]
+    assert steps_of(read_steps(whole).value) == [("one", "red"), ("two", "blue"), ("three", None)]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_steps_are_read_in_every_form(whole: dict[str, Any]) -> None:
 )
 def test_images_without_a_place_follow_the_text(whole: Any, steps: Any) -> None:
     """They are not lost, and a text alone is a step without an image."""
-    assert steps_of(read_answer(whole).value) == steps
+    assert steps_of(read_steps(whole).value) == steps
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_images_without_a_place_follow_the_text(whole: Any, steps: Any) -> None:
 )
 def test_what_is_no_answer_is_a_failure_of_its_kind(whole: Any, kind: str) -> None:
     """A half of an answer is none: one image that cannot be decoded fails it."""
-    value = read_answer(whole).value
+    value = read_steps(whole).value
 
     assert isinstance(value, Failure)
     assert value.kind == kind
@@ -119,7 +119,7 @@ def test_what_is_no_answer_is_a_failure_of_its_kind(whole: Any, kind: str) -> No
 def test_any_document_is_read_or_refused(whole: Any) -> None:
     """Steps, a failure, or one of the two errors that the client knows."""
     try:
-        value = read_answer(whole).value
+        value = read_steps(whole).value
     except (NoAnswerError, PointerError):
         return
     assert isinstance(value, Failure) or value

@@ -24,8 +24,7 @@ from pytest_cepbench.errors import (
     SpecError,
     WriteError,
 )
-from pytest_cepbench.models.api.judge import ApiJudge
-from pytest_cepbench.models.api.roles import ApiDescriber
+from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
 from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import AnsweredQuestion, BoundRole
 from pytest_cepbench.models.registry import bind
