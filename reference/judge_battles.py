@@ -30,7 +30,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     sample_scenes,
     solve_sample,
 )
-from pytest_cepbench.datasets.shapes.arena.grammar import phrase_instruction
+from pytest_cepbench.datasets.shapes.arena.solver import phrase_instruction
 
 SUITE = Path(__file__).parents[1] / "suites" / "judge"
 

@@ -24,10 +24,9 @@ from pytest_cepbench.datasets.shapes.arena import (
     sample_scenes,
     solve,
 )
-from pytest_cepbench.datasets.shapes.arena.grammar import Task, phrase_instruction
-from pytest_cepbench.datasets.shapes.arena.solver import choose
-from pytest_cepbench.datasets.shapes.arena.tasks import FAMILIES
-from pytest_cepbench.datasets.shapes.render import SIDE
+from pytest_cepbench.datasets.shapes.arena.samples import FAMILIES
+from pytest_cepbench.datasets.shapes.arena.solver import Task, choose, phrase_instruction
+from pytest_cepbench.datasets.shapes.scene import SIDE
 
 HELD_OUT: Task = "swap"
 """The category that training never sees."""

@@ -15,7 +15,7 @@ from transformers import (
 from vocabulary import CHAT_TEMPLATE, IMAGE
 from world import PATCH, PATCHES
 
-from pytest_cepbench.datasets.shapes.render import SIDE
+from pytest_cepbench.datasets.shapes.scene import SIDE
 
 WIDTH = 128
 

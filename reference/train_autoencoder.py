@@ -17,7 +17,7 @@ from world import FloatArray, draw_pictures, draw_scenes, exact_share
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import Scene, parse_image
-from pytest_cepbench.datasets.shapes.render import BACKGROUND, SIDE
+from pytest_cepbench.datasets.shapes.scene import BACKGROUND, SIDE
 
 STEPS, BATCH = 1200, 32
 

@@ -28,7 +28,7 @@ from world import (
     patch_labels,
 )
 
-from pytest_cepbench.datasets.shapes.render import SIDE
+from pytest_cepbench.datasets.shapes.scene import SIDE
 
 STEPS, BATCH = 1600, 96
 WIDTH = 128

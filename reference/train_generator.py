@@ -25,8 +25,7 @@ from vocabulary import CLIP_LENGTH, clip_tokenizer
 from world import captions, draw_pictures, draw_scenes, exact_share
 
 from pytest_cepbench.datasets.shapes import Scene
-from pytest_cepbench.datasets.shapes.render import SIDE
-from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES, SIZES
+from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES, SIDE, SIZES
 
 STEPS, BATCH = 3000, 64
 SAVED = (200, 300, 500, 700, 1000, 1500, 2000)

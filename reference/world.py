@@ -22,9 +22,17 @@ from pytest_cepbench.datasets.shapes import (
     render,
     sample_scene,
 )
-from pytest_cepbench.datasets.shapes.render import CELL, RADII, SIDE
-from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, MAX_OBJECTS, SHAPES, SIZES
-from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
+from pytest_cepbench.datasets.shapes.samples import load_shapes_tasks
+from pytest_cepbench.datasets.shapes.scene import (
+    CELL,
+    CELLS,
+    COLORS,
+    MAX_OBJECTS,
+    RADII,
+    SHAPES,
+    SIDE,
+    SIZES,
+)
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

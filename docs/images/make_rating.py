@@ -31,8 +31,8 @@ from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
     load_shapes_arena,
     sample_scenes,
 )
-from pytest_cepbench.datasets.shapes.render import render as draw_scene  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
+from pytest_cepbench.datasets.shapes.scene import render as draw_scene  # noqa: E402
 from pytest_cepbench.ratings.consent import write_texts  # noqa: E402
 from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
 from pytest_cepbench.ratings.items import make_item, write_study  # noqa: E402

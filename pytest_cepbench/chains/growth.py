@@ -27,7 +27,7 @@ from pytest_cepbench.datasets.sample import (
     SeedImage,
     load_seed_image,
 )
-from pytest_cepbench.datasets.sources.cell_image import CellImage
+from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store

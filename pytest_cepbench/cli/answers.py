@@ -12,7 +12,7 @@ from pytest_cepbench.cli.baseline_files import battle_baselines
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import open_store, read_data, suite_file
 from pytest_cepbench.cli.store_pages import show_size
-from pytest_cepbench.datasets.opening.answer_files import write_answers
+from pytest_cepbench.datasets.opening.answers import write_answers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.replacement import replace_files

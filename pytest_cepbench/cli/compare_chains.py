@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from pytest_cepbench.cli.results import RunReport, key_of
 from pytest_cepbench.cli.session import fixed_roles, read_data, suite_file
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.evaluation.compared_chains import (
     SuiteChains,

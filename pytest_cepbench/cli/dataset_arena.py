@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
 from pytest_cepbench.construction.arena_set import QUESTIONS, write_questions
 from pytest_cepbench.construction.arena_templates import ArenaQuestion
-from pytest_cepbench.datasets.opening.task_names import TASKS
+from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.errors import CepError, WriteError
 
 

@@ -21,7 +21,7 @@ from pytest_cepbench.cli.session import (
     suite_file,
 )
 from pytest_cepbench.cli.shared_options import ANSWER_ROLES
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.draw import (
     Battle,

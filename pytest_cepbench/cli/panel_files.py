@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pytest_cepbench.cli.output import tell
 from pytest_cepbench.cli.session import read_data
-from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.metrics.arena import JudgedBattle

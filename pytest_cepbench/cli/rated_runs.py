@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_cepbench.cli.compare_chains import read_only_store
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.cli.session import suite_file
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline, CaseKey

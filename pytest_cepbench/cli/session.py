@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
-from pytest_cepbench.datasets.sources.location import DataPlace, data_place
+from pytest_cepbench.datasets.sources.hub import DataPlace, data_place
 from pytest_cepbench.errors import CepError, SpecError, SuiteError, did_you_mean
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git, names_beside

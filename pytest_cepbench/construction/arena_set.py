@@ -35,8 +35,12 @@ from pytest_cepbench.construction.verification import (
     refuse_other_settings,
     verification_study,
 )
-from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
-from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
+from pytest_cepbench.datasets.opening.questions import (
+    BEGIN_MARKER,
+    IMAGE_MARKER,
+    META_TOPICS,
+    TASKS,
+)
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import escape_json, quote_toml
 from pytest_cepbench.ratings.consent import INSTRUCTIONS

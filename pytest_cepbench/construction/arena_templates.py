@@ -26,9 +26,8 @@ import msgspec
 
 from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.construction.records import FORMAT
-from pytest_cepbench.datasets.opening.records import BEGIN_MARKER, IMAGE_MARKER
-from pytest_cepbench.datasets.opening.task_names import TASKS
-from pytest_cepbench.datasets.sources.file_names import unsafe
+from pytest_cepbench.datasets.opening.questions import BEGIN_MARKER, IMAGE_MARKER, TASKS
+from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.files import parse_toml, read_regular
 

@@ -26,7 +26,7 @@ from pytest_cepbench.construction.frozen_set import (
 from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, join_copies, load_nd400
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.sources.file_names import unsafe
+from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.replacement import replace_files

@@ -21,7 +21,7 @@ from pytest_cepbench.construction.frozen_set import (
     written_table,
 )
 from pytest_cepbench.construction.source_images import load_image
-from pytest_cepbench.datasets.sources.file_names import unsafe
+from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.replacement import replace_files
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact, read_image
 from pytest_cepbench.construction.records import ImageRecord
-from pytest_cepbench.datasets.sources.file_names import sample_name as relative_name
-from pytest_cepbench.datasets.sources.file_names import some_of, walk_images
+from pytest_cepbench.datasets.sources.files import sample_name as relative_name
+from pytest_cepbench.datasets.sources.files import some_of, walk_images
 from pytest_cepbench.errors import DatasetError, ImageError
 
 Announce = Callable[[str], None]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_cepbench.datasets.folder import ROOT_CATEGORY
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
-from pytest_cepbench.datasets.sources.file_names import only_file, some_of
+from pytest_cepbench.datasets.sources.files import only_file, some_of
 from pytest_cepbench.datasets.sources.text_files import TableRow, read_json, read_rows
 from pytest_cepbench.errors import DatasetError
 

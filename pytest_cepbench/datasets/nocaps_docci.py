@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.sources.file_names import (
+from pytest_cepbench.datasets.sources.files import (
     images_by_stem,
     only_file,
     some_of,

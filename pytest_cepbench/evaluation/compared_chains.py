@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.chains.steps import recall
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
 from pytest_cepbench.evaluation.shown_chains import (
     failure_shown,

@@ -24,7 +24,7 @@ from pytest_cepbench.option_values import (
 )
 
 if TYPE_CHECKING:
-    from pytest_cepbench.datasets.sources.location import DataPlace
+    from pytest_cepbench.datasets.sources.hub import DataPlace
 
 CHOICES = {
     "role": (*ROLE_NAMES, "unified"),

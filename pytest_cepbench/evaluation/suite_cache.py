@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from pytest_cepbench.datasets.sources.location import LoadingFolders
+from pytest_cepbench.datasets.sources.hub import LoadingFolders
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts.digest import digest_text
 from pytest_cepbench.artifacts.image import ImageArtifact
-from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.samples import (
     LOOKS,
     below,
@@ -26,7 +25,7 @@ from pytest_cepbench.datasets.shapes.samples import (
     scene_of,
     some,
 )
-from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption
+from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption, render
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Part, Study, Task
 

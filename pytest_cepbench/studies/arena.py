@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
+from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import (
     ELO,

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 
 from msgspec.structs import replace
 
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.measurement import DECIMALS

@@ -19,7 +19,7 @@ from pytest_cepbench.chains.answers.piece_refs import (
     refer_to_question,
     refer_to_recorded,
 )
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswer, RecordedAnswers
+from pytest_cepbench.datasets.opening.answers import RecordedAnswer, RecordedAnswers
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import JudgedBattle, Pairing

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, record_of
 from pytest_cepbench.gate.baseline import averaged, scores_digest

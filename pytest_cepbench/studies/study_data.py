@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pytest_cepbench.chains import CallCounts
-from pytest_cepbench.datasets.sources.location import DataPlace
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation, Method, shared_ranks
 from pytest_cepbench.metrics.length_bands import WordStatistics

@@ -9,7 +9,7 @@ from functools import cached_property
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.cases import Case

@@ -15,24 +15,20 @@ from typing import Any
 from unittest import SkipTest
 
 from pytest_cepbench.datasets.edits import with_edits
-from pytest_cepbench.datasets.folder import load_folder
-from pytest_cepbench.datasets.geneval import load_geneval
-from pytest_cepbench.datasets.geneval2 import load_geneval2
+from pytest_cepbench.datasets.folder import load_folder, load_mme
+from pytest_cepbench.datasets.geneval import load_geneval, load_geneval2
 from pytest_cepbench.datasets.judged_battles import load_judged_battles
 from pytest_cepbench.datasets.metadata_questions import METADATA, with_metadata_questions
-from pytest_cepbench.datasets.mme import load_mme
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.questions import with_questions
-from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sample_choice import SampleChoice
+from pytest_cepbench.datasets.sample import Dataset, SampleChoice
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
-from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
-from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
-from pytest_cepbench.datasets.table_loaders import TABLE_LOADERS
-from pytest_cepbench.datasets.table_reader import TableReader
+from pytest_cepbench.datasets.shapes.samples import load_shapes_tasks
+from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
+from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
     DatasetError,

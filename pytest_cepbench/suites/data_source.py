@@ -8,18 +8,24 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cepbench.datasets.metadata_questions import METADATA
-from pytest_cepbench.datasets.sources.data_files import COMPRESSED, SHARDS, Choice
-from pytest_cepbench.datasets.sources.file_names import unsafe
-from pytest_cepbench.datasets.sources.hub import Repository, open_repository
-from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders, parse_hub_location
+from pytest_cepbench.datasets.sources.files import unsafe
+from pytest_cepbench.datasets.sources.hub import (
+    DataPlace,
+    LoadingFolders,
+    Repository,
+    open_repository,
+    parse_hub_location,
+)
 from pytest_cepbench.datasets.sources.open_table import (
+    COMPRESSED,
+    SHARDS,
+    Choice,
     local_shards,
     open_hub_table,
     open_local_table,
 )
 from pytest_cepbench.datasets.sources.table import Table
-from pytest_cepbench.datasets.table_loaders import TABLE_LOADERS, TableLoader
-from pytest_cepbench.datasets.table_reader import TableColumns
+from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableColumns, TableLoader
 from pytest_cepbench.errors import DatasetError, SuiteError, did_you_mean
 from pytest_cepbench.suites.definition import Suite
 

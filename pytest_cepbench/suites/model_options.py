@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.replay import (
     ANSWER_LAYOUTS,
     Replay,

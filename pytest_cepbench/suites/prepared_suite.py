@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.location import DataPlace, LoadingFolders
+from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case, PooledCase

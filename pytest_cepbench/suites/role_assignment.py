@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.errors import (
     MissingDependencyError,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.errors import UnscoredError
 from pytest_cepbench.files import parse_toml
 from pytest_cepbench.gate import Verdict

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import read_image
 from pytest_cepbench.datasets.shapes import Scene, load_shapes, sample_scene
-from pytest_cepbench.datasets.shapes.patterns import scene_patterns
+from pytest_cepbench.datasets.shapes.samples import scene_patterns
 
 
 def write_scenes(folder: Path, number: int = 60) -> dict[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.edits import (
     EDITS,
     PIXEL_EDITS,
+    SCENE_EDITS,
     check_edits,
     swap_sides,
     with_edits,
@@ -22,7 +23,6 @@ from pytest_cepbench.datasets.edits import (
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset, DrawnImage, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import caption, load_shapes, parse_image, sample_scene
-from pytest_cepbench.datasets.shapes.edits import SCENE_EDITS
 from pytest_cepbench.errors import DatasetError
 
 SHAPES = load_shapes(samples_per_category=3)

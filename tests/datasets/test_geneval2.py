@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.geneval2 import load_geneval2
+from pytest_cepbench.datasets.geneval import load_geneval2
 from pytest_cepbench.datasets.questions import controls_of, questions_of
 from pytest_cepbench.errors import DatasetError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_cepbench.datasets.mme import CATEGORIES, load_mme
+from pytest_cepbench.datasets.folder import CATEGORIES, load_mme
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded

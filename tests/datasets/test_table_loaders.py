@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pytest_cepbench.datasets.mme import CATEGORIES
+from pytest_cepbench.datasets.folder import CATEGORIES
 from pytest_cepbench.errors import DatasetError, SuiteError
 from tests.datasets.sources.tables import contents, load, png, suite_of, write_parquet
 

@@ -27,8 +27,8 @@ from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     WriterDegradation,
 )
-from pytest_cepbench.datasets.shapes.arena import grammar as arena_grammar
-from pytest_cepbench.datasets.sources.location import PARAMETERS as LOCATION_PARAMETERS
+from pytest_cepbench.datasets.shapes.arena import solver as arena_solver
+from pytest_cepbench.datasets.sources.hub import PARAMETERS as LOCATION_PARAMETERS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.models.api import endpoint
@@ -426,7 +426,7 @@ def test_the_arena_is_documented_as_it_is() -> None:
     lines = [line.split() for line in page.splitlines()]
     rules = [
         line.split()
-        for line in (arena_grammar.__doc__ or "").splitlines()
+        for line in (arena_solver.__doc__ or "").splitlines()
         if line.startswith("    ")
     ]
 

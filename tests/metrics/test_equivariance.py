@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.datasets.edits import SCENE_EDITS, choose_edit, mirrored, scene_facts
 from pytest_cepbench.datasets.shapes import Scene
-from pytest_cepbench.datasets.shapes.edits import SCENE_EDITS, choose_edit, mirrored, scene_facts
 from pytest_cepbench.metrics.equivariance import (
     FAILED,
     EditedFacts,

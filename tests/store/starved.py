@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_cepbench.datasets.recorded_answers import RecordedStep
+from pytest_cepbench.datasets.opening.answers import RecordedStep
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store

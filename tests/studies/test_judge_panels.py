@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.opening.answer_files import read_answers
+from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.models.model_spec import parse_spec

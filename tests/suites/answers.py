@@ -18,7 +18,7 @@ from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.criteria import CRITERIA
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
-from pytest_cepbench.datasets.shapes.arena.answer import AnswerDegradation
+from pytest_cepbench.datasets.shapes.arena.truth import AnswerDegradation
 from pytest_cepbench.gate import Judgement, Measurement, dump_baseline, judge, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerStep, Battle, Reply

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts.criteria import CRITERIA
-from pytest_cepbench.datasets.mme import CATEGORIES
-from pytest_cepbench.datasets.opening.task_names import MULTI_STEP
+from pytest_cepbench.datasets.folder import CATEGORIES
+from pytest_cepbench.datasets.opening.questions import MULTI_STEP
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.gate import CaseKey

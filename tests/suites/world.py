@@ -17,7 +17,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import features as scene_features
 from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, parse_image
-from pytest_cepbench.datasets.shapes.tasks import load_shapes_tasks
+from pytest_cepbench.datasets.shapes.samples import load_shapes_tasks
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.store import Store

@@ -20,7 +20,7 @@ from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_questi
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of, load_losses
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.protocols import BoundRole

@@ -9,7 +9,7 @@ from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains.chain import load_image
 from pytest_cepbench.chains.growth import digest_of_image
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswer
+from pytest_cepbench.datasets.opening.answers import RecordedAnswer
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import Piece

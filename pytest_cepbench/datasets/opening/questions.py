@@ -7,23 +7,268 @@ section 3, and the authors' repository.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.datasets.opening.image_files import ImageFiles
-from pytest_cepbench.datasets.opening.records import (
-    BEGIN_MARKER,
-    IMAGE_MARKER,
-    Record,
-    RecordedPart,
-    parse_record,
-)
-from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
 from pytest_cepbench.datasets.sample import Dataset, FileImage, GoldStep, Sample, SeedImage
-from pytest_cepbench.datasets.sources.file_names import list_folder
+from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
+
+# The names are the paper's, and ids count: the released file misspells two tasks (Story Writting,
+# Visual Traffic Forcasting), gives one task of meta-topic 02 a meta-topic of its own, and writes
+# "and" for the "&" of meta-topic 10.
+META_TOPICS = {
+    "01": "Storybook Creation",
+    "02": "Multimodal Report Generation",
+    "03": "Multimodal Content Completion",
+    "04": "Multimodal Layout Generation",
+    "05": "GUI Navigation",
+    "06": "Interactive Image Editing",
+    "07": "Interactive Visual Design",
+    "08": "Multimodal Exam",
+    "09": "Graph Generation",
+    "10": "Event Reasoning & Deductive Simulation",
+    "11": "2D Image Reasoning",
+    "12": "Image-based 3D Reasoning",
+    "13": "Multimodal Information Summary",
+    "14": "Multimodal Information Recommendation",
+    "15": "Multimodal Brainstorming",
+    "16": "Multimodal Time Series Forecasting",
+    "17": "Geographical Tasks",
+    "18": "Social Media Tasks",
+    "19": "Fashion Tasks",
+    "20": "Cooking Tasks",
+    "21": "Educational Tasks",
+    "22": "Healthcare Tasks",
+    "23": "Embodied-AI Tasks",
+}
+"""The first two digits of a question's id."""
+
+TASKS = {
+    "0101": "Story Writing",
+    "0102": "Fiction Writing",
+    "0201": "Travel Guide Generation",
+    "0202": "Museum Guide Book Generation",
+    "0203": "Dynamic Biography Generation",
+    "0301": "Storybook Completion",
+    "0302": "Multimodal Report Completion",
+    "0401": "Document with Layout Generation",
+    "0402": "Slide with Note Generation",
+    "0501": "Website GUI Navigation",
+    "0502": "In-APP GUI Navigation",
+    "0503": "Cross-APP GUI Navigation",
+    "0504": "OS GUI Navigation",
+    "0601": "Interactive Portrait Image Editing",
+    "0602": "Interactive Landscape Image Editing",
+    "0701": "Interior Design",
+    "0702": "Architectural Design",
+    "0703": "Art and Exhibition Design",
+    "0704": "Product Design",
+    "0705": "Interactive Graphic Advertisement Editing",
+    "0801": "Geometric Problem Test",
+    "0802": "Circuit Problem Test",
+    "0901": "Mind Map Generation",
+    "0902": "Figure Relationship Diagram Generation",
+    "1001": "Multi-view News Generation",
+    "1002": "Dynamic Sports Event Analysis",
+    "1003": "Interactive Historical Interpretation",
+    "1004": "Unsolved Mysteries Exploration",
+    "1005": "Dream Analysis and Scene Reconstruction",
+    "1101": "Multimodal Biological Reasoning",
+    "1102": "Multimodal Landscape Reasoning",
+    "1103": "Multimodal Analogy Reasoning",
+    "1104": "Interactive Jigsaw Puzzle",
+    "1201": "Interactive Novel View Synthesis",
+    "1301": "Interactive Multi-concept Image Composition",
+    "1401": "Interactive Film and Television Recommendation",
+    "1402": "Interactive Goods Recommendation",
+    "1403": "Interactive Food Recommendation",
+    "1501": "Business Scenarios Brainstorming",
+    "1502": "Academic Scenarios Brainstorming",
+    "1601": "Multimodal Action Anticipation",
+    "1602": "Visual Traffic Forecasting",
+    "1701": "Interactive Remote Sensing Image Rendering",
+    "1702": "Interactive Street View Image Rendering",
+    "1703": "Urban Planning and Development Simulation",
+    "1801": "Plog and Social Media Content Generation",
+    "1802": "Chat with Memes",
+    "1901": "Interactive Virtual Try-on",
+    "1902": "Multimodal Dressing Suggestion",
+    "1903": "Fashion Trend Forecasting",
+    "2001": "Multimodal Recipe Generation",
+    "2002": "Multimodal Cooking Assistant",
+    "2101": "Interactive Tutorial Generation",
+    "2102": "Interactive Science Popularization",
+    "2201": "Fitness and Health Consulting",
+    "2301": "Autonomous Driving and In-door Navigation",
+}
+"""The first four digits of a question's id."""
+
+MULTI_STEP = (
+    "Story Writing",
+    "Fiction Writing",
+    "Travel Guide Generation",
+    "Museum Guide Book Generation",
+    "Dynamic Biography Generation",
+    "Storybook Completion",
+    "Multimodal Report Completion",
+    "Slide with Note Generation",
+    "Website GUI Navigation",
+    "In-APP GUI Navigation",
+    "Cross-APP GUI Navigation",
+    "Interior Design",
+    "Architectural Design",
+    "Interactive Graphic Advertisement Editing",
+    "Circuit Problem Test",
+    "Multi-view News Generation",
+    "Dynamic Sports Event Analysis",
+    "Multimodal Landscape Reasoning",
+    "Interactive Film and Television Recommendation",
+    "Interactive Food Recommendation",
+    "Urban Planning and Development Simulation",
+    "Multimodal Dressing Suggestion",
+    "Fashion Trend Forecasting",
+    "Multimodal Recipe Generation",
+    "Interactive Tutorial Generation",
+    "Fitness and Health Consulting",
+)
+"""The tasks of the test set whose gold answers have two steps or more on average: a group for suite
+files. The answers of 17 of the other 30 tasks have one step each."""
+
+
+IMAGE_MARKER = "<image>"
+"""Stands in a text where the image of its step belongs."""
+
+BEGIN_MARKER = "<BEGIN>"
+"""Stands once in each question, between the task's prompt and the annotator's own text."""
+
+ID_FIELDS = ("meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id")
+"""The fields of a record beside `total_uid` and `conversations`, all of them texts."""
+
+_UID, _CONVERSATIONS = "total_uid", "conversations"
+
+_DIGITS = {"meta_task_id": 2, "subtask_id": 2, "data_id": 3}
+"""Fields whose numbers are a record's id, and the digits that each has there."""
+
+_STEP_FIELDS = {"image", "text"}
+
+
+@dataclass(frozen=True)
+class RecordedPart:
+    """One step of an input or an output as it is written.
+
+    text: with its markers.
+    image: the name that it gives its image; None where it has none.
+    """
+
+    text: str
+    image: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record whose fields are checked.
+
+    place: file and line, for messages.
+    uid: id of the question, seven digits: meta-topic, task in it, instance.
+    fields: `ID_FIELDS` and their texts.
+    question: its input.
+    answer: its output.
+    """
+
+    place: str
+    uid: str
+    fields: Mapping[str, str]
+    question: tuple[RecordedPart, ...]
+    answer: tuple[RecordedPart, ...]
+
+
+def parse_record(place: str, value: Any) -> Record:
+    """The record in a JSON value: a question, and the answer to it of people or of a model.
+
+    `{"total_uid", "meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id",
+    "conversations": [{"input": [step, ...]}, {"output": [step, ...]}]}`, where a step is
+    `{"image": path or null, "text"}`. The questions are records of one line each; a model's answer
+    is the question's record with its own output, perhaps without `total_uid`.
+
+    place: file and line, for messages.
+    Raises DatasetError for missing and unknown fields, wrong types, and ids that contradict one
+    another.
+    """
+    if not isinstance(value, dict):
+        raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
+    _check_fields(place, value, {*ID_FIELDS, _CONVERSATIONS}, {_UID})
+    fields = {name: _text(place, name, value[name]) for name in ID_FIELDS}
+    uid = "".join(
+        f"{_number(place, name, fields[name], digits):0{digits}}"
+        for name, digits in _DIGITS.items()
+    )
+    given = value.get(_UID, uid)
+    if given != uid:
+        raise DatasetError(
+            f"{place}: {_UID} is {given!r:.60}, and its ids give {uid!r}: they name one instance"
+        )
+    conversations = value[_CONVERSATIONS]
+    if not isinstance(conversations, list) or len(conversations) != 2:
+        raise DatasetError(
+            f'{place}: {_CONVERSATIONS} is expected to be [{{"input": ...}}, {{"output": ...}}]'
+        )
+    question, answer = (
+        _parts(place, side, conversation)
+        for side, conversation in zip(("input", "output"), conversations, strict=True)
+    )
+    return Record(place, uid, fields, question, answer)
+
+
+def _parts(place: str, side: str, conversation: Any) -> tuple[RecordedPart, ...]:
+    if not isinstance(conversation, dict):
+        raise DatasetError(f'{place}: {{"{side}": [...]}} is expected, got {conversation!r:.60}')
+    _check_fields(place, conversation, {side})
+    steps = conversation[side]
+    if not isinstance(steps, list):
+        raise DatasetError(f"{place}: {side} is expected to be a list of steps, got {steps!r:.60}")
+    return tuple(_part(f"{place}, {side} {number}", step) for number, step in enumerate(steps, 1))
+
+
+def _part(place: str, step: Any) -> RecordedPart:
+    if not isinstance(step, dict):
+        raise DatasetError(f'{place}: a step is {{"image": ..., "text": ...}}, got {step!r:.60}')
+    _check_fields(place, step, _STEP_FIELDS)
+    image = step["image"]
+    return RecordedPart(
+        _text(place, "text", step["text"]),
+        None if image is None else _text(place, "image", image),
+    )
+
+
+def _check_fields(
+    place: str, value: Mapping[str, Any], needed: set[str], allowed: set[str] | None = None
+) -> None:
+    missing = needed - value.keys()
+    unknown = value.keys() - needed - (allowed or set())
+    if missing or unknown:
+        what = "has no field" if missing else "has an unknown field"
+        names = ", ".join(f"{name!r:.60}" for name in sorted(missing or unknown)[:5])
+        raise DatasetError(f"{place}: {what} {names}")
+
+
+def _text(place: str, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise DatasetError(f"{place}: {name} is expected to be a text, got {value!r:.60}")
+    return value
+
+
+def _number(place: str, name: str, text: str, digits: int) -> int:
+    if not re.fullmatch(rf"[0-9]{{1,{digits}}}", text):
+        raise DatasetError(
+            f"{place}: {name}: a number of at most {digits} digits is expected, got {text!r:.60}"
+        )
+    return int(text)
+
 
 VERSION = 1
 

@@ -9,12 +9,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
-from pytest_cepbench.datasets.replay.folders import GENCEPTION, GENEVAL, MGG, SDP
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
+from pytest_cepbench.datasets.replay.layouts import (
+    GENCEPTION,
+    GENEVAL,
+    MGG,
+    OPENING,
+    SDP,
+    Artifact,
+    Layout,
+    Replay,
+    Start,
+)
 from pytest_cepbench.datasets.replay.mmgenbench_tables import MMGENBENCH
-from pytest_cepbench.datasets.replay.opening_answers import OPENING
-from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start
-from pytest_cepbench.datasets.sources.file_names import list_folder, some_of
+from pytest_cepbench.datasets.sources.files import list_folder, some_of
 from pytest_cepbench.errors import DatasetError, SpecError, unknown_name
 
 __all__ = [

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
-from pytest_cepbench.datasets.replay.record import Artifact, Layout, Replay, Start, refuse_outside
+from pytest_cepbench.datasets.replay.layouts import Artifact, Layout, Replay, Start, refuse_outside
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.sources.file_names import list_folder, some_of
+from pytest_cepbench.datasets.sources.files import list_folder, some_of
 from pytest_cepbench.datasets.sources.text_files import read_columns, read_rows
 from pytest_cepbench.errors import DatasetError, MissingDependencyError
 from pytest_cepbench.files import open_regular

@@ -3,10 +3,14 @@
 A scene has one exact caption and as many images as there are seeds; both can be read back exactly.
 """
 
-from pytest_cepbench.datasets.shapes.degrade import Degradation, degrade_scene, is_blank
+from pytest_cepbench.datasets.shapes.degrade import (
+    Degradation,
+    SceneKnobs,
+    degrade_scene,
+    degrade_with_priors,
+    is_blank,
+)
 from pytest_cepbench.datasets.shapes.parser import LocatedObject, object_boxes, parse_image
-from pytest_cepbench.datasets.shapes.priors import SceneKnobs, degrade_with_priors
-from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.samples import load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.scene import (
     WORLD_VERSION,
@@ -15,6 +19,7 @@ from pytest_cepbench.datasets.shapes.scene import (
     caption,
     features,
     parse_caption,
+    render,
 )
 
 __all__ = [

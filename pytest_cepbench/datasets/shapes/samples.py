@@ -1,4 +1,4 @@
-"""The shapes data set: families of scenes, each of which stresses one thing that a model must tell.
+"""Data sets of scenes: families of them, each of which stresses one thing that a model must tell.
 
 existence  one object
 count      two to four objects that are equal but for their places
@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from math import comb, perm
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.datasets.sample import Dataset, DrawnImage, Sample
-from pytest_cepbench.datasets.shapes.render import render
 from pytest_cepbench.datasets.shapes.scene import (
     CELLS,
     COLORS,
@@ -37,8 +36,18 @@ from pytest_cepbench.datasets.shapes.scene import (
     Shape,
     Size,
     caption,
+    render,
 )
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.geneval import (
+    Clause,
+    Exclusion,
+    Position,
+    Prompt,
+    Relation,
+    Task,
+    prompt_metadata,
+)
 
 _MOST = 10_000  # ids number samples with four digits
 
@@ -277,4 +286,125 @@ _FAMILIES = {
         lambda rng: scene_of(some(rng, range(CELLS), MAX_OBJECTS), some(rng, LOOKS, MAX_OBJECTS)),
         comb(CELLS, MAX_OBJECTS) * perm(len(LOOKS), MAX_OBJECTS),
     ),
+}
+
+
+def load_shapes_tasks(samples_per_category: int = 24, seed: int = 0) -> Dataset:
+    """Scenes of GenEval's six tasks, for text-first chains that are judged by GenEval's rules.
+
+    single_object  one object; there is its shape
+    two_object     two objects of different shapes; both shapes are there
+    counting       two to four equal objects; there are exactly as many of the shape
+    colors         one object; its shape is there in its color
+    position       two objects of different shapes in one row or column; one is where the other says
+    color_attr     two objects of different shapes and colors; each shape is there in its color
+
+    Text, image, ids and their stability as in `load_shapes`. A caption says more than its task
+    asks; what is asked is in the metadata, in GenEval's form: "tag", "include" and, in counting,
+    "exclude", over the names of the shapes and colors of the world (cyan is none of GenEval's).
+    Every other position prompt asks where the first object is, the others where the second is.
+    Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
+    """
+
+    def remarks(task: str, index: int, scene: Scene) -> dict[str, Any]:
+        return prompt_metadata(_prompt(cast("Task", task), scene.objects, index))
+
+    return build_dataset("shapes-tasks", _TASK_FAMILIES, samples_per_category, seed, remarks)
+
+
+def _two_shapes(rng: np.random.Generator) -> list[Look]:
+    return [(*any_look(rng)[:2], shape) for shape in some(rng, SHAPES, 2)]
+
+
+def _color_attr(rng: np.random.Generator) -> Scene:
+    colors = some(rng, COLORS, 2)
+    looks = [
+        (size, color, shape)
+        for (size, _, shape), color in zip(_two_shapes(rng), colors, strict=True)
+    ]
+    return scene_of(some(rng, range(CELLS), 2), looks)
+
+
+_SHAPE_PAIRS = perm(len(SHAPES), 2) * (len(SIZES) * len(COLORS)) ** 2
+_COLORED_PAIRS = perm(len(SHAPES), 2) * perm(len(COLORS), 2) * len(SIZES) ** 2
+
+_TASK_FAMILIES: dict[str, Family[Scene]] = {
+    "single_object": ONE,
+    "two_object": Family(
+        lambda rng: scene_of(some(rng, range(CELLS), 2), _two_shapes(rng)),
+        comb(CELLS, 2) * _SHAPE_PAIRS,
+    ),
+    "counting": EQUAL,
+    "colors": ONE,
+    "position": Family(
+        lambda rng: scene_of(cells_in_line(rng), _two_shapes(rng)), PAIRS_IN_LINE * _SHAPE_PAIRS
+    ),
+    "color_attr": Family(_color_attr, comb(CELLS, 2) * _COLORED_PAIRS),
+}
+
+
+def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
+    """The prompt of the task for the drawing of these objects."""
+    first = objects[0]
+    if task == "counting":
+        number = len(objects)
+        include = (Clause(first.shape, number),)
+        return Prompt(task, include, (Exclusion(first.shape, number + 1),))
+    if task == "position":
+        target, subject = objects if index % 2 else objects[::-1]
+        place = Position(_relation(subject, target), 0)
+        return Prompt(task, (Clause(target.shape), Clause(subject.shape, position=place)))
+    colored = task in ("colors", "color_attr")
+    return Prompt(
+        task,
+        tuple(
+            Clause(scene_object.shape, color=scene_object.color if colored else None)
+            for scene_object in objects
+        ),
+    )
+
+
+def _relation(subject: SceneObject, target: SceneObject) -> Relation:
+    if subject.row == target.row:
+        return "left of" if subject.column < target.column else "right of"
+    return "above" if subject.row < target.row else "below"
+
+
+PATTERN_SENTENCES = {
+    "Count": "The image shows three objects or more.",
+    "Color": "The objects have three colors or more.",
+    "Position": "There are two objects or more, all of them in one row or in one column.",
+    "Size": "There are small and large objects.",
+    "Crowd": "The image shows as many objects as images of this world have: four.",
+    "Symmetry": "The left half mirrors the right half.",
+}
+"""Name and rule of each pattern. A rule that changes raises `WORLD_VERSION`."""
+
+PATTERN_NAMES = tuple(PATTERN_SENTENCES)
+
+
+def scene_patterns(scene: Scene) -> tuple[str, ...]:
+    """The patterns of a scene, in the order of `PATTERN_NAMES`; several or none."""
+    return tuple(name for name in PATTERN_NAMES if _RULES[name](scene))
+
+
+def _in_line(scene: Scene) -> bool:
+    objects = scene.objects
+    rows, columns = {thing.row for thing in objects}, {thing.column for thing in objects}
+    return len(objects) > 1 and 1 in (len(rows), len(columns))
+
+
+def _mirrored(scene: Scene) -> bool:
+    looks = {thing.cell: thing.look for thing in scene.objects}
+    turned = {thing.row * GRID + GRID - 1 - thing.column: thing.look for thing in scene.objects}
+    return bool(looks) and looks == turned
+
+
+_RULES: dict[str, Callable[[Scene], bool]] = {
+    "Count": lambda scene: len(scene.objects) >= 3,
+    "Color": lambda scene: len({thing.color for thing in scene.objects}) >= 3,
+    "Position": _in_line,
+    "Size": lambda scene: {thing.size for thing in scene.objects} == set(SIZES),
+    "Crowd": lambda scene: len(scene.objects) >= MAX_OBJECTS,
+    "Symmetry": _mirrored,
 }

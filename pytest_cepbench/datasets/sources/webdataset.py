@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from pytest_cepbench.datasets.sources.file_names import unsafe
-from pytest_cepbench.datasets.sources.index_cache import index_of_file
-from pytest_cepbench.datasets.sources.shard import Rows
+from pytest_cepbench.datasets.sources.files import index_of_file, unsafe
+from pytest_cepbench.datasets.sources.shards import Rows
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 KEY = "__key__"
 """The column of the names of rows."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.shapes import Scene, SceneKnobs, caption
-from pytest_cepbench.datasets.shapes.patterns import (
+from pytest_cepbench.datasets.shapes.samples import (
     PATTERN_NAMES,
     PATTERN_SENTENCES,
     scene_patterns,

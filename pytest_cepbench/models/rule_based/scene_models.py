@@ -21,8 +21,7 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
-from pytest_cepbench.datasets.shapes.render import SIDE
-from pytest_cepbench.datasets.shapes.scene import SHAPES
+from pytest_cepbench.datasets.shapes.scene import SHAPES, SIDE
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.protocols import FloatArray, ImageLike
 from pytest_cepbench.models.rule_based.pattern_models import DescriberKnobs, name_patterns

@@ -104,7 +104,7 @@ def _always(text: str) -> HeaderLine:
 
 
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
-    from pytest_cepbench.datasets.recorded_answers import RecordedAnswers
+    from pytest_cepbench.datasets.opening.answers import RecordedAnswers
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.registry import detect
     from pytest_cepbench.models.schemes import SCHEMES

@@ -9,10 +9,9 @@ from typing import Literal
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan
-from pytest_cepbench.datasets.edits import UNSEEN_EDITS
+from pytest_cepbench.datasets.edits import SCENE_EDITS, UNSEEN_EDITS, SceneEdit, scene_facts
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, parse_image
-from pytest_cepbench.datasets.shapes.edits import SCENE_EDITS, SceneEdit, scene_facts
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics.equivariance import (
     FAILED,

@@ -23,7 +23,7 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     sample_scene,
 )
-from pytest_cepbench.datasets.shapes.facts import SCENE_FACTS, scene_facts
+from pytest_cepbench.datasets.shapes.questions import SCENE_FACTS, scene_facts
 from pytest_cepbench.errors import DamagedInputsError, MeasurementError
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.suites.chain_data import ChainData

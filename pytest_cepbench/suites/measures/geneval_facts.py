@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pytest_cepbench.artifacts import Failure, canonical_json
 from pytest_cepbench.chains import Chain, ChainPlan, boxes
-from pytest_cepbench.datasets.geneval_questions import prompt_questions
+from pytest_cepbench.datasets.metadata_questions import prompt_questions
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics.facts import Fact

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.datasets.mme import CATEGORIES
+from pytest_cepbench.datasets.folder import CATEGORIES
 from tests.datasets.test_mmgenbench import coded, write_table
 
 APART = ("posters", "celebrity", "scene", "landmark", "artwork")

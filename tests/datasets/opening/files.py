@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
+from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS
 from tests.artifacts.files import encoded
 
 Step = Mapping[str, Any]

@@ -18,14 +18,14 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
-from pytest_cepbench.datasets.opening.answer_files import (
+from pytest_cepbench.datasets.opening.answers import (
     Ending,
+    RecordedAnswer,
     StepContent,
     read_answers,
     write_answers,
 )
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.datasets.recorded_answers import RecordedAnswer
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError, WriteError
 from tests.artifacts.files import noise
@@ -200,7 +200,7 @@ def test_an_error_on_the_way_leaves_nothing(tmp_path: Path, samples: Sequence[Sa
 EXPORT = """
 import os, signal, sys
 from pathlib import Path
-from pytest_cepbench.datasets.opening.answer_files import write_answers
+from pytest_cepbench.datasets.opening.answers import write_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 
 def answers():

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.datasets.opening.task_names import META_TOPICS, MULTI_STEP, TASKS
+from pytest_cepbench.datasets.opening.questions import META_TOPICS, MULTI_STEP, TASKS, load_opening
 from pytest_cepbench.datasets.sample import FileImage, GoldStep, Sample
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.suites.data import LOADERS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.datasets.opening.task_names import META_TOPICS, TASKS
+from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS
 
 RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "test_data.jsonl"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.replay import open_replay
-from pytest_cepbench.datasets.replay.folders import prompt_and_image
+from pytest_cepbench.datasets.replay.layouts import prompt_and_image
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError
 from tests.datasets.replay.files import held, put, recorded

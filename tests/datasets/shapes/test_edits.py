@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import Scene, SceneObject
-from pytest_cepbench.datasets.shapes.edits import (
+from pytest_cepbench.datasets.edits import (
     SCENE_EDITS,
     SceneEdit,
     choose_edit,
     mirrored,
     scene_facts,
 )
+from pytest_cepbench.datasets.shapes import Scene, SceneObject
 from tests.datasets.shapes.strategies import drawn_scenes, scenes
 
 IDS = st.text(max_size=8)

@@ -17,7 +17,7 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
-from pytest_cepbench.datasets.shapes.facts import SCENE_KINDS, scene_facts
+from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS, scene_facts
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
 
 PAIR = Scene((SceneObject(0, "small", "red", "circle"), SceneObject(8, "large", "blue", "square")))

@@ -12,16 +12,18 @@ from PIL import Image, ImageFilter
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import Scene, load_shapes, parse_caption, parse_image, render
 from pytest_cepbench.datasets.shapes.parser import sightings
-from pytest_cepbench.datasets.shapes.render import AREA, RADII, draw
 from pytest_cepbench.datasets.shapes.scene import (
+    AREA,
     CELLS,
     COLORS,
+    RADII,
     SHAPES,
     SIZES,
     Color,
     SceneObject,
     Shape,
     Size,
+    draw,
 )
 from tests.datasets.shapes.strategies import SEEDS, scenes
 

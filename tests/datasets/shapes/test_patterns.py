@@ -19,7 +19,7 @@ from pytest_cepbench.datasets.shapes import (
     sample_scene,
 )
 from pytest_cepbench.datasets.shapes.arena import WriterDegradation
-from pytest_cepbench.datasets.shapes.patterns import PATTERN_NAMES, scene_patterns
+from pytest_cepbench.datasets.shapes.samples import PATTERN_NAMES, scene_patterns
 from pytest_cepbench.models.rule_based import DescriberKnobs, ShapesDescriber, ShapesWriter
 from pytest_cepbench.models.rule_based.pattern_models import labelled_patterns
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.datasets.edits import mirrored
 from pytest_cepbench.datasets.shapes import (
     Degradation,
     Scene,
@@ -16,7 +17,6 @@ from pytest_cepbench.datasets.shapes import (
     degrade_scene,
     degrade_with_priors,
 )
-from pytest_cepbench.datasets.shapes.edits import mirrored
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
 
 PROBABILITIES = st.floats(0, 1)

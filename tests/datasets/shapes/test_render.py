@@ -7,8 +7,21 @@ import pytest
 from hypothesis import given
 
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, parse_caption, render
-from pytest_cepbench.datasets.shapes.render import AREA, DROP, PALETTE, RADII, coverage, draw
-from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES, SIZES, Color, Shape, Size
+from pytest_cepbench.datasets.shapes.scene import (
+    AREA,
+    CELLS,
+    COLORS,
+    DROP,
+    PALETTE,
+    RADII,
+    SHAPES,
+    SIZES,
+    Color,
+    Shape,
+    Size,
+    coverage,
+    draw,
+)
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes
 
 STILL = np.zeros((CELLS, 3))

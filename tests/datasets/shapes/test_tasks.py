@@ -21,9 +21,8 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
-from pytest_cepbench.datasets.shapes.samples import LOOKS
+from pytest_cepbench.datasets.shapes.samples import _TASK_FAMILIES, LOOKS, load_shapes_tasks
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES
-from pytest_cepbench.datasets.shapes.tasks import _FAMILIES, load_shapes_tasks
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import GENEVAL, MGG_CODE, RELATIONS, TASKS, judge, parse_prompt
 
@@ -70,7 +69,7 @@ def test_families_have_as_many_scenes_as_their_rules_allow() -> None:
     cells = list(combinations(range(CELLS), 2))
     in_line = sum(a // 3 == b // 3 or a % 3 == b % 3 for a, b in cells)
     equal = sum(comb(CELLS, number) for number in (2, 3, 4))
-    assert {task: family.size for task, family in _FAMILIES.items()} == {
+    assert {task: family.size for task, family in _TASK_FAMILIES.items()} == {
         "single_object": CELLS * len(LOOKS),
         "two_object": len(cells) * shapes_differ,
         "counting": equal * len(LOOKS),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.location import LoadingFolders
+from pytest_cepbench.datasets.sources.hub import LoadingFolders
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 

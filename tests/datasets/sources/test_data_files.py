@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.sources.data_files import Choice, find_files, read_card
+from pytest_cepbench.datasets.sources.open_table import Choice, find_files, read_card
 from pytest_cepbench.errors import DatasetError
 
 TWO_CONFIGS: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.datasets.sources.location import HubLocation, parse_hub_location
+from pytest_cepbench.datasets.sources.hub import HubLocation, parse_hub_location
 from pytest_cepbench.errors import SpecError
 
 

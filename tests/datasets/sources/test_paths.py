@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.sources.file_names import images_by_stem, some_of, stem, unsafe
+from pytest_cepbench.datasets.sources.files import images_by_stem, some_of, stem, unsafe
 from pytest_cepbench.errors import DatasetError
 
 

@@ -14,10 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains.growth import digest_of_image
-from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sample_choice import Candidate, SampleChoice, choose
-from pytest_cepbench.datasets.sources.cell_image import CellImage
-from pytest_cepbench.datasets.sources.table import Row
+from pytest_cepbench.datasets.sample import Candidate, Dataset, SampleChoice, choose
+from pytest_cepbench.datasets.sources.table import CellImage, Row
 from pytest_cepbench.errors import CepError, DatasetError, ImageError, SuiteError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import load_data

@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import Chain, ChainPlan, load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import parse_caption, parse_image, sample_scene
-from pytest_cepbench.datasets.shapes.facts import SCENE_KINDS, scene_facts
+from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS, scene_facts
 from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
 from pytest_cepbench.gate import Measurement, Policy, Verdict, judge, record_of
 from pytest_cepbench.metrics.facts import Fact

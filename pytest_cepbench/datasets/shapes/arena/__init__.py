@@ -4,12 +4,6 @@ A question is read (`read_question`), solved (`solve`) and an answer to it score
 without looking at the data set's own reference answer. `docs/suites.md` explains the world.
 """
 
-from pytest_cepbench.datasets.shapes.arena.answer import (
-    AnswerDegradation,
-    WriterDegradation,
-    degraded_answer,
-)
-from pytest_cepbench.datasets.shapes.arena.grammar import TASKS, VOCABULARY
 from pytest_cepbench.datasets.shapes.arena.samples import (
     ARENA_VERSION,
     load_shapes_arena,
@@ -17,6 +11,8 @@ from pytest_cepbench.datasets.shapes.arena.samples import (
     solve_sample,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import (
+    TASKS,
+    VOCABULARY,
     ArenaQuestion,
     Solution,
     read_question,
@@ -26,8 +22,11 @@ from pytest_cepbench.datasets.shapes.arena.truth import (
     CRITERIA,
     TRUTH_VERSION,
     WEIGHTS,
+    AnswerDegradation,
     ArenaStep,
     Truth,
+    WriterDegradation,
+    degraded_answer,
     score_answer,
 )
 

@@ -1,9 +1,29 @@
-"""The arena data set: questions of the shapes world that ask for texts and images step by step."""
+"""The arena's tasks: how the questions of each category are drawn.
+
+build     text: draw a scene, one named object a step; 2 to 4 steps
+add       image and text: add one or two objects, one a step
+remove    image and text: remove all objects but one, one a step; 1 to 3 steps
+move      image and text: show the scene as it is, then with one object elsewhere; 2 steps
+recolor   image and text: give one object another color; 1 step
+swap      image and text: exchange the places of two objects; 1 step
+continue  two images of an object that walks along its row, and text: the next one; 1 step
+count     image and text: take away one object a step until none is left; 2 to 4 steps, whose number
+          the question does not tell
+own       text: draw objects of a free choice, then remove the first or the last of them; 2 steps,
+          the second of which depends on what the first one shows
+restore   image and text: remove two or three objects, one a step, then bring back the last but one
+          of them; 3 or 4 steps
+
+No scene of a question or its answer has more than four objects.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import partial
+
+import numpy as np
 
 from pytest_cepbench.datasets.sample import (
     Dataset,
@@ -11,17 +31,142 @@ from pytest_cepbench.datasets.sample import (
     GoldStep,
     Sample,
 )
-from pytest_cepbench.datasets.shapes.arena.grammar import Task, phrase_instruction
 from pytest_cepbench.datasets.shapes.arena.solver import (
     ArenaQuestion,
+    End,
+    Instruction,
+    Request,
     Solution,
+    Task,
+    phrase_instruction,
     read_question,
     solve,
 )
-from pytest_cepbench.datasets.shapes.arena.tasks import FAMILIES
-from pytest_cepbench.datasets.shapes.render import render
-from pytest_cepbench.datasets.shapes.samples import check_options, derived_seed, draw_different
-from pytest_cepbench.datasets.shapes.scene import WORLD_VERSION, Scene, SceneObject, caption
+from pytest_cepbench.datasets.shapes.samples import (
+    LOOKS,
+    Family,
+    any_look,
+    below,
+    check_options,
+    derived_seed,
+    draw_different,
+    few,
+    scene_of,
+    some,
+)
+from pytest_cepbench.datasets.shapes.scene import (
+    CELLS,
+    COLORS,
+    GRID,
+    MAX_OBJECTS,
+    SIZES,
+    WORLD_VERSION,
+    Scene,
+    SceneObject,
+    caption,
+    render,
+)
+
+
+def _scene(rng: np.random.Generator, number: int) -> Scene:
+    """So many objects of different looks."""
+    return scene_of(some(rng, range(CELLS), number), some(rng, LOOKS, number))
+
+
+def _free_cells(scene: Scene) -> list[int]:
+    taken = {what.cell for what in scene.objects}
+    return [cell for cell in range(CELLS) if cell not in taken]
+
+
+def _build(rng: np.random.Generator) -> ArenaQuestion:
+    objects = _scene(rng, few(rng)).objects
+    return ArenaQuestion(Instruction("build", tuple(some(rng, objects, len(objects)))))
+
+
+def _add(rng: np.random.Generator) -> ArenaQuestion:
+    more = 1 + below(rng, 2)
+    scene = _scene(rng, 2 + below(rng, MAX_OBJECTS - 1 - more))
+    cells = some(rng, _free_cells(scene), more)
+    objects = tuple(SceneObject(cell, *any_look(rng)) for cell in cells)
+    return ArenaQuestion(Instruction("add", objects), (scene,))
+
+
+def _remove(rng: np.random.Generator) -> ArenaQuestion:
+    scene = _scene(rng, few(rng))
+    removed = some(rng, scene.objects, len(scene.objects) - 1)
+    return ArenaQuestion(Instruction("remove", tuple(removed)), (scene,))
+
+
+def _restore(rng: np.random.Generator) -> ArenaQuestion:
+    removals = 2 + below(rng, 2)
+    scene = _scene(rng, removals + 1)
+    removed = some(rng, scene.objects, removals)
+    return ArenaQuestion(Instruction("restore", tuple(removed)), (scene,))
+
+
+def _move(rng: np.random.Generator) -> ArenaQuestion:
+    scene = _scene(rng, few(rng))
+    moved = some(rng, scene.objects, 1)
+    (cell,) = some(rng, _free_cells(scene), 1)
+    return ArenaQuestion(Instruction("move", tuple(moved), cell=cell), (scene,))
+
+
+def _recolor(rng: np.random.Generator) -> ArenaQuestion:
+    scene = _scene(rng, few(rng))
+    (recolored,) = some(rng, scene.objects, 1)
+    (color,) = some(rng, [color for color in COLORS if color != recolored.color], 1)
+    return ArenaQuestion(Instruction("recolor", (recolored,), color=color), (scene,))
+
+
+def _swap(rng: np.random.Generator) -> ArenaQuestion:
+    scene = _scene(rng, few(rng))
+    return ArenaQuestion(Instruction("swap", tuple(some(rng, scene.objects, 2))), (scene,))
+
+
+def _continue(rng: np.random.Generator) -> ArenaQuestion:
+    row, leftward = below(rng, GRID), below(rng, 2)
+    columns = range(GRID)[::-1] if leftward else range(GRID)
+    cells = [GRID * row + column for column in columns]
+    elsewhere = [cell for cell in range(CELLS) if cell not in cells]
+    number = few(rng)
+    looks = some(rng, LOOKS, number)
+    walker = SceneObject(cells[0], *looks[0])
+    others = scene_of(some(rng, elsewhere, number - 1), looks[1:]).objects
+    scenes = tuple(Scene((*others, replace(walker, cell=cell))) for cell in cells[:2])
+    return ArenaQuestion(Instruction("continue"), scenes)
+
+
+def _count(rng: np.random.Generator) -> ArenaQuestion:
+    return ArenaQuestion(Instruction("count"), (_scene(rng, few(rng)),))
+
+
+_ENDS: tuple[End, ...] = ("first", "last")
+
+
+def _own(rng: np.random.Generator) -> ArenaQuestion:
+    (size,) = some(rng, (None, *SIZES), 1)
+    (color,) = some(rng, (None, *COLORS), 1)
+    request = Request(few(rng), size, color)
+    return ArenaQuestion(Instruction("own", request=request, end=_ENDS[below(rng, 2)]))
+
+
+_UNLIMITED = 10**9
+"""Stands for families with many more questions than a data set can have samples."""
+
+FAMILIES: Mapping[Task, Family[ArenaQuestion]] = {
+    "build": Family(_build, _UNLIMITED),
+    "add": Family(_add, _UNLIMITED),
+    "remove": Family(_remove, _UNLIMITED),
+    "move": Family(_move, _UNLIMITED),
+    "recolor": Family(_recolor, _UNLIMITED),
+    "swap": Family(_swap, _UNLIMITED),
+    "continue": Family(_continue, _UNLIMITED),
+    "count": Family(_count, _UNLIMITED),
+    "own": Family(_own, (MAX_OBJECTS - 1) * (1 + len(SIZES)) * (1 + len(COLORS)) * len(_ENDS)),
+    "restore": Family(_restore, _UNLIMITED),
+}
+"""The questions of each category."""
+
 
 ARENA_VERSION = "shapes-arena/1"
 """Changes when a question or its right answer changes: part of identities and fingerprints."""

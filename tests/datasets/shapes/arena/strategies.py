@@ -11,8 +11,8 @@ from pytest_cepbench.datasets.shapes.arena import (
     ArenaQuestion,
     ArenaStep,
 )
-from pytest_cepbench.datasets.shapes.arena.grammar import Task
-from pytest_cepbench.datasets.shapes.arena.tasks import FAMILIES
+from pytest_cepbench.datasets.shapes.arena.samples import FAMILIES
+from pytest_cepbench.datasets.shapes.arena.solver import Task
 from pytest_cepbench.datasets.shapes.samples import random_generator
 from tests.datasets.shapes.strategies import SEEDS
 

@@ -12,7 +12,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     ArenaQuestion,
     load_shapes_arena,
 )
-from pytest_cepbench.datasets.shapes.arena.grammar import (
+from pytest_cepbench.datasets.shapes.arena.solver import (
     Instruction,
     Request,
     parse_instruction,

@@ -11,8 +11,8 @@ from PIL import Image, ImageFilter
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import Scene, parse_caption, parse_image, render
-from pytest_cepbench.datasets.shapes.arena.picture import read_picture
-from pytest_cepbench.datasets.shapes.render import draw
+from pytest_cepbench.datasets.shapes.parser import read_picture
+from pytest_cepbench.datasets.shapes.scene import draw
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes
 
 SCENE = parse_caption("small red circle top left , large blue cross middle center")

@@ -16,8 +16,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     solve,
     solve_sample,
 )
-from pytest_cepbench.datasets.shapes.arena.grammar import Request
-from pytest_cepbench.datasets.shapes.arena.solver import IMAGES, choose, nearest_choice
+from pytest_cepbench.datasets.shapes.arena.solver import IMAGES, Request, choose, nearest_choice
 from pytest_cepbench.datasets.shapes.scene import COLORS, SIZES
 from pytest_cepbench.errors import DatasetError
 from tests.datasets.shapes.arena.strategies import QUESTIONS
