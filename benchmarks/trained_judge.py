@@ -38,9 +38,6 @@ from pytest_cepbench.datasets.shapes.arena import TASKS, AnswerDegradation  # no
 from pytest_cepbench.metrics.arena import JudgedBattle  # noqa: E402
 from pytest_cepbench.metrics.arena.agreement import Share, share  # noqa: E402
 from pytest_cepbench.metrics.arena.judge_card import judge_card  # noqa: E402
-from pytest_cepbench.models.judges.verdict_probabilities import (  # noqa: E402
-    VerdictProbabilities,
-)
 from pytest_cepbench.models.model_spec import parse_spec  # noqa: E402
 from pytest_cepbench.models.protocols import (  # noqa: E402
     Battle,
@@ -50,6 +47,9 @@ from pytest_cepbench.models.protocols import (  # noqa: E402
     Reply,
 )
 from pytest_cepbench.models.registry import bind  # noqa: E402
+from pytest_cepbench.models.text_model.verdicts import (  # noqa: E402
+    VerdictProbabilities,
+)
 
 PAGE = _ROOT / "benchmarks" / "results" / "trained-judge.md"
 

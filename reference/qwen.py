@@ -31,7 +31,7 @@ from world import LOOKS, PROMPT, FloatArray
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.shapes.arena import VOCABULARY
 from pytest_cepbench.datasets.shapes.scene import CELLS, GRID, SceneObject, phrase
-from pytest_cepbench.models.judges.judge_prompt import DEFAULT_PROMPT, JUDGE_PROMPTS
+from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 WIDTH, LAYERS, DEPTH = 128, 8, 2
 """Of both parts, layers of the language model, and those of the vision tower."""

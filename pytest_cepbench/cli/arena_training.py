@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import CepError, SpecError, WriteError
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
 from pytest_cepbench.studies.judge_panels import BattlePanel, choose_battles, opening_panel
 from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL, shapes_panel

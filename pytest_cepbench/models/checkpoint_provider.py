@@ -31,7 +31,7 @@ from pytest_cepbench.models.torch_runtime import require, resolve_device, resolv
 
 _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
     "describer": (
-        {"transformers": "describers.transformers_describer:ADAPTER"},
+        {"transformers": "text_model.text_generation:DESCRIBER"},
         "describes nothing. Give an image-text-to-text model of transformers",
     ),
     "generator": (
@@ -55,11 +55,11 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
     ),
     "judge": (
-        {"transformers": "judges.transformers_judge:ADAPTER"},
+        {"transformers": "text_model.judge:ADAPTER"},
         "judges nothing. Give an image-text-to-text model of transformers",
     ),
     "writer": (
-        {"transformers": "writers.transformers_writer:ADAPTER"},
+        {"transformers": "text_model.text_generation:WRITER"},
         "writes nothing. Give an image-text-to-text model of transformers",
     ),
     "editor": (
@@ -74,7 +74,7 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         ),
     ),
     "vqa": (
-        {"transformers": "vqa.transformers_vqa:ADAPTER"},
+        {"transformers": "text_model.vqa:ADAPTER"},
         "answers no questions. Give an image-text-to-text model of transformers",
     ),
 }
@@ -113,7 +113,7 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     # A describer that the user forces to draw may be unified by rules that are not known here.
     drawing = role == "generator" and "describer" in checkpoint.roles
     if (unified and role in _OF_UNIFIED) or drawing:
-        from pytest_cepbench.models.unified.unified_model import bind_unified
+        from pytest_cepbench.models.text_model.unified import bind_unified
 
         return bind_unified(role, spec, checkpoint, context)
     return _adapter(spec, role, checkpoint).bind(role, spec, checkpoint, context)

@@ -17,7 +17,6 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.judges.verdict_probabilities import PROBABILITIES, VerdictProbabilities
 from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import (
     Battle,
@@ -29,6 +28,10 @@ from pytest_cepbench.models.protocols import (
     RoleName,
 )
 from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.text_model.verdicts import (
+    PROBABILITIES,
+    VerdictProbabilities,
+)
 from pytest_cepbench.ratings.battle_votes import (
     BattleVotes,
     Rule,

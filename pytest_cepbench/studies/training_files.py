@@ -19,8 +19,8 @@ from typing import Any, Literal
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.errors import WriteError
-from pytest_cepbench.models.judges.judge_prompt import JudgePrompt, break_up
 from pytest_cepbench.models.protocols import Piece
+from pytest_cepbench.models.text_model.judge_prompts import JudgePrompt, break_up
 from pytest_cepbench.studies.training_battles import TrainingBattle
 
 ExportFormat = Literal["chat", "battles"]

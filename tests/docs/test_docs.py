@@ -39,16 +39,12 @@ from pytest_cepbench.models.api.endpoint import (
     ServerParams,
     VqaParams,
 )
-from pytest_cepbench.models.describers.transformers_describer import DescriberParams
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
 from pytest_cepbench.models.encoders.inception_encoder import InceptionParams
 from pytest_cepbench.models.encoders.library_encoders import TimmEncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
-from pytest_cepbench.models.judges.judge_conversation import ConversationParams
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
-from pytest_cepbench.models.judges.transformers_judge import LocalJudgeParams
 from pytest_cepbench.models.people import PeopleParams
 from pytest_cepbench.models.pipelines.editor import EditorParams
 from pytest_cepbench.models.pipelines.generator import GeneratorParams
@@ -56,7 +52,11 @@ from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKno
 from pytest_cepbench.models.schemes import SCHEMES
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
-from pytest_cepbench.models.unified.drawing import UnifiedParams
+from pytest_cepbench.models.text_model.conversations import ConversationParams
+from pytest_cepbench.models.text_model.judge import LocalJudgeParams
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
+from pytest_cepbench.models.text_model.parameters import UnifiedParams
+from pytest_cepbench.models.text_model.text_generation import DescriberParams
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store

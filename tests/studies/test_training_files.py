@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, JudgePrompt
 from pytest_cepbench.models.protocols import Battle, Piece
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt
 from pytest_cepbench.studies.training_battles import TrainingBattle
 from pytest_cepbench.studies.training_files import ExportFormat, write_training
 from tests.interruption import at_change, in_child

@@ -14,11 +14,11 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text
 from pytest_cepbench.artifacts.criteria import CRITERIA
-from pytest_cepbench.models.judges.verdict_probabilities import PROBABILITIES
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, VqaQuestion
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.models.rule_based.scene_models import ShapesDetector
 from pytest_cepbench.models.rule_based.vqa_model import ShapesVqa, VqaKnobs
+from pytest_cepbench.models.text_model.verdicts import PROBABILITIES
 from tests.suites.world import Namer, vector
 
 EVERYTHING = "*"

@@ -10,8 +10,8 @@ from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
-from pytest_cepbench.models.judges.score_prompt import SCORE_PROMPT
 from pytest_cepbench.models.protocols import AnsweredQuestion
+from pytest_cepbench.models.text_model.scores import SCORE_PROMPT
 
 
 @dataclass(frozen=True)

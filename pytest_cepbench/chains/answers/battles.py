@@ -18,8 +18,8 @@ from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.judges.verdict_probabilities import VerdictProbabilities
 from pytest_cepbench.models.protocols import Battle, BoundRole
+from pytest_cepbench.models.text_model.verdicts import VerdictProbabilities
 
 _FIRST_SCORES: dict[TieName, dict[Winner, float]] = {
     "half": {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0},

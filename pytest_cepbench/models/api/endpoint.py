@@ -15,11 +15,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
-from pytest_cepbench.models.judges.judge_prompt import (
-    DEFAULT_PROMPT,
-    JUDGE_PROMPTS,
-    check_prompt,
-)
 from pytest_cepbench.models.model_spec import (
     ModelSpec,
     check_at_least,
@@ -28,6 +23,11 @@ from pytest_cepbench.models.model_spec import (
     split_params,
 )
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.text_model.judge_prompts import (
+    DEFAULT_PROMPT,
+    JUDGE_PROMPTS,
+    check_prompt,
+)
 
 _SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
 

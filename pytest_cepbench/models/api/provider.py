@@ -35,12 +35,12 @@ from pytest_cepbench.models.api.roles import (
 )
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
-from pytest_cepbench.models.interleavers.prompts import PROMPTS
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS
 from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
 from pytest_cepbench.models.registry import DetectedModel, Provider
 from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.text_model.interleaver import PROMPTS
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 
 ADAPTER = "openai-api/1"
 

@@ -49,20 +49,6 @@ from pytest_cepbench.models.api.responses import (
     read_likelihoods,
     reasoning_beside,
 )
-from pytest_cepbench.models.interleavers.prompts import INTERLEAVE, told_text
-from pytest_cepbench.models.judges.judge_prompt import JUDGE_PROMPTS, JudgePrompt, shrink_image
-from pytest_cepbench.models.judges.score_prompt import (
-    JSON_CLOSING,
-    REPAIR,
-    SCORE_SCHEMA,
-    SCORE_TOKENS,
-    score_system,
-)
-from pytest_cepbench.models.judges.score_text import problem_of, read_scores
-from pytest_cepbench.models.judges.verdict_probabilities import (
-    PROBABILITIES,
-    VerdictProbabilities,
-)
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     AnswerStep,
@@ -73,6 +59,21 @@ from pytest_cepbench.models.protocols import (
     StepLimit,
     Usage,
     VqaQuestion,
+)
+from pytest_cepbench.models.text_model.interleaver import INTERLEAVE, told_text
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt, shrink_image
+from pytest_cepbench.models.text_model.scores import (
+    JSON_CLOSING,
+    REPAIR,
+    SCORE_SCHEMA,
+    SCORE_TOKENS,
+    problem_of,
+    read_scores,
+    score_system,
+)
+from pytest_cepbench.models.text_model.verdicts import (
+    PROBABILITIES,
+    VerdictProbabilities,
 )
 
 P = TypeVar("P", bound=ChatParams)

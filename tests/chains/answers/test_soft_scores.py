@@ -22,11 +22,11 @@ from pytest_cepbench.chains.answers.battles import (
 )
 from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.judges.verdict_probabilities import (
+from pytest_cepbench.models.protocols import Battle, Reply
+from pytest_cepbench.models.text_model.verdicts import (
     PROBABILITIES,
     VerdictProbabilities,
 )
-from pytest_cepbench.models.protocols import Battle, Reply
 from pytest_cepbench.store import Store
 from tests.chains.answers.roles import SmallJudge, in_words, question, runner, stored_answer
 

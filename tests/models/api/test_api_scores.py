@@ -15,8 +15,8 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
 from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.judges.score_prompt import SCORE_SCHEMA
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Reply
+from pytest_cepbench.models.text_model.scores import SCORE_SCHEMA
 from pytest_cepbench.store import Store
 from tests.chains.answers.roles import question, stored_answer
 from tests.models.api.conftest import Load

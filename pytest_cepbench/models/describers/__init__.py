@@ -1,1 +1,0 @@
-"""Describers: image-text-to-text checkpoints of transformers."""

@@ -1,1 +1,0 @@
-"""Interleavers: checkpoints that answer a question with texts and images."""

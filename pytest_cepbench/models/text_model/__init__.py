@@ -1,0 +1,1 @@
+"""Image-text-to-text checkpoints of transformers in every role that such a model can have."""

@@ -1,0 +1,379 @@
+"""Drawing with unified models: what the families share, and the common way of transformers.
+
+Image tokens are chosen with a random generator for each drawing, whatever batch it is in.
+transformers draws the tokens of a batch from the global generator, so that a drawing would depend
+on its neighbours. Adding Gumbel noise to the scores and taking the largest sum draws from the same
+distribution (the Gumbel-max trick), and the noise of each drawing can be its own. Two checkpoints
+then meet the same noise at the same step, so their drawings differ no more than the checkpoints do.
+
+The common way, for a family that is not known here: the processor and `generate` take
+`generation_mode="image"`, and `decode_image_tokens` makes pixels of the result. Tokens come from
+the global generator there, so each drawing is a call of its own under its own seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.device_maps import input_device
+from pytest_cepbench.models.text_model.loading import LoadedDescriber
+from pytest_cepbench.models.text_model.text_generation import cache_argument
+from pytest_cepbench.models.torch_runtime import seeded
+
+if TYPE_CHECKING:
+    import torch
+from typing import TYPE_CHECKING
+
+from pytest_cepbench.errors import SpecError
+
+
+class ImageDecoder(Protocol):
+    """Draws with a loaded model.
+
+    chats: whether prompts go through the checkpoint's chat template, where it has one.
+    by_size: whether images of several sizes in one call would change each other's descriptions.
+    """
+
+    chats: bool
+    by_size: bool
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """(n, 3, h, w) pixel values as the checkpoint's image processor scales them.
+
+        Each depends on its own prompt and seed. NaN where the model's scores were no numbers.
+        """
+        ...
+
+
+@contextmanager
+def configured(model: Any, config: Any) -> Iterator[None]:
+    """Let a generation configuration be the model's own for a while.
+
+    transformers fills what a call does not set from the model's own, which is there for its texts:
+    a penalty of repetitions would work on image tokens too.
+    """
+    before = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = before
+
+
+def channels_first(pixels: torch.Tensor) -> torch.Tensor:
+    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w), which transformers 5 requires."""
+    return pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)
+
+
+def to_image(finish: Any, pixels: torch.Tensor) -> Image.Image | Failure:
+    """The picture of (3, h, w) pixel values, or the "nan-image" failure that it is.
+
+    finish: the image processor that turns pixel values into pictures.
+    """
+    values = pixels.numpy()
+    if not np.isfinite(values).all():
+        share = 1 - float(np.isfinite(values).mean())
+        return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
+    drawn = finish.postprocess([values], return_tensors="PIL.Image.Image")["pixel_values"]
+    picture: Image.Image = drawn[0]
+    return picture
+
+
+class TokenSampler:
+    """Picks the next image token of each drawing of a batch.
+
+    settings: do_sample, and where that is true temperature, top_p and top_k (0 is no limit).
+    seeds: one for each drawing. broken: which drawings met scores that are no numbers.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], seeds: Sequence[int]) -> None:
+        import torch
+
+        self.broken = torch.zeros(len(seeds), dtype=torch.bool)
+        self._generators = None
+        self._warpers: list[Callable[..., torch.Tensor]] = []
+        if settings["do_sample"]:
+            self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+            self._warpers = _make_warpers(settings)
+
+    def __call__(self, scores: torch.Tensor) -> torch.Tensor:
+        """The token of each drawing; scores: (drawings, tokens) logits."""
+        scores = scores.float()
+        self.broken |= scores.isnan().any(dim=1).cpu()
+        for warper in self._warpers:
+            scores = warper(None, scores)
+        if self._generators is not None:
+            scores = _add_gumbel(scores, self._generators)
+        return scores.argmax(dim=1)
+
+
+def _add_gumbel(scores: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
+    """Scores whose largest is a draw from their distribution; generators: one for each row.
+
+    The noise is drawn on the CPU, so that it is the same on every device.
+    """
+    import torch
+
+    noise = [
+        torch.empty(scores.shape[1]).exponential_(generator=generator) for generator in generators
+    ]
+    return scores - torch.stack(noise).log().to(scores.device)
+
+
+def _make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
+    """The functions that bring scores to a temperature and leave out what top-k and top-p do."""
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    warpers: list[Callable[..., torch.Tensor]] = []
+    if settings["temperature"] != 1.0:
+        warpers.append(TemperatureLogitsWarper(float(settings["temperature"])))
+    if settings["top_k"]:
+        warpers.append(TopKLogitsWarper(int(settings["top_k"])))
+    if settings["top_p"] < 1.0:
+        warpers.append(TopPLogitsWarper(float(settings["top_p"])))
+    return warpers
+
+
+def only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Scores like `like`, in shape and kind, that leave a sampler only the chosen tokens."""
+    import torch
+
+    scores = torch.full_like(like, -torch.inf)
+    return scores.scatter_(1, chosen[:, None], 0.0)
+
+
+class PipelineDecoder:
+    """Draws as transformers' any-to-any pipeline does.
+
+    settings: of `drawing_settings`. Raises RoleError for a model that makes no images.
+    """
+
+    chats = True
+    by_size = True
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+    ) -> None:
+        self._model = loaded.model
+        self._processor = loaded.processor
+        made = getattr(loaded.model, "output_modalities", None) or ("text",)
+        if "image" not in made or not hasattr(loaded.model, "decode_image_tokens"):
+            raise RoleError(
+                f"{checkpoint.path} is a {checkpoint.what}, which makes {' and '.join(made)} and "
+                "no images, as the installed transformers has it: it cannot be the generator. Give "
+                "a diffusers pipeline, or wrap its own code as python:package.module:factory"
+            )
+        self._call = {
+            name: value
+            for name, value in settings.items()
+            if name != "prompt_template" and not (name == "top_k" and not value)
+        }
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """See `ImageDecoder`."""
+        import torch
+
+        made = []
+        for prompt, seed in zip(prompts, seeds, strict=True):
+            inputs = self._processor(text=[prompt], generation_mode="image", return_tensors="pt")
+            with seeded([input_device(self._model)], seed):
+                tokens = self._model.generate(
+                    **inputs.to(input_device(self._model)), generation_mode="image", **self._call
+                )
+            made.append(channels_first(self._model.decode_image_tokens(tokens)).float().cpu())
+        return torch.cat(made)
+
+
+class JanusDecoder:
+    """Draws images of the size that the checkpoint was made for.
+
+    settings: of `drawing_settings`. Raises CheckpointError where the parts that draw do not fit.
+    """
+
+    chats = True
+    by_size = False
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+    ) -> None:
+        self._model = loaded.model
+        self._processor = loaded.processor
+        self._settings = settings
+        config = loaded.model.config
+        self._config = _janus_config(checkpoint, loaded)
+        codes = config.vq_config.num_embeddings
+        scored = loaded.model.model.generation_head.vision_head.out_features
+        side = config.vq_config.num_patches
+        if codes != scored or side * side != config.vision_config.num_image_tokens:
+            raise CheckpointError(
+                f"{checkpoint.path}: the parts that draw do not fit: the head scores {scored} "
+                f"image tokens and the codebook has {codes}; "
+                f"{config.vision_config.num_image_tokens} are drawn and the decoder takes "
+                f"{side * side}. Save config.json and weights again"
+            )
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """See `ImageDecoder`."""
+        from transformers import DynamicCache, LogitsProcessorList
+
+        model, sampler = self._model, TokenSampler(self._settings, seeds)
+        inputs = self._processor(
+            text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
+        ).to(input_device(model))
+        scale = self._settings["guidance_scale"]
+
+        def choose(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            guided, unguided = scores.float().chunk(2)
+            guided = unguided + scale * (guided - unguided)
+            return only(sampler(guided), guided)
+
+        # The static cache of its own grows from call to call, and rounding with it.
+        cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+        with configured(model, self._config):
+            codes = model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                generation_mode="image",
+                generation_config=self._config,
+                logits_processor=LogitsProcessorList([choose]),
+                **{cache_argument(model): cache},
+            )
+        pixels = channels_first(model.decode_image_tokens(codes)).float().cpu()
+        pixels[sampler.broken] = float("nan")
+        return pixels
+
+
+def _janus_config(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Any:
+    from transformers import GenerationConfig
+
+    stored, tokenizer = loaded.model.generation_config, loaded.tokenizer
+    start = getattr(loaded.processor, "image_start_token", None)
+    known = tokenizer.get_vocab()
+    bos = stored.bos_token_id if stored.bos_token_id is not None else tokenizer.bos_token_id
+    if start not in known or bos is None:
+        raise CheckpointError(
+            f"{checkpoint.path}: drawing needs a token that starts a text and one that starts an "
+            f"image, and the tokenizer has {bos!r} and {start!r} for them. Save the processor that "
+            "the model was trained with (processor.save_pretrained)"
+        )
+    pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id
+    return GenerationConfig(
+        do_sample=False,  # `TokenSampler` leaves one token
+        guidance_scale=1.0,  # `choose` guides: its own would come after the choice
+        bos_token_id=bos,
+        pad_token_id=pad,
+        eos_token_id=stored.eos_token_id,
+        generation_kwargs={"boi_token_id": known[start]},
+    )
+
+
+_LAST = 3
+"""Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
+
+
+class Emu3Decoder:
+    """Draws images of the ratio and area in its settings, rounded to whole tokens.
+
+    settings: of `drawing_settings`. Raises CheckpointError where the vocabulary has not every image
+    token, SpecError for a size of no token.
+    """
+
+    chats = False
+    by_size = True  # smaller images are padded before they are read, and padding changes them
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+    ) -> None:
+        import torch
+        from transformers import GenerationConfig
+
+        self._model = loaded.model
+        self._processor = loaded.processor
+        self._settings = settings
+        self._tokens = torch.tensor(_image_tokens(checkpoint, loaded))
+        self._end_of_row = int(loaded.model.vocabulary_mapping.eol_token_id)
+        ratio, area = settings["image_ratio"], settings["image_area"]
+        self._height, self._width = loaded.processor.calculate_generate_size(
+            ratio, area, loaded.processor.downsample_ratio
+        )
+        if min(self._height, self._width) < 1:
+            raise SpecError(
+                f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
+            )
+        stored = loaded.model.generation_config
+        self._config = GenerationConfig(
+            do_sample=False,  # `TokenSampler` leaves one token
+            guidance_scale=settings["guidance_scale"],
+            max_new_tokens=self._height * (self._width + 1),
+            bos_token_id=stored.bos_token_id,
+            pad_token_id=loaded.generation_config.pad_token_id,
+        )
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """See `ImageDecoder`."""
+        import torch
+        from transformers import LogitsProcessorList
+
+        model, sampler = self._model, TokenSampler(self._settings, seeds)
+        height, width, tokens = self._height, self._width, self._tokens.to(input_device(model))
+        inputs = self._inputs(prompts)
+        unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
+        start = inputs["input_ids"].shape[1]
+
+        def choose(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            column = (ids.shape[1] - start) % (width + 1)
+            if column == width:
+                ends = torch.full((len(ids),), self._end_of_row, device=scores.device)
+                return only(ends, scores)
+            return only(tokens[sampler(scores[:, tokens])], scores)
+
+        with configured(model, self._config):
+            output = model.generate(
+                **inputs,
+                generation_config=self._config,
+                logits_processor=LogitsProcessorList([choose]),
+                negative_prompt_ids=unwanted["input_ids"],
+                negative_prompt_attention_mask=unwanted["attention_mask"],
+            )
+        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
+        pixels: torch.Tensor = model.decode_image_tokens(
+            image_tokens=drawn, height=height, width=width
+        )
+        pixels = pixels.float().cpu()
+        pixels[sampler.broken] = float("nan")
+        return pixels
+
+    def _inputs(self, prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+        inputs = self._processor(
+            text=list(prompts),
+            return_for_image_generation=True,
+            ratio=self._settings["image_ratio"],
+            image_area=self._settings["image_area"],
+            padding=True,
+            return_tensors="pt",
+        )
+        names = ("input_ids", "attention_mask")
+        return {name: inputs[name].to(input_device(self._model)) for name in names}
+
+
+def _image_tokens(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Sequence[int]:
+    """The ids of all image tokens; CheckpointError where the vocabulary has not every one."""
+    mapping = loaded.model.vocabulary_mapping
+    codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
+    tokens: Sequence[int] = mapping.image_tokens
+    if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
+        raise CheckpointError(
+            f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+            f"tokens and the codebook has {codes}; it must name each, and the token "
+            f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+            "config.json again"
+        )
+    return tokens

@@ -1,0 +1,205 @@
+"""Answers in two stages: for each step a text, then an image of that text, by one unified model.
+
+This is how models are run that write and draw with one set of weights and cannot do both in one
+sequence (Source: OpenING, section 5.1, "two-stage"). For a text the model is shown the question and
+the steps before, texts and images; for an image the step's text and those of the question. Step k
+of all questions of a call is made together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.reasoning import read_answer
+from pytest_cepbench.models.protocols import (
+    CUT,
+    AnswerStep,
+    Generator,
+    Piece,
+    Question,
+    Reply,
+    StepLimit,
+    Writer,
+)
+
+PROMPTS = "interleaver-prompts/1"
+"""Names the texts of this module; part of every key, and raised when any of them changes."""
+
+INTERLEAVE = (
+    "Answer with texts and images, in the order in which they are read. An answer may have several "
+    "steps: give each its text, and then the image that belongs to it."
+)
+"""The system prompt of a chat model that answers with texts and images."""
+
+SO_FAR = "The answer so far:"
+"""Goes between the question and the steps that are made."""
+
+END = "END"
+"""What a model that writes step by step says where its answer is complete."""
+
+
+def told_text(steps: int) -> str:
+    """How a model is told the number of its steps, after the question."""
+    return f"Answer in exactly {steps} step{'s'[: steps > 1]}, each a text and an image."
+
+
+def step_text(number: int, told: int | None) -> str:
+    """How a model is asked for the text of one step, after the question and the steps before.
+
+    number: of the step, from 1. told: how many there are to be; None where the model decides.
+    """
+    of_all = "" if told is None else f" of {told}"
+    ending = f" If the answer is complete, reply with {END}." if told is None and number > 1 else ""
+    return (
+        f"Write the text of step {number}{of_all} of the answer and nothing else. An image will be "
+        f"drawn for it.{ending}"
+    )
+
+
+def image_text(step: str, question: str) -> str:
+    """How a model is asked for the image of a step. question: the texts of the question."""
+    return f"{step}\nThis image belongs to the answer to: {question}"
+
+
+def is_end(line: str) -> bool:
+    """True for a line that says no more than that the answer is complete."""
+    return line.strip(" .!*\"'`") == END
+
+
+@dataclass
+class _Draft:
+    """An answer that is being made.
+
+    question: whose answer it is. limit, seed: of the answer.
+    steps: made so far. pieces: the texts and images of these.
+    complete: whether no more steps are wanted. failure: what ended it early.
+    cut: whether a step's text ended at the limit of its length.
+    """
+
+    question: Question
+    limit: StepLimit
+    seed: int
+    steps: list[AnswerStep] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    complete: bool = False
+    failure: Failure | None = None
+    cut: bool = False
+
+    @property
+    def most(self) -> int:
+        """Steps that it may have."""
+        told = self.limit.told
+        return self.limit.most if told is None else min(told, self.limit.most)
+
+    @property
+    def open(self) -> bool:
+        """Whether another step is to be made."""
+        return not self.complete and self.failure is None and len(self.steps) < self.most
+
+    def text_question(self) -> list[Piece]:
+        """What the model reads before it writes the next step."""
+        asked = step_text(len(self.steps) + 1, self.limit.told)
+        return [*self.question, *([SO_FAR, *self.pieces] if self.pieces else []), asked]
+
+    def image_prompt(self, text: str) -> str:
+        """What the model reads before it draws the next step, whose text is written."""
+        question = " ".join(piece for piece in self.question if isinstance(piece, str))
+        return image_text(text, question)
+
+    def step_seed(self, stage: str) -> int:
+        """The seed of a stage of the next step, below 2**32."""
+        named = f"{self.seed} {len(self.steps)} {stage}"
+        return int.from_bytes(sha256(named.encode()).digest()[:4], "big")
+
+    def add(self, text: str, image: Image.Image, whole: str) -> None:
+        """Take the next step. whole: its text with the reasoning that came with it."""
+        self.steps.append(AnswerStep(whole, image))
+        self.pieces += [text, image] if text else [image]
+
+    def result(self) -> list[AnswerStep] | Failure | Reply:
+        """The answer, or why there is none."""
+        empty = Failure("empty-text", "the answer has no step")
+        answer = self.failure or self.steps or empty
+        return Reply(answer, provenance=CUT) if self.cut else answer
+
+
+class TwoStageInterleaver:
+    """Answers with a writer and a generator, which are one model.
+
+    writer: writes a step's text. generator: draws its image; gives Pillow images or failures.
+    keeps_reasoning: whether reasoning is a part of a text: else it is kept with its step, but
+        neither drawn nor read again.
+    """
+
+    def __init__(
+        self, writer: Writer, generator: Generator, *, keeps_reasoning: bool = False
+    ) -> None:
+        self._writer = writer
+        self._generator = generator
+        self._keeps_reasoning = keeps_reasoning
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> list[list[AnswerStep] | Failure | Reply]:
+        """Answer each question; see `Interleaver`.
+
+        Where no number of steps is told, an empty text ends an answer, and so does the word with
+        which the model says that it is complete. A step that fails fails its answer.
+        """
+        drafts = [_Draft(*given) for given in zip(questions, limits, seeds, strict=True)]
+        while open_drafts := [draft for draft in drafts if draft.open]:
+            self._make_steps(open_drafts)
+        return [draft.result() for draft in drafts]
+
+    def _make_steps(self, drafts: Sequence[_Draft]) -> None:
+        written = self._writer.write(
+            [draft.text_question() for draft in drafts],
+            "",
+            [draft.step_seed("text") for draft in drafts],
+        )
+        texts: list[tuple[_Draft, str, str]] = []
+        for draft, result in zip(drafts, written, strict=True):
+            draft.cut |= isinstance(result, Reply)
+            whole = result.value if isinstance(result, Reply) else result
+            answer = whole
+            if isinstance(whole, str) and not self._keeps_reasoning:
+                answer = read_answer(whole)
+            if isinstance(answer, Failure):
+                draft.failure = answer
+                continue
+            assert isinstance(whole, str)
+            text = answer
+            if draft.limit.told is None:
+                text, ended = split_end(answer)
+                whole, _ = split_end(whole)
+                draft.complete = ended or not text
+            if text or draft.limit.told is not None:
+                texts.append((draft, text, whole))
+        if not texts:
+            return
+        drawn = self._generator.generate(
+            [draft.image_prompt(text) for draft, text, _ in texts],
+            [draft.step_seed("image") for draft, _, _ in texts],
+        )
+        for (draft, text, whole), image in zip(texts, drawn, strict=True):
+            if isinstance(image, Failure):
+                number = len(draft.steps) + 1
+                draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
+            else:
+                assert isinstance(image, Image.Image)
+                draft.add(text, image, whole)
+
+
+def split_end(text: str) -> tuple[str, bool]:
+    """A step's text without its last line, where that says that the answer is complete; whether it
+    did.
+    """
+    *before, last = text.strip().split("\n")
+    if not is_end(last):
+        return text.strip(), False
+    return "\n".join(before).strip(), True

@@ -1,0 +1,231 @@
+"""Judges: any transformers image-text-to-text checkpoint, by the likelihood of its verdicts.
+
+The model is not asked to write. The verdict is the one of the four phrases that it finds likeliest
+after question and answers, by the mean log-probability of the phrase's tokens: it never fails to
+name one, depends on no seed, and comes with a probability for each. A score is the mean of the
+distribution over the whole numbers after the criterion's title, as in G-Eval, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.criteria import (
+    CRITERIA,
+    HIGHEST_SCORE,
+    CriteriaScores,
+    CriterionScore,
+)
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
+from pytest_cepbench.models.text_model.conversations import (
+    Conversation,
+    ConversationParams,
+    JudgeConversations,
+    check_chat,
+)
+from pytest_cepbench.models.text_model.judge_prompts import (
+    DEFAULT_PROMPT,
+    JUDGE_PROMPTS,
+    JudgePrompt,
+    check_prompt,
+)
+from pytest_cepbench.models.text_model.likelihood import Scorer, number_scorer, phrase_scorer
+from pytest_cepbench.models.text_model.loading import LoadedDescriber, load_describer
+from pytest_cepbench.models.text_model.scores import LINE_CLOSING, LINE_LEADS, score_system
+from pytest_cepbench.models.text_model.verdicts import (
+    PROBABILITIES,
+    VerdictProbabilities,
+)
+
+_EXPECTED_DIGITS = 6
+"""Of an expected score, as scores are kept."""
+
+_IMAGE = Image.new("RGB", (64, 48), (200, 40, 40))
+
+_PROBES = (
+    (
+        Battle(["draw"], [_IMAGE], ["here it is", _IMAGE]),
+        Battle(["draw a circle , and say why"], [_IMAGE, "done"], ["no"]),
+    ),
+    (Battle(["say"], ["a"], ["b"]), Battle(["say more about it"], ["a longer answer"], ["b"])),
+)
+"""Battles of unequal length, so that one is padded, first with images and then without."""
+
+
+@dataclass(frozen=True)
+class LocalJudgeParams(ConversationParams):
+    """Parameters of a local judge's spec, with those of `ConversationParams`.
+
+    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    Raises ValueError for one that does not exist.
+    """
+
+    prompt: str = DEFAULT_PROMPT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_prompt(self.prompt)
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With the version of the prompt."""
+        return {"prompt": JUDGE_PROMPTS[self.prompt].version, **super().decisive}
+
+
+def _load(plan: LoadPlan[LocalJudgeParams]) -> TransformersJudge:
+    return TransformersJudge(plan, load_describer(plan, {"do_sample": False}, chat=True))
+
+
+class TransformersJudge:
+    """A loaded judge: holds the model, its processor and the tokens of its verdicts and scores."""
+
+    def __init__(self, plan: LoadPlan[LocalJudgeParams], loaded: LoadedDescriber) -> None:
+        """Raises CheckpointError for a tokenizer that cannot tell the verdicts apart and for a
+        chat template that takes images out of their order, ModelError for a model that fails when
+        it is shown a battle.
+        """
+        self._plan = plan
+        self._loaded = loaded
+        self._prompt: JudgePrompt = JUDGE_PROMPTS[plan.params.prompt]
+        phrases = [self._prompt.phrases[winner] for winner in WINNERS]
+        tokens: list[list[int]] = [
+            loaded.tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
+        ]
+        self._scorer = phrase_scorer(loaded.model, tokens)
+        self._conversations = JudgeConversations(plan, loaded)
+        self._check_phrases(phrases, tokens)
+        self._conversations.check_order()
+        probes = [[self._conversation(battle) for battle in battles] for battles in _PROBES]
+        self._batched = self._conversations.reads_prompts_once(probes, self._scorer)
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._loaded.model.to(device)
+
+    def judge(
+        self,
+        battles: Sequence[Battle],
+        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; likelihoods depend on no seed
+    ) -> list[Reply]:
+        """The likeliest verdict of each battle; a failure where it is longer than the model reads.
+
+        The provenance of a reply has the four probabilities under `PROBABILITIES`.
+        """
+        likelihoods = self._conversations.likelihoods(
+            [self._conversation(battle) for battle in battles],
+            self._scorer,
+            batched=self._batched,
+            what="battle",
+        )
+        return [self._verdict(logarithms) for logarithms in likelihoods]
+
+    def score_answers(
+        self,
+        answers: Sequence[AnsweredQuestion],
+        seeds: Sequence[int],  # noqa: ARG002 - as above
+    ) -> list[Reply]:
+        """The likeliest number of each criterion, and the mean of its distribution (`expected`).
+
+        A failure where an answer is longer than the model reads. Raises CheckpointError for a
+        tokenizer that cannot tell the numbers apart.
+        """
+        scorer, batched = self._number_scorer
+        likelihoods = self._conversations.likelihoods(
+            [self._answer_conversation(answered) for answered in answers],
+            scorer,
+            batched=batched,
+            what="answer",
+        )
+        remarks = () if batched else (self._one_by_one("answer", len(CRITERIA)),)
+        return [
+            Reply(own if isinstance(own, Failure) else _scores(own), remarks=remarks)
+            for own in likelihoods
+        ]
+
+    def _verdict(self, logarithms: FloatArray | Failure) -> Reply:
+        if isinstance(logarithms, Failure):
+            return Reply(logarithms)
+        verdict = VerdictProbabilities.from_likelihoods(logarithms.tolist())
+        remarks = () if self._batched else (self._one_by_one("battle", len(WINNERS)),)
+        return Reply(verdict.winner, provenance={PROBABILITIES: verdict.to_text()}, remarks=remarks)
+
+    @cached_property
+    def _number_scorer(self) -> tuple[Scorer, bool]:
+        """Scores of numbers, and whether answers go in batches; made when scores are asked for."""
+        loaded = self._loaded
+        try:
+            scorer = number_scorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
+        except ValueError as error:
+            raise CheckpointError(
+                f"{self._plan.checkpoint.path}: its tokenizer has {error}, so no likelihood tells "
+                "scores apart. Give a judge whose vocabulary has them"
+            ) from error
+        probes = [
+            [
+                self._answer_conversation(AnsweredQuestion(battle.question, battle.second))
+                for battle in battles
+            ]
+            for battles in _PROBES
+        ]
+        return scorer, self._conversations.reads_prompts_once(probes, scorer)
+
+    def _conversation(self, battle: Battle) -> Conversation:
+        params = self._plan.params
+        own = params.system_prompt
+        system = self._prompt.system if own is None else own
+        return self._conversations.turns(self._prompt.show(battle, params.max_pixels), system)
+
+    def _answer_conversation(self, answered: AnsweredQuestion) -> Conversation:
+        pixels = self._plan.params.max_pixels
+        return self._conversations.turns(
+            self._prompt.show_answer(answered, LINE_CLOSING, pixels),
+            score_system(numbered=self._prompt.numbered),
+        )
+
+    def _check_phrases(self, phrases: Sequence[str], tokens: Sequence[Sequence[int]]) -> None:
+        if len({tuple(phrase) for phrase in tokens}) < len(tokens) or not all(tokens):
+            raise CheckpointError(
+                f"{self._plan.checkpoint.path}: its tokenizer has the same tokens for several of "
+                f"the verdicts ({'; '.join(phrases)}), so no likelihood tells them apart. Give a "
+                "judge whose vocabulary has them"
+            )
+
+    def _one_by_one(self, what: str, times: int) -> str:
+        number = {len(WINNERS): "four", len(CRITERIA): "seven"}[times]
+        return (
+            f"{self._plan.checkpoint.what} gives other likelihoods in a batch than alone: it is "
+            f"shown one {what} at a time, each of them {number} times"
+        )
+
+
+def _scores(probabilities: FloatArray) -> CriteriaScores:
+    """Scores from (7, 11) probabilities of the numbers of each criterion."""
+    return CriteriaScores(
+        {
+            name: CriterionScore(
+                int(np.argmax(row)),
+                expected=round(float(row @ np.arange(len(row))), _EXPECTED_DIGITS),
+            )
+            for name, row in zip(CRITERIA, probabilities, strict=True)
+        }
+    )
+
+
+ADAPTER = Adapter(
+    "transformers-judge/1",
+    ("torch", "transformers"),
+    LocalJudgeParams,
+    _load,
+    check=check_chat,
+    scores_answers=True,
+)

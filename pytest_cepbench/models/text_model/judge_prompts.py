@@ -1,0 +1,240 @@
+"""What a judge is shown: a system prompt, both answers in order, and the phrases of its verdicts.
+
+The criteria and their order are those of OpenING's GPT judge. Of the two presets, layout, markers
+and short phrases are those of the authors' released scripts (GPT_judge_AB.py and
+IntJudge_judge_AB.py); the longer sentences are this project's. `score_prompt.py` has the words by
+which a judge scores a single answer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.answer import cut_into_steps
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Piece
+from pytest_cepbench.models.text_model.scores import CRITERION_LIST
+from pytest_cepbench.models.text_model.verdicts import read_letter, read_winner
+
+Part = tuple[str, Sequence[Piece]]
+"""A heading, and the pieces below it."""
+
+
+@dataclass(frozen=True)
+class JudgePrompt:
+    """A way to ask for a verdict.
+
+    version: names texts and layout, enters keys; raised when any of them changes.
+    system: the system prompt.
+    closing: the last text, after both answers.
+    phrases: how each verdict is to be worded.
+    headings: of the question and of both answers.
+    answer_heading: of an answer that is shown alone.
+    layout: parts as texts and images in reading order.
+    numbered: whether the texts number the images.
+    letters: whether the verdicts are single letters, so that one token says which it is.
+    """
+
+    version: str
+    system: str
+    closing: str
+    phrases: Mapping[Winner, str]
+    headings: tuple[str, str, str]
+    answer_heading: str
+    layout: Callable[[Sequence[Part]], list[Piece]]
+    numbered: bool
+    letters: bool = False
+
+    def read(self, answer: str) -> Winner | Failure:
+        """The verdict that an answer in words names; a failure where it names none, or several."""
+        if not self.letters:
+            return read_winner(answer)
+        return read_letter(answer, {phrase: winner for winner, phrase in self.phrases.items()})
+
+    def show(self, battle: Battle, max_pixels: int | None = None) -> list[Piece]:
+        """The user's message: texts and RGB images in reading order.
+
+        max_pixels: larger images are made smaller, to at most so many pixels; None leaves them.
+        """
+        parts = zip(self.headings, (battle.question, battle.first, battle.second), strict=True)
+        return _shrink([*self.layout(list(parts)), self.closing], max_pixels)
+
+    def show_answer(
+        self, answered: AnsweredQuestion, closing: str, max_pixels: int | None = None
+    ) -> list[Piece]:
+        """The same with a single answer. closing: the last text."""
+        question = (self.headings[0], answered.question)
+        answer = (self.answer_heading, answered.answer)
+        return _shrink([*self.layout([question, answer]), closing], max_pixels)
+
+
+def _shrink(pieces: Sequence[Piece], max_pixels: int | None) -> list[Piece]:
+    return [
+        piece if isinstance(piece, str) else shrink_image(piece, max_pixels) for piece in pieces
+    ]
+
+
+def break_up(controls: re.Pattern[str], pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces with a space behind the first character of each control token.
+
+    Texts that follow one another are searched as one: chat templates put nothing between them, so
+    a token could be spread over the steps of an answer.
+    """
+    broken: list[Piece] = []
+    for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if not is_text:
+            broken += run
+            continue
+        texts = [str(piece) for piece in run]
+        cuts = [match.start() + 1 for match in controls.finditer("".join(texts))]
+        end = 0
+        for text in texts:
+            begin, end = end, end + len(text)
+            places = [0, *(cut - begin for cut in cuts if begin < cut <= end), len(text)]
+            broken.append(" ".join(text[i:j] for i, j in pairwise(places)))
+    return broken
+
+
+def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:
+    """The image with at most so many pixels (width times height), its shape kept."""
+    width, height = image.size
+    if max_pixels is None or width * height <= max_pixels:
+        return image
+    scale = math.sqrt(max_pixels / (width * height))
+    # An image of one line stays one: its other side is what is left for it.
+    short = max(1, int(min(width, height) * scale))
+    long = max(1, min(int(max(width, height) * scale), max_pixels // short))
+    size = (long, short) if width >= height else (short, long)
+    return image.resize(size, Image.Resampling.BICUBIC)
+
+
+def _with_headings(parts: Sequence[Part]) -> list[Piece]:
+    """Each part under a heading of its own."""
+    return [piece for heading, pieces in parts for piece in (heading, *pieces)]
+
+
+def _with_markers(parts: Sequence[Part]) -> list[Piece]:
+    """Step by step: a text, a numbered marker where an image follows, the image."""
+    pieces: list[Piece] = []
+    images = 0
+    for heading, part in parts:
+        steps = cut_into_steps(part) or [("", None)]
+        for number, (text, image) in enumerate(steps):
+            shown = text if number else heading + text
+            if image is None:
+                pieces.append(shown)
+                continue
+            pieces += [f"{shown} <IMG_{images}></IMG_{images}>", image]
+            images += 1
+    return pieces
+
+
+def _phrases(*words: str) -> dict[Winner, str]:
+    return dict(zip(WINNERS, words, strict=True))
+
+
+_HEADINGS = ("Question:", "Answer A:", "Answer B:")
+_MARKERS = ("<INPUT>: ", "<OUTPUT_A>: ", "\n<OUTPUT_B>: ")
+
+_WEIGHED = """\
+You compare two answers, A and B, to one question. Question and answers are made of texts and \
+images.
+Weigh them by these criteria, the first counting most: is the answer correct and does it do what \
+was asked; do its images and texts belong together; do its steps agree with one another; are its \
+texts and images well made; would people like it; is nothing missing; is it rich in content."""
+
+_CRITERIA = JudgePrompt(
+    version="opening-criteria/1",
+    system=f"""\
+{_WEIGHED}
+Reply with one of these four phrases and nothing else:
+A is better
+B is better
+Tie (A is better)
+Tie (B is better)
+The last two mean that the answers are about equal, and which of them is ahead by a little.""",
+    closing="Reply with one of the four phrases: which answer is better?",
+    phrases=_phrases("A is better", "Tie (A is better)", "Tie (B is better)", "B is better"),
+    headings=_HEADINGS,
+    answer_heading="Answer:",
+    layout=_with_headings,
+    numbered=False,
+)
+
+_GPT = JudgePrompt(
+    version="opening-gpt/1",
+    system=f"""\
+You are an impartial judge of answers that mix text and images. You see a question after \
+<INPUT>:, the answer of model A after <OUTPUT_A>: and the answer of model B after <OUTPUT_B>:.
+Image number i stands where <IMG_i></IMG_i> is written; numbers go from 0 through question, \
+answer A and answer B.
+Compare the answers by seven criteria, the most important first:
+{CRITERION_LIST}
+Reply with "A is better", "B is better", "Tie(A better)" or "Tie(B better)" and nothing else.""",
+    closing="\nPlease only output which model is better: ",
+    phrases=_phrases("A is better", "Tie(A better)", "Tie(B better)", "B is better"),
+    headings=_MARKERS,
+    answer_heading="\n<OUTPUT>: ",
+    layout=_with_markers,
+    numbered=True,
+)
+
+_INTJUDGE = JudgePrompt(
+    version="opening-intjudge/1",
+    system="""\
+You are an impartial judge of multimodal content. Compare the answers of model A (marked by \
+<OUTPUT_A>: ) and model B (marked by <OUTPUT_B>: ) to the question (marked by <INPUT>: ) and say \
+which one is better.
+""",
+    closing=(
+        '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
+        '"Tie(B is better)": \n'
+    ),
+    phrases=_phrases("A is better", "Tie(A is better)", "Tie(B is better)", "B is better"),
+    headings=_MARKERS,
+    answer_heading="\n<OUTPUT>: ",
+    layout=_with_markers,
+    numbered=True,
+)
+
+_LETTERS = JudgePrompt(
+    version="opening-letters/1",
+    system=f"""\
+{_WEIGHED}
+Reply with one letter and nothing else:
+A: answer A is better
+B: answer B is better
+C: the answers are about equal, and A is ahead by a little
+D: the answers are about equal, and B is ahead by a little""",
+    closing="Reply with one letter: A, B, C or D.",
+    phrases=_phrases("A", "C", "D", "B"),
+    headings=_HEADINGS,
+    answer_heading="Answer:",
+    layout=_with_headings,
+    numbered=False,
+    letters=True,
+)
+
+JUDGE_PROMPTS: Mapping[str, JudgePrompt] = {
+    "criteria": _CRITERIA,
+    "letters": _LETTERS,
+    "opening-gpt": _GPT,
+    "opening-intjudge": _INTJUDGE,
+}
+"""By the name that a spec's `prompt` has; the first is the default."""
+
+DEFAULT_PROMPT = "criteria"
+
+
+def check_prompt(name: str) -> None:
+    """Raise ValueError for a name that is none of `JUDGE_PROMPTS`."""
+    if name not in JUDGE_PROMPTS:
+        raise ValueError(unknown_name("prompt of a judge", name, JUDGE_PROMPTS))

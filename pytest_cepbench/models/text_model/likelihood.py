@@ -1,0 +1,341 @@
+"""How likely a loaded language model that reads images holds texts and numbers after prompts.
+
+A prompt is read once, and its keys and values serve all continuations. Where a model's cache or
+padding does not allow that, the plain way reads prompt and continuation together.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.text_model.text_generation import cache_argument
+
+if TYPE_CHECKING:
+    import torch
+import itertools
+from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class TokenRead:
+    """A token whose probability is wanted.
+
+    row: the continuation that it could go on with.
+    place: how many tokens of that stand before it.
+    """
+
+    row: int
+    place: int
+    token: int
+
+
+class ContinuationReader:
+    """Reads continuations of prompts, and how likely tokens are within them.
+
+    rows: tokens of each continuation; one may be empty.
+    reads: the tokens that are wanted.
+    """
+
+    def __init__(
+        self, model: Any, rows: Sequence[Sequence[int]], reads: Sequence[TokenRead]
+    ) -> None:
+        self._model = model
+        self._rows = rows
+        self._reads = reads
+        self._cache_argument = cache_argument(model)
+        self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a prompt needs room for behind it."""
+        return max(read.place + 1 for read in self._reads)
+
+    def read(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """(prompts, reads) log-probabilities, each prompt read once.
+
+        inputs: what the processor made of the prompts, padded on the left.
+        """
+        _forget_positions(self._model)
+        prompt = self._forward(inputs, use_cache=True, keep=1)
+        first = prompt.logits[:, -1].float().log_softmax(-1)
+        cache = getattr(prompt, self._cache_argument)
+        behind = self._behind(inputs, cache, len(first))
+
+        def logarithm(read: TokenRead) -> torch.Tensor:
+            if read.place == 0:
+                return first[:, read.token]
+            assert behind is not None
+            return behind[:, read.row, read.place - 1, read.token]
+
+        return self._pick(logarithm)
+
+    def _behind(self, inputs: Mapping[str, Any], cache: Any, prompts: int) -> torch.Tensor | None:
+        """(prompts, rows, longest row, vocabulary) log-probabilities of what follows each token.
+
+        cache: of the prompts. None where all rows are empty.
+        """
+        import torch
+
+        count, length = len(self._rows), max(map(len, self._rows))
+        if length == 0:
+            return None
+        mask = inputs["attention_mask"]
+        tokens = torch.zeros((count, length), dtype=torch.long, device=mask.device)
+        present = torch.zeros_like(tokens)
+        for number, row in enumerate(self._rows):
+            tokens[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+            present[number, : len(row)] = 1
+        cache.batch_repeat_interleave(count)
+        mask = mask.repeat_interleave(count, dim=0)
+        following = {
+            "input_ids": tokens.repeat(prompts, 1),
+            "attention_mask": torch.cat([mask, present.repeat(prompts, 1)], dim=1),
+            self._cache_argument: cache,
+        }
+        following |= self._positions(following)
+        logits = self._forward(following, use_cache=True).logits
+        return logits.float().log_softmax(-1).unflatten(0, (prompts, count))
+
+    def read_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """As `read`, prompt and continuation read together, once for each continuation."""
+        by_row = []
+        for row in self._rows:
+            _forget_positions(self._model)
+            kept = len(row) + 1
+            whole = _append(inputs, row) if row else inputs
+            logits = self._forward(whole, use_cache=False, keep=kept).logits
+            by_row.append(logits[:, -kept:].float().log_softmax(-1))
+        return self._pick(lambda read: by_row[read.row][:, read.place, read.token])
+
+    def _pick(self, logarithm: Callable[[TokenRead], torch.Tensor]) -> FloatArray:
+        import torch
+
+        columns = [logarithm(read) for read in self._reads]
+        picked: FloatArray = torch.stack(columns, dim=1).double().cpu().numpy()
+        return picked
+
+    def _positions(self, following: Mapping[str, Any]) -> dict[str, Any]:
+        """Positions of the phrases' tokens, where the model does not count them itself.
+
+        Qwen2-VL and its kin give an image fewer positions than tokens, in three dimensions.
+        """
+        offsets = [module.rope_deltas for module in _with_offsets(self._model)]
+        if not offsets:
+            return {}
+        tokens, mask = following["input_ids"], following["attention_mask"]
+        counted = mask.cumsum(1)[:, -tokens.shape[1] :] - 1
+        offset = offsets[0].repeat_interleave(len(tokens) // len(offsets[0]), dim=0)
+        return {"position_ids": (counted + offset).expand(3, -1, -1)}
+
+    def _forward(self, inputs: Mapping[str, Any], *, use_cache: bool, keep: int = 0) -> Any:
+        """keep: the last positions whose logits are wanted; 0 for all.
+
+        Of a long prompt with a large vocabulary all logits are gigabytes.
+        """
+        options = {"logits_to_keep": keep} if keep and self._keeps_logits else {}
+        return self._model(**inputs, use_cache=use_cache, **options)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Makes numbers of how likely continuations of prompts are.
+
+    reader: of the continuations.
+    convert: makes (prompts, ...) numbers of (prompts, reads) log-probabilities.
+    tolerances: how far two ways to the same number may differ, in single and in half precision.
+    """
+
+    reader: ContinuationReader
+    convert: Callable[[FloatArray], FloatArray]
+    tolerances: tuple[float, float]
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a prompt needs room for behind it."""
+        return self.reader.longest
+
+    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """(prompts, ...) numbers; see `ContinuationReader.read`."""
+        return self.convert(self.reader.read(inputs))
+
+    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """The same in the plain way; see `ContinuationReader.read_whole`."""
+        return self.convert(self.reader.read_whole(inputs))
+
+
+def phrase_scorer(model: Any, phrases: Sequence[Sequence[int]]) -> Scorer:
+    """Scores phrases by the mean log-probability of their tokens, (prompts, phrases).
+
+    phrases: the tokens of each, at least one.
+    """
+    reads = [
+        TokenRead(row, place, token)
+        for row, phrase in enumerate(phrases)
+        for place, token in enumerate(phrase)
+    ]
+    rows = np.array([read.row for read in reads])
+
+    def means(logarithms: FloatArray) -> FloatArray:
+        columns = [logarithms[:, rows == row].mean(axis=1) for row in range(len(phrases))]
+        stacked: FloatArray = np.stack(columns, axis=1)
+        return stacked
+
+    reader = ContinuationReader(model, [phrase[:-1] for phrase in phrases], reads)
+    return Scorer(reader, means, tolerances=(1e-3, 0.2))
+
+
+def _append(inputs: Mapping[str, Any], phrase: Sequence[int]) -> dict[str, Any]:
+    """The inputs with a phrase after each prompt: it is text, and it is looked at."""
+    import torch
+
+    shape = inputs["input_ids"].shape
+    added = {"input_ids": torch.tensor(phrase), "attention_mask": torch.ones(len(phrase))}
+    whole = dict(inputs)
+    for name, tensor in inputs.items():
+        if torch.is_tensor(tensor) and tensor.shape == shape:
+            more = added.get(name, torch.zeros(len(phrase))).to(tensor)
+            whole[name] = torch.cat([tensor, more.expand(shape[0], -1)], dim=1)
+    return whole
+
+
+def _with_offsets(model: Any) -> list[Any]:
+    """The modules that keep an offset of positions from the last prompt that had images."""
+    return [m for m in model.modules() if getattr(m, "rope_deltas", None) is not None]
+
+
+def _forget_positions(model: Any) -> None:
+    for module in _with_offsets(model):
+        module.rope_deltas = None
+
+
+# -- whole numbers after a lead such as "Correctness: " -------------------------------------------
+# Numbers share tokens: where digits are tokens, 10 begins with the token of 1. What follows is
+# counted, so that 1 has the probability of a 1 without a 0 behind it, whatever the tokenizer does.
+
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _NumberTokens:
+    """The tokens of the numbers behind one lead.
+
+    shared: with which all of them begin, the lead's own among them.
+    endings: the rest of each number's, 0 first.
+    """
+
+    shared: Tokens
+    endings: tuple[Tokens, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Any, lead: str, numbers: int) -> _NumberTokens:
+        """Raises ValueError where two numbers are the same tokens."""
+        texts = [f"{lead}{number}" for number in range(numbers)]
+        tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
+        shared = _shared_start(tokens)
+        endings = tuple(number[len(shared) :] for number in tokens)
+        if len(set(endings)) < numbers or not all(endings):
+            raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
+        return cls(shared, endings)
+
+    @property
+    def leaves(self) -> list[Tokens]:
+        """The longest tokens from which a number goes on: shorter ones are read on the way."""
+        nodes = {ending[:length] for ending in self.endings for length in range(len(ending))}
+        return [node for node in sorted(nodes) if not any(_begins(node, n) for n in nodes)]
+
+    def longer(self, number: int) -> list[int]:
+        """The numbers whose tokens go on from those of a number: 10 from 1, mostly."""
+        own = self.endings[number]
+        return [n for n, other in enumerate(self.endings) if _begins(own, other)]
+
+
+def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int) -> Scorer:
+    """Distributions over whole numbers that could follow a prompt, (prompts, leads, numbers).
+
+    leads: what stands before the number in the reply.
+    numbers: how many there are, 0 the first.
+    Raises ValueError for a tokenizer in which two numbers are the same tokens.
+    """
+    tokens_of = [_NumberTokens.of(tokenizer, lead, numbers) for lead in leads]
+    rows: list[Tokens] = []
+    reads: list[TokenRead] = []
+    reads_of: list[list[list[int]]] = []  # by lead and number, places in `reads`
+    for lead in tokens_of:
+        leaves, first_row = lead.leaves, len(rows)
+        rows += [lead.shared + leaf for leaf in leaves]
+        own: list[list[int]] = []
+        for ending in lead.endings:
+            own.append(list(range(len(reads), len(reads) + len(ending))))
+            for length, token in enumerate(ending):
+                on_the_way = (leaf[:length] == ending[:length] for leaf in leaves)
+                row = first_row + list(on_the_way).index(True)
+                reads.append(TokenRead(row, len(lead.shared) + length, token))
+        reads_of.append(own)
+
+    def distributions(logarithms: FloatArray) -> FloatArray:
+        by_lead = [
+            _distribution(lead, [logarithms[:, own].sum(axis=1) for own in places])
+            for lead, places in zip(tokens_of, reads_of, strict=True)
+        ]
+        stacked: FloatArray = np.stack(by_lead, axis=1)
+        return stacked
+
+    return Scorer(ContinuationReader(model, rows, reads), distributions, tolerances=(1e-3, 0.1))
+
+
+def _distribution(lead: _NumberTokens, begun: Sequence[FloatArray]) -> FloatArray:
+    """(prompts, numbers) probabilities that sum to 1.
+
+    begun: of each number, (prompts,) log-probabilities that the reply begins with its tokens.
+    """
+    started = np.stack(begun, axis=1)
+    ended = started.copy()
+    for number in range(len(begun)):
+        for other in lead.longer(number):
+            going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
+            with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
+                ended[:, number] += np.log1p(-going_on)
+    shares: FloatArray = np.exp(ended - np.logaddexp.reduce(ended, axis=1, keepdims=True))
+    return shares
+
+
+def _shared_start(texts: Sequence[Tokens]) -> Tokens:
+    """The tokens with which all texts begin."""
+    columns = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
+    return tuple(column[0] for column in columns)
+
+
+def _begins(tokens: Tokens, other: Tokens) -> bool:
+    """Whether the other begins with these tokens and goes on."""
+    return len(tokens) < len(other) and other[: len(tokens)] == tokens
+
+
+def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
+    """The first token of each spelling of an answer, with a space before it and without.
+
+    Left out are tokens that are nothing but space, with which every other answer could begin as
+    well, and the one for unknown words. An answer of several tokens has the probability of its
+    first: "ten" and "tennis" may share it.
+    Source: the released code of GenEval 2, which counts a token twice where two spellings begin
+    with it, and tokens of space.
+    """
+    tokens = set()
+    for answer in answers:
+        for text in (answer, f" {answer}"):
+            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            if ids and tokenizer.decode(ids[:1]).strip():
+                tokens.add(int(ids[0]))
+    return frozenset(tokens - {tokenizer.unk_token_id})
+
+
+def token_scorer(model: Any, tokens: Sequence[int]) -> Scorer:
+    """Probabilities of single tokens as the first behind a prompt, (prompts, tokens)."""
+    reads = [TokenRead(0, 0, token) for token in tokens]
+    return Scorer(ContinuationReader(model, [[]], reads), np.exp, tolerances=(1e-4, 0.05))

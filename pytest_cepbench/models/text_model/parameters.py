@@ -1,0 +1,288 @@
+"""Parameters of the specs of text models, and the settings that are in force with them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
+from pytest_cepbench.models.model_spec import check_at_least, check_reasoning
+
+# Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
+# keys.
+_SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
+
+_GENERATION = (
+    "max_new_tokens", "min_new_tokens", "num_beams", "repetition_penalty", "length_penalty",
+    "no_repeat_ngram_size",
+)  # fmt: skip
+
+_NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("temperature", lambda value: value >= 0, "a number from 0 upwards"),
+    ("top_p", lambda value: 0 < value <= 1, "above 0 and at most 1"),
+    ("repetition_penalty", lambda value: value > 0, "a number above 0"),
+    ("length_penalty", lambda _: True, "a finite number"),
+)
+
+
+@dataclass(frozen=True)
+class GenerationParams(ImageTextParams):
+    """Parameters of a text by transformers' own `generate`, with those of `ImageTextParams`.
+
+    do_sample: draw tokens from the seed instead of taking the likeliest (greedy, the default).
+    temperature, top_p, top_k: of sampling, as in transformers; None leaves the checkpoint's own
+        setting. temperature=0 is greedy; top_k=0 means no limit.
+    reasoning: strip (reasoning is no part of the answer) or keep.
+    system_prompt: goes before the prompt, for a checkpoint with a chat template.
+    prompt_template: for a checkpoint without a chat template: the text that goes with the image,
+        `{prompt}` standing for what the model is asked.
+    max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
+        checkpoint without a chat template has learned positions, no text is longer than these.
+    The other parameters are transformers'; None leaves the checkpoint's own setting.
+    Raises ValueError for values out of range and for sampling parameters without do_sample.
+    """
+
+    do_sample: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    reasoning: str = "strip"
+    system_prompt: str | None = None
+    prompt_template: str | None = None
+    max_new_tokens: int | None = None
+    min_new_tokens: int | None = None
+    num_beams: int | None = None
+    repetition_penalty: float | None = None
+    length_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_reasoning(self.reasoning)
+        check_at_least(self, 0, "top_k")
+        for name, valid, expected in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and valid(value)):
+                raise ValueError(f"{name} must be {expected}, got {value}")
+        self._check_sampling()
+        check_at_least(self, 1, "max_new_tokens", "num_beams")
+        check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
+        if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
+            least, most = self.min_new_tokens, self.max_new_tokens
+            raise ValueError(f"min_new_tokens={least} is above max_new_tokens={most}")
+
+    def _check_sampling(self) -> None:
+        if self.do_sample and self.temperature == 0:
+            raise ValueError(
+                "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
+            )
+        sampling = [n for n in _SAMPLING if getattr(self, n) is not None]
+        if self.temperature == 0:
+            sampling.remove("temperature")
+        if sampling and not self.do_sample:
+            raise ValueError(
+                f"{sampling[0]} acts on sampling only: add do_sample=true, or leave it out"
+            )
+
+    @property
+    def seeded(self) -> bool:
+        """Greedy writing does not depend on the seed."""
+        return self.do_sample
+
+
+P = TypeVar("P", bound=GenerationParams)
+
+
+def generation_settings(
+    checkpoint: Checkpoint, params: GenerationParams, longest: int
+) -> dict[str, Any]:
+    """The generation settings in force: the spec's, else those of the checkpoint's own
+    generation_config.json, sampling settings only where tokens are sampled.
+
+    longest: new tokens where neither says how many.
+
+    A checkpoint's own do_sample does not count: writing is greedy unless the spec says otherwise.
+    Its max_length counts for a captioner, whose text begins with one start token; where there is a
+    chat template, max_length is the size of the context.
+    """
+    stored, chat = stored_settings(checkpoint), has_chat_template(checkpoint)
+    settings: dict[str, Any] = {"do_sample": params.do_sample}
+    if params.do_sample:
+        for name, default in _SAMPLING.items():
+            choices = (getattr(params, name), stored.get(name), default)
+            settings[name] = next(choice for choice in choices if choice is not None)
+    for name in _GENERATION:
+        value = getattr(params, name)
+        if value is None:
+            value = stored.get(name)
+        if value is not None:
+            settings[name] = value
+    length = stored.get("max_length")
+    settings.setdefault("max_new_tokens", longest if chat or not length else max(1, length - 1))
+    return settings
+
+
+def decisive_settings(plan: LoadPlan[P], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides a text besides the checkpoint, for keys; settings: of generation, in force."""
+    params = plan.params
+    return {
+        "dtype": plan.dtype,
+        "attn_implementation": params.attn_implementation,
+        "backend": params.backend,
+        "system_prompt": params.system_prompt,
+        "prompt_template": params.prompt_template,
+        **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
+        **settings,
+    }
+
+
+def check_prompting(plan: LoadPlan[P]) -> None:
+    """Raise SpecError for a prompt that the checkpoint has no use for."""
+    spec, params, chat = plan.spec, plan.params, has_chat_template(plan.checkpoint)
+    if params.system_prompt is not None and not chat:
+        raise SpecError(
+            f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
+            "has none. Say with prompt_template which text goes with the image"
+        )
+    if params.prompt_template is not None and chat:
+        raise SpecError(
+            f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat "
+            "template, and this one has its own. Leave it out"
+        )
+
+
+def has_chat_template(checkpoint: Checkpoint) -> bool:
+    """True for a checkpoint with a chat template, in any of the files that transformers reads."""
+    if checkpoint.config.get("model_type") == "vision-encoder-decoder":
+        return False  # its decoder is a plain language model that never sees the prompt
+    templates = ("chat_template.jinja", "chat_template.json")
+    if any(checkpoint.preparation_file(name).is_file() for name in templates):
+        return True
+    names = ("processor_config.json", "tokenizer_config.json")
+    configs = [checkpoint.preparation_file(name) for name in names]
+    return any(path.is_file() and bool(read_json(path).get("chat_template")) for path in configs)
+
+
+def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The settings of a checkpoint's own generation_config.json; empty where it has none."""
+    path = checkpoint.path / "generation_config.json"
+    return read_json(path) if path.is_file() else {}
+
+
+_IMAGE_SAMPLING = ("temperature", "top_p", "top_k")
+
+_NEUTRAL: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
+
+OF_EMU3 = ("negative_prompt", "image_ratio", "image_area")
+"""Parameters of a family that draws any size and has a prompt for what is not wanted."""
+
+_PUBLISHED: dict[str, dict[str, Any]] = {
+    "janus": {"guidance_scale": 5.0},
+    "emu3": {
+        "guidance_scale": 3.0,
+        "top_k": 2048,
+        "negative_prompt": "",
+        "image_ratio": "1:1",
+        "image_area": 720 * 720,
+    },
+}
+"""How the authors' code draws, where neither the spec nor the checkpoint says how."""
+
+_OTHERWISE: dict[str, Any] = {"guidance_scale": 5.0}
+"""Settings of a family that is not known: transformers' own value."""
+
+
+@dataclass(frozen=True)
+class UnifiedParams:
+    """Parameters of drawing in a unified model's spec; those of describing are a describer's
+    does.
+
+    image_batch_size: most texts in one call.
+    guidance_scale: how far scores are pushed away from those of no prompt; 1 is no guidance.
+    image_do_sample: draw image tokens from the step's seed; false takes the likeliest (greedy).
+    image_temperature, image_top_p, image_top_k: of that drawing; top_k=0 means no limit.
+    image_prompt_template: the text before the image, `{prompt}` standing for the step's own. None
+        is the family's way: the chat template for Janus, the prompt alone for Emu3.
+    negative_prompt: for Emu3, the prompt whose scores are pushed away from.
+    image_ratio, image_area: for Emu3, "width:height" and pixels of an image.
+    None leaves the setting to the checkpoint's generation_config.json, else to the authors' own
+    code. Raises ValueError for values out of range and for sampling parameters without sampling.
+    """
+
+    image_batch_size: int = 4
+    guidance_scale: float | None = None
+    image_do_sample: bool = True
+    image_temperature: float | None = None
+    image_top_p: float | None = None
+    image_top_k: int | None = None
+    image_prompt_template: str | None = None
+    negative_prompt: str | None = None
+    image_ratio: str | None = None
+    image_area: int | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "image_batch_size", "image_area")
+        check_at_least(self, 0, "image_top_k")
+        scale = self.guidance_scale
+        if scale is not None and not (math.isfinite(scale) and scale >= 1):
+            raise ValueError(
+                f"guidance_scale must be a number from 1 (no guidance) upwards, got {scale}"
+            )
+        if self.image_ratio is not None and not re.fullmatch(
+            r"[1-9]\d*:[1-9]\d*", self.image_ratio
+        ):
+            raise ValueError(
+                f"image_ratio must be width:height such as 16:9, got {self.image_ratio!r}"
+            )
+        if self.image_prompt_template is not None and "{prompt}" not in self.image_prompt_template:
+            raise ValueError(
+                "image_prompt_template must say with {prompt} where the text to draw goes"
+            )
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        temperature, top_p = self.image_temperature, self.image_top_p
+        if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
+            raise ValueError(f"image_temperature must be a number above 0, got {temperature}")
+        if top_p is not None and not 0 < top_p <= 1:
+            raise ValueError(f"image_top_p must be above 0 and at most 1, got {top_p}")
+        sampling = [
+            f"image_{name}"
+            for name in _IMAGE_SAMPLING
+            if getattr(self, f"image_{name}") is not None
+        ]
+        if sampling and not self.image_do_sample:
+            raise ValueError(
+                f"{sampling[0]} acts on sampling only: leave it or image_do_sample=false out"
+            )
+
+
+def drawing_settings(
+    params: UnifiedParams, stored: Mapping[str, Any], family: str
+) -> dict[str, Any]:
+    """The settings that decide an image: the spec's, else those of the checkpoint's own
+    generation_config.json, else those of the authors' code; sampling settings where tokens are
+    sampled.
+
+    A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
+    """
+    published = _PUBLISHED.get(family, _OTHERWISE)
+    of_spec = {name: getattr(params, f"image_{name}") for name in _IMAGE_SAMPLING}
+    of_spec |= {"guidance_scale": params.guidance_scale}
+    of_spec |= {name: getattr(params, name) for name in OF_EMU3 if name in published}
+    settings: dict[str, Any] = {
+        "do_sample": params.image_do_sample,
+        "prompt_template": params.image_prompt_template,
+    }
+    for name, value in of_spec.items():
+        if name in _IMAGE_SAMPLING and not params.image_do_sample:
+            continue
+        stored_value = None if name in OF_EMU3 else stored.get(name)
+        choices = (value, stored_value, published.get(name, _NEUTRAL.get(name)))
+        settings[name] = next((choice for choice in choices if choice is not None), None)
+    return settings

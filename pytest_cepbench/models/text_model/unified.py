@@ -1,0 +1,260 @@
+"""Unified models: describer, writer, generator and interleaver in one checkpoint, loaded once.
+
+Describing and writing are the code of these roles, and answers are made in turns of writing and
+drawing. Drawing goes by families, since transformers has no one way for it: Janus and Emu3, and by
+rule what keeps to the common interface.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.grouping import by_kind
+from pytest_cepbench.models.model_spec import ModelSpec, parse_params, split_params
+from pytest_cepbench.models.protocols import (
+    AnswerStep,
+    BindContext,
+    BoundRole,
+    ImageLike,
+    Question,
+    Reply,
+    RoleName,
+    StepLimit,
+)
+from pytest_cepbench.models.safe_loading import explained
+from pytest_cepbench.models.text_model.drawing import (
+    Emu3Decoder,
+    ImageDecoder,
+    JanusDecoder,
+    PipelineDecoder,
+    to_image,
+)
+from pytest_cepbench.models.text_model.interleaver import PROMPTS, TwoStageInterleaver
+from pytest_cepbench.models.text_model.loading import LoadedDescriber
+from pytest_cepbench.models.text_model.parameters import (
+    OF_EMU3,
+    UnifiedParams,
+    drawing_settings,
+    has_chat_template,
+    stored_settings,
+)
+from pytest_cepbench.models.text_model.text_generation import (
+    DESCRIBER,
+    WRITER,
+    DescriberParams,
+    TransformersDescriber,
+    TransformersWriter,
+    WriterParams,
+    special_tokens,
+    unified_writer,
+    writer_settings,
+)
+from pytest_cepbench.models.torch_runtime import quiet
+from pytest_cepbench.models.versions import backend_option, need
+
+
+def split_drawing(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, UnifiedParams]:
+    """The spec as a describer takes it, and what is said in it of drawing.
+
+    family: the checkpoint's model type. what: its architecture, for people. Raises SpecError for a
+    parameter that neither role of the family knows, and for wrong values of drawing.
+    """
+    drawing = {field.name for field in dataclasses.fields(UnifiedParams)}
+    if family != "emu3":
+        drawing -= set(OF_EMU3)
+    texts = {field.name for field in dataclasses.fields(DescriberParams)} - drawing
+    describer, own = split_params(spec, f"the unified model {what}", texts, drawing)
+    return describer, parse_params(own, UnifiedParams, what)
+
+
+ADAPTER = "transformers-unified/1"
+
+_DECODERS: dict[str, Callable[[Checkpoint, LoadedDescriber, Mapping[str, Any]], ImageDecoder]] = {
+    "janus": JanusDecoder,
+    "emu3": Emu3Decoder,
+}
+"""By model type; other families draw in the common way."""
+
+
+def bind_unified(
+    role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+) -> BoundRole:
+    """Bind a transformers checkpoint as describer, writer, generator or interleaver of one load,
+    without importing torch.
+
+    All roles of one spec name the same load in `shares`. Raises SpecError for unknown, wrong or
+    contradictory parameters of any role, CheckpointError for an interleaver without a chat
+    template, MissingDependencyError where a library is not installed.
+    """
+    family = str(checkpoint.config.get("model_type") or "")
+    texts, drawing = split_drawing(spec, family, checkpoint.what)
+    settings = drawing_settings(drawing, stored_settings(checkpoint), family)
+    plain = DESCRIBER.bind("describer", texts, checkpoint, context)
+    need("a unified model", "transformers", "5.0")
+
+    def of_one_load(bound: BoundRole) -> BoundRole:
+        return replace(
+            bound,
+            adapter=ADAPTER,
+            load=lambda: _load(plain, texts, checkpoint, family, settings),
+            shares=f"{plain.fingerprint} {spec.text}",
+        )
+
+    if role == "describer":
+        return of_one_load(plain)
+    if role == "writer":
+        return of_one_load(WRITER.bind("writer", texts, checkpoint, context))
+    if role == "interleaver":
+        _check_chat_template(checkpoint)
+        return replace(
+            of_one_load(plain),
+            role=role,
+            params={**plain.params, "prompts": PROMPTS, "image": settings},
+            seeded=plain.seeded or drawing.image_do_sample,
+            batch_size=drawing.image_batch_size,
+            grows=False,
+        )
+    named = {name: plain.params[name] for name in ("dtype", "attn_implementation")}
+    return replace(
+        of_one_load(plain),
+        role=role,
+        params=named | settings,
+        seeded=drawing.image_do_sample,
+        batch_size=drawing.image_batch_size,
+        grows=plain.device != "cpu" and "image_batch_size" not in spec.params,
+    )
+
+
+def _check_chat_template(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where there is no chat template, by which a question is asked."""
+    if not has_chat_template(checkpoint):
+        raise CheckpointError(
+            f"{checkpoint.path}: an interleaver is asked by its chat template, and there is none. "
+            "Save the processor that the model was trained with (processor.save_pretrained)"
+        )
+
+
+def _load(
+    bound: BoundRole,
+    texts: ModelSpec,
+    checkpoint: Checkpoint,
+    family: str,
+    settings: Mapping[str, Any],
+) -> UnifiedModel:
+    from transformers import AutoImageProcessor
+
+    describer = bound.load()
+    assert isinstance(describer, TransformersDescriber)
+    loaded = describer.loaded
+    # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
+    loaded.generation_config.guidance_scale = None
+    with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
+        # Drawings are made the same way whatever images are read with: torchvision rounds
+        # otherwise.
+        finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
+        decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
+    params = parse_params(texts, WriterParams, checkpoint.what)
+    own = writer_settings(checkpoint, params)
+    writer = unified_writer(checkpoint, loaded, params, own, by_size=decoder.by_size)
+    # A step's text is about as long as a description: the describer's settings hold for it.
+    step_writer = TransformersWriter(checkpoint, loaded, params, by_size=decoder.by_size)
+    return UnifiedModel(
+        describer,
+        writer,
+        step_writer,
+        decoder,
+        finish,
+        settings["prompt_template"],
+        keeps_reasoning=params.reasoning == "keep",
+    )
+
+
+class UnifiedModel:
+    """A loaded unified model: describes and writes as its parts do, draws by its decoder.
+
+    step_writer: writes the text of one step of an answer.
+    finish: the image processor that turns pixel values into pictures. template: the text before an
+    image, with {prompt}; None leaves it to the family.
+    keeps_reasoning: whether a step's text is drawn with the reasoning in it.
+    """
+
+    def __init__(
+        self,
+        describer: TransformersDescriber,
+        writer: TransformersWriter,
+        step_writer: TransformersWriter,
+        decoder: ImageDecoder,
+        finish: Any,
+        template: str | None = None,
+        *,
+        keeps_reasoning: bool = False,
+    ) -> None:
+        self._describer = describer
+        self._writer = writer
+        self._interleaver = TwoStageInterleaver(step_writer, self, keeps_reasoning=keeps_reasoning)
+        self._decoder = decoder
+        self._finish = finish
+        self._template = template
+        self._special = special_tokens(describer.loaded)
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._describer.move(device)
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Reply]:
+        """Describe each image; see `TransformersDescriber`."""
+        if not self._decoder.by_size:
+            return self._describer.describe(images, prompt, seeds)
+        return by_kind(
+            [image.size for image in images],
+            lambda indices: self._describer.describe(
+                [images[i] for i in indices], prompt, [seeds[i] for i in indices]
+            ),
+        )
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure | Reply]:
+        """Answer each question; see `TransformersWriter`."""
+        return self._writer.write(questions, prompt, seeds)
+
+    def interleave(
+        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
+    ) -> list[list[AnswerStep] | Failure | Reply]:
+        """Answer each question in steps; see `TwoStageInterleaver`."""
+        return self._interleaver.interleave(questions, limits, seeds)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
+        """Draw each text: an image, or a "nan-image" failure where the model's scores are NaN.
+
+        The caller's random state is left as it was.
+        """
+        import torch
+
+        with quiet(), torch.inference_mode():
+            pixels = self._decoder.draw([self._prompt(text) for text in texts], seeds)
+        return [to_image(self._finish, image) for image in pixels]
+
+    def _prompt(self, text: str) -> str:
+        # A model may spell its own image token, and would then be asked where the image is.
+        text = self._special.sub(" ", text)
+        if self._template is not None:
+            return self._template.replace("{prompt}", text)
+        loaded = self._describer.loaded
+        if not (self._decoder.chats and loaded.chat_template):
+            return text
+        turn = {"role": "user", "content": [{"type": "text", "text": text}]}
+        rendered: str = loaded.processor.apply_chat_template(
+            [turn], chat_template=loaded.chat_template, add_generation_prompt=True, tokenize=False
+        )
+        return rendered

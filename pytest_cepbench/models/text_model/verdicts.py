@@ -1,0 +1,250 @@
+"""Verdicts: read from words, where exactly one of the four is named, and from probabilities.
+
+OpenING's released code takes the first A or B of an answer and tosses a coin where there is none.
+Here an answer that names no verdict, or several, is a failure of the kind `no-verdict`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.artifacts.reasoning import after_reasoning
+
+_NO_SIDE = "Tie"
+"""A tie that leans to neither answer: none of the four verdicts."""
+
+# Letters of other scripts that look the same; NFKC has made the wide forms Latin already.
+_LOOKALIKES = str.maketrans({"\u0410": "A", "\u0391": "A", "\u0412": "B", "\u0392": "B"})
+
+_VERDICT_KEYS = {
+    "better", "better_answer", "better_response", "choice", "preference", "preferred", "verdict",
+    "winner",
+}  # fmt: skip
+"""Keys of a JSON answer whose value is the verdict; MMRB2 asks for `better_response`."""
+
+# All patterns take time that grows no faster than the text: a model can repeat a character.
+
+_LETTER = re.compile(r"(?:(?:answer|response|output|model)[\W_]{1,8})?([AB])", re.IGNORECASE)
+
+_PHRASE = re.compile(
+    r"(?P<tie>tie[\s:,-]{0,8}\(?\s{0,8})?(?P<letter>[AB])\W{0,3}\s{1,8}(?:is\s{1,8})?better",
+    re.IGNORECASE,
+)
+
+_LABEL = re.compile(r"^(?:(?:final\s)?answer|verdict|letter)[\W_]{1,8}", re.IGNORECASE)
+
+_BRACKETS = re.compile(r"\[\[\s{0,8}(?:([AB])|([AB])>{1,2}[AB]|[^\[\]]{0,20})\s{0,8}\]\]")
+
+# Without "better" the bracket has to end: "Tie (A and B are equal)" leans to neither.
+_TIE = re.compile(
+    r"\btie\b[\s:,-]{0,8}(?:"
+    r"\(\s{0,8}(?P<inside>[ab])"
+    r"(?:\s{1,8}(?:is\s{1,8})?better\b|(?:\s{1,8}is)?\s{0,8}(?:\)|\.{3}|$))"
+    r"|(?P<better>[ab])\s{1,8}(?:is\s{1,8})?better\b"
+    r"|(?-i:(?P<alone>[AB]))(?=[\s.!)\]]{0,8}$)"
+    r")",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_BETTER = re.compile(r"(?<![A-Za-z0-9])([AB])\W{0,3}\s{1,8}(?i:is\s{1,8}better)(?![A-Za-z])")
+
+_BARE_TIE = re.compile(
+    r"(?:^|[.!?:])\s{0,8}tie\b"
+    r"|\b(?:it|this|they|verdict|result|outcome)(?:'s|\s{1,8}is|\s{1,8}are)\s{1,8}"
+    r"(?:(?!not\b)\w{1,20}\s{1,8}){0,2}tied?\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_CLAUSE_END = re.compile(r"[.,;:!?()\n]|\bbut\b")
+
+_CLAUSE = 200  # characters before a phrase in which it may be denied
+
+_DENIED = re.compile(
+    r"n't\b|\b(?:not|never|neither|nor|cannot|no|whether|if|unless|either)\b", re.IGNORECASE
+)
+
+_QUOTED = re.compile(
+    r"\"[^\"\n]*\"|\u201c[^\u201c\u201d\n]*\u201d|\u00ab[^\u00ab\u00bb\n]*\u00bb|`[^`\n]*`"
+    r"|'(?:[AB]|Tie)\b[^'\n]{0,40}better\)?'|^[ \t]{0,8}>.*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_QUOTED_VERDICT = re.compile(
+    r"(?:^|\b(?:answer|choice|conclusion|decision|judge?ment|output|reply|result|verdict)"
+    r"[\s:]{0,8}(?:is\b)?[\s:]{0,8})"
+    r"[\"\u201c\u00ab`']([^\"\u201d\u00bb`'\n]{0,80})[\"\u201d\u00bb`'][\s.!]{0,8}$",
+    re.IGNORECASE,
+)
+
+
+def read_winner(text: str) -> Winner | Failure:
+    """The verdict that an answer names; a failure where it names none, or several.
+
+    Read is what stands outside of reasoning: one of the four phrases, a letter alone, `[[A]]` or
+    `[[A>>B]]`, a JSON object with the verdict under a key such as `better_response`, or a text in
+    which one phrase occurs. A phrase in quotation marks counts where nothing but a label such as
+    "Verdict:" stands before it at the end of the answer: elsewhere a judge quotes what it was
+    asked. A phrase in a clause that denies or doubts it ("not", "whether") does not count.
+    """
+    answer = _plain(text)
+    if answer is None:
+        return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
+    quoted = _QUOTED_VERDICT.search(answer)
+    verdicts = _short_verdict(answer) or (quoted and _short_verdict(quoted[1]))
+    if not verdicts:
+        verdicts = set(_verdicts_in(_QUOTED.sub(" ", answer)))
+    if len(verdicts) == 1 and _NO_SIDE not in verdicts:
+        winner: Winner = verdicts.pop()  # type: ignore[assignment] # no side is taken out
+        return winner
+    count = len(verdicts - {_NO_SIDE})
+    ties = " and a tie that leans to neither side" if _NO_SIDE in verdicts else ""
+    return Failure("no-verdict", f"named {count} of the four verdicts{ties}: {text!r:.400}")
+
+
+def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
+    """The verdict of an answer that is a single letter, behind its reasoning and a label.
+
+    letters: upper-case letter -> verdict. Any other answer is a failure: a letter inside a sentence
+    may be the name of an answer.
+    """
+    answer = _plain(text)
+    if answer is None:
+        return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
+    words = _LABEL.sub("", _between_letters(answer))
+    if words in letters:
+        return letters[words]
+    wanted = ", ".join(sorted(letters))
+    return Failure("no-verdict", f"is none of the letters {wanted}: {text!r:.400}")
+
+
+def _plain(text: str) -> str | None:
+    """The answer behind the reasoning, without emphasis; None where the reasoning never ends."""
+    answer = after_reasoning(text)
+    if answer is None:
+        return None
+    plain = unicodedata.normalize("NFKC", answer).translate(_LOOKALIKES)
+    return plain.replace("*", "").replace("\u2019", "'").strip()
+
+
+def _short_verdict(answer: str) -> set[str]:
+    """The verdict of an answer that is nothing but a verdict; empty for any other answer."""
+    if answer.startswith(("{", "```")):
+        return _json_verdict(answer)
+    words = _between_letters(answer)
+    if match := _LETTER.fullmatch(words):
+        return {match[1].upper()}
+    if match := _PHRASE.fullmatch(words):
+        letter = match["letter"].upper()
+        return {f"Tie({letter})" if match["tie"] else letter}
+    return set()
+
+
+def _between_letters(text: str) -> str:
+    """The text from its first letter or digit to its last."""
+    places = [i for i, character in enumerate(text) if character.isalnum()]
+    return text[places[0] : places[-1] + 1] if places else ""
+
+
+def _json_verdict(answer: str) -> set[str]:
+    body = re.sub(r"^```(?:json)?\s*|\s*```$", "", answer)
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return set()
+    if not isinstance(document, dict):
+        return set()
+    values = [value for key, value in document.items() if key.casefold() in _VERDICT_KEYS]
+    if len(values) != 1 or not isinstance(values[0], str) or values[0].startswith("{"):
+        return set()
+    return _short_verdict(values[0].strip()) or set(_verdicts_in(values[0]))
+
+
+def _verdicts_in(text: str) -> Iterator[str]:
+    """All verdicts that a text names, `_NO_SIDE` among them."""
+    for match in _BRACKETS.finditer(text):
+        yield match[1] or match[2] or _NO_SIDE
+    for match in _TIE.finditer(text):
+        letter = match["inside"] or match["better"] or match["alone"]
+        yield f"Tie({letter.upper()})"
+    rest = _TIE.sub(" ", _BRACKETS.sub(" ", text))
+    for match in _BETTER.finditer(rest):
+        clause = _CLAUSE_END.split(rest[max(0, match.start() - _CLAUSE) : match.start()])[-1]
+        if not _DENIED.search(clause):
+            yield match[1]
+    if _BARE_TIE.search(rest):
+        yield _NO_SIDE
+
+
+PROBABILITIES = "probabilities"
+"""In the provenance of a verdict: its probabilities, as `VerdictProbabilities.to_text` writes."""
+
+
+@dataclass(frozen=True)
+class VerdictProbabilities:
+    """How likely a judge holds each verdict.
+
+    values: (4,) in [0, 1], in the order of `WINNERS`; they sum to 1.
+    Raises ValueError for others.
+    """
+
+    values: tuple[float, float, float, float]
+
+    def __post_init__(self) -> None:
+        within = all(0 <= value <= 1 for value in self.values)
+        if len(self.values) != len(WINNERS) or not within or abs(sum(self.values) - 1) > 1e-3:
+            raise ValueError(f"four probabilities that sum to 1 are expected, got {self.values}")
+
+    @classmethod
+    def from_likelihoods(cls, logarithms: Sequence[float]) -> VerdictProbabilities:
+        """Softmax of four log-likelihoods, in the order of `WINNERS`."""
+        highest = max(logarithms)
+        weights = [math.exp(value - highest) for value in logarithms]
+        total = sum(weights)
+        a, tie_a, tie_b, b = (weight / total for weight in weights)
+        return cls((a, tie_a, tie_b, b))
+
+    @property
+    def winner(self) -> Winner:
+        """The likeliest verdict."""
+        return max(zip(self.values, WINNERS, strict=True), key=lambda pair: pair[0])[1]
+
+    @property
+    def soft_score(self) -> float:
+        """The first answer's expected score, in [0, 1]: p(A) + (p(Tie A) + p(Tie B)) / 2."""
+        a, tie_a, tie_b, _ = self.values
+        return a + (tie_a + tie_b) / 2
+
+    @property
+    def highest(self) -> float:
+        """The probability of the likeliest verdict."""
+        return max(self.values)
+
+    def expect(self, scores: Mapping[Winner, float]) -> float:
+        """The mean of the verdicts' scores."""
+        return sum(
+            value * scores[winner] for value, winner in zip(self.values, WINNERS, strict=True)
+        )
+
+    def allow(self, winner: Winner) -> bool:
+        """Whether a verdict is the likeliest, but for the digits that `to_text` leaves out."""
+        return self.values[WINNERS.index(winner)] > self.highest - 2e-6
+
+    def to_text(self) -> str:
+        """Four numbers with six digits, separated by spaces."""
+        return " ".join(f"{value:.6f}" for value in self.values)
+
+    @classmethod
+    def from_provenance(cls, provenance: Mapping[str, str]) -> VerdictProbabilities | None:
+        """The probabilities beside a stored verdict; None where there are none that make sense."""
+        try:
+            a, tie_a, tie_b, b = map(float, provenance.get(PROBABILITIES, "").split())
+            return cls((a, tie_a, tie_b, b))
+        except ValueError:
+            return None

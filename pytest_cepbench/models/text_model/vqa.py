@@ -1,0 +1,168 @@
+"""VQA models: any transformers image-text-to-text checkpoint with a chat template, by likelihood.
+
+The model is not asked to write. The probability of an answer is that of the tokens which begin it,
+as the first of the model's reply to picture and question: Soft-TIFA's soft score. A text is asked
+about as a picture is, in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, is_own_bug
+from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
+from pytest_cepbench.models.text_model.conversations import (
+    Conversation,
+    ConversationParams,
+    JudgeConversations,
+    check_chat,
+    has_image,
+)
+from pytest_cepbench.models.text_model.judge_prompts import shrink_image
+from pytest_cepbench.models.text_model.likelihood import Scorer, first_tokens, token_scorer
+from pytest_cepbench.models.text_model.loading import LoadedDescriber, load_describer
+from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
+
+_YES, _NO = ("Yes", "yes"), ("No", "no")
+
+_PROBE_IMAGE = Image.new("RGB", (64, 48), (200, 40, 40))
+
+_PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
+    ((_PROBE_IMAGE, "Is it red?"), (_PROBE_IMAGE, "Is there a circle on the left of it?")),
+    (("a red circle", "Is it red?"), ("a circle", "Is there a circle on the left of it?")),
+)
+"""Questions of unequal length, so that one is padded, first about pictures and then about texts."""
+
+
+def _load(plan: LoadPlan[ConversationParams]) -> TransformersVqa:
+    return TransformersVqa(plan, load_describer(plan, {"do_sample": False}, chat=True))
+
+
+class TransformersVqa:
+    """A loaded VQA model: holds the model and its processor."""
+
+    def __init__(self, plan: LoadPlan[ConversationParams], loaded: LoadedDescriber) -> None:
+        """Raises CheckpointError for a tokenizer that does not tell yes from no, ModelError for a
+        model that fails when it is shown a picture and a question.
+        """
+        self._plan = plan
+        self._loaded = loaded
+        self._conversations = JudgeConversations(plan, loaded)
+        yes, no = (first_tokens(loaded.tokenizer, words) for words in (_YES, _NO))
+        if not yes or not no or yes & no:
+            raise CheckpointError(
+                f"{plan.checkpoint.path}: its tokenizer does not tell yes from no by the first "
+                "token, so no likelihood does. Give a model whose vocabulary has both words"
+            )
+        scorer = token_scorer(loaded.model, sorted(yes | no))
+        pictures, texts = ([self._conversation(*probe) for probe in probes] for probes in _PROBES)
+        self._reads_texts = self._can_read(texts, scorer)
+        probes = [pictures, texts] if self._reads_texts else [pictures]
+        self._batched = self._conversations.reads_prompts_once(probes, scorer)
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self._loaded.model.to(device)
+
+    def answer(
+        self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
+    ) -> list[Reply]:
+        """The probability of each answer; a failure for a piece that the model cannot read.
+
+        Raises CheckpointError for an answer that no token begins.
+        """
+        asked = [
+            (piece, question)
+            for piece, own in zip(pieces, questions, strict=True)
+            for question in own
+        ]
+        most = self._plan.params.batch_size
+        results: list[float | Failure] = []
+        for low in range(0, len(asked), most):
+            results += self._probabilities(asked[low : low + most])
+        ends = list(accumulate(len(own) for own in questions))
+        remarks = () if self._batched else (self._one_by_one(),)
+        return [
+            Reply(_together(results[end - len(own) : end]), remarks=remarks)
+            for own, end in zip(questions, ends, strict=True)
+        ]
+
+    def _probabilities(self, asked: Sequence[tuple[Piece, VqaQuestion]]) -> list[float | Failure]:
+        wanted = [self._tokens(question) for _, question in asked]
+        known = sorted(set().union(*wanted))
+        columns = {token: column for column, token in enumerate(known)}
+        conversations = [self._conversation(piece, question.text) for piece, question in asked]
+        readable = [
+            row for row, own in enumerate(conversations) if self._reads_texts or has_image(own)
+        ]
+        likelihoods = self._conversations.likelihoods(
+            [conversations[row] for row in readable],
+            token_scorer(self._loaded.model, known),
+            batched=self._batched,
+            what="question",
+        )
+        results: list[float | Failure] = [
+            Failure("refused", f"{self._plan.checkpoint.what} reads no text without an image")
+            for _ in asked
+        ]
+        for row, own in zip(readable, likelihoods, strict=True):
+            if isinstance(own, Failure):
+                results[row] = own
+            else:
+                total = sum(float(own[columns[token]]) for token in wanted[row])
+                results[row] = min(1.0, total)  # probabilities of different tokens, rounded
+        return results
+
+    def _tokens(self, question: VqaQuestion) -> frozenset[int]:
+        tokens = first_tokens(self._loaded.tokenizer, question.answers)
+        if not tokens:
+            raise CheckpointError(
+                f"{self._plan.checkpoint.path}: its tokenizer has no token that begins the answer "
+                f"{question.answers[0]!r:.80}, so it has no likelihood. Give a model whose "
+                "vocabulary has it"
+            )
+        return tokens
+
+    def _conversation(self, piece: Piece, question: str) -> Conversation:
+        params = self._plan.params
+        shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
+        return self._conversations.turns([shown, question], params.system_prompt or "")
+
+    def _can_read(self, conversations: Sequence[Conversation], scorer: Scorer) -> bool:
+        """Whether the model can be asked about a text."""
+        import torch
+
+        try:
+            with quiet(), torch.inference_mode():
+                for conversation in conversations:
+                    scorer.score_whole(self._conversations.inputs([conversation]))
+        # Libraries raise what they like where a model takes no such input.
+        except Exception as error:
+            if is_out_of_memory(error) or is_own_bug(error):
+                raise
+            return False
+        return True
+
+    def _one_by_one(self) -> str:
+        return (
+            f"{self._plan.checkpoint.what} gives other likelihoods in a batch than alone: it is "
+            "asked one question at a time"
+        )
+
+
+def _together(results: Sequence[float | Failure]) -> list[float] | Failure:
+    """The answers about one piece; the first failure where there is one."""
+    numbers = [result for result in results if not isinstance(result, Failure)]
+    if len(numbers) == len(results):
+        return numbers
+    return next(result for result in results if isinstance(result, Failure))
+
+
+ADAPTER = Adapter(
+    "transformers-vqa/1", ("torch", "transformers"), ConversationParams, _load, check=check_chat
+)

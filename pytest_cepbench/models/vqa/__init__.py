@@ -1,1 +1,0 @@
-"""VQA models: answers to questions about pictures and texts, as probabilities."""

@@ -1,1 +1,0 @@
-"""Writers: image-text-to-text checkpoints of transformers that answer questions."""

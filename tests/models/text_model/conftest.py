@@ -1,0 +1,189 @@
+"""Tiny checkpoints of every role, built once; copies to damage; binding and loading."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import (
+    Battle,
+    BindContext,
+    BoundRole,
+    Describer,
+    Interleaver,
+)
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.text_model.unified import UnifiedModel
+from tests.models.binding import bind_text, plain
+from tests.tiny.common import JUDGE_WORDS, pictures
+from tests.tiny.unified import BUILDERS as UNIFIED
+from tests.tiny.unified import DRAW
+
+Build = Callable[[str], Path]
+"""Name of a builder -> the folder of its tiny checkpoint."""
+
+Load = Callable[..., Any]
+"""(name of a builder, query) -> the loaded model."""
+
+
+def build_once(root: Path, builders: Mapping[str, Callable[..., Path]], **options: Any) -> Build:
+    """Build the checkpoints in folders of their names when they are asked for."""
+
+    def build(name: str) -> Path:
+        from pytest_cepbench.models.torch_runtime import quiet
+
+        folder = root / name
+        if not folder.exists():
+            import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
+
+            with quiet():
+                builders[name](folder, **options)
+        return folder
+
+    return build
+
+
+# -- describers and writers ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def tiny_describer(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """The folder of a tiny describer by its builder's name; built once, not to be changed."""
+    from tests.tiny.describers import BUILDERS
+
+    return build_once(tmp_path_factory.mktemp("describers"), BUILDERS)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, tiny_describer: Build) -> Build:
+    """A copy of a tiny describer that a test may change."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(tiny_describer(name), tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture
+def bound(context: BindContext) -> Callable[..., BoundRole]:
+    """Bind a folder as describer, with parameters."""
+    return lambda folder, query="": bind(parse_spec(f"{folder}?{query}"), "describer", context)
+
+
+@pytest.fixture
+def describer(bound: Callable[..., BoundRole]) -> Callable[..., Describer]:
+    """Load a folder as describer, with parameters."""
+
+    def load(folder: Path, query: str = "max_new_tokens=8") -> Describer:
+        model = bound(folder, query).load()
+        assert isinstance(model, Describer)
+        return model
+
+    return load
+
+
+def describe(
+    model: Describer,
+    images: Sequence[Image.Image],
+    prompt: str = "describe the image",
+    seed: int = 0,
+) -> list[Any]:
+    """Describe with seeds that count up from the one given."""
+    return plain(model.describe(images, prompt, [seed + i for i in range(len(images))]))
+
+
+# -- judges ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def tiny_judge(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """The folder of a tiny judge by its architecture; built once, not to be changed."""
+    from tests.tiny.describers import BUILDERS
+
+    return build_once(tmp_path_factory.mktemp("judges"), BUILDERS, words=JUDGE_WORDS)
+
+
+@pytest.fixture
+def load_judge(tiny_judge: Build) -> Load:
+    """Load a tiny judge as a user would name it."""
+
+    def loaded(name: str, query: str = "dtype=float32") -> Any:
+        return bind_text(f"{tiny_judge(name)}?device=cpu&{query}", "judge").load()
+
+    return loaded
+
+
+def make_battles() -> list[Battle]:
+    """Eight battles of unequal length: with several images, with one, and without any."""
+    red, green, yellow = pictures()
+    return [
+        Battle(["the image", red], ["a circle", green], ["a square on the left", yellow]),
+        Battle(["two small circle"], [red], [green, "right"]),
+        Battle(["what is shown ?", yellow], ["red"], ["blue and green and yellow"]),
+        Battle(["describe a square"], ["a small square"], ["a large circle on top of a square"]),
+        Battle(["the image", red, green], [yellow, yellow], ["is", red]),
+        Battle(["what ?"], ["red"], ["blue"]),
+        Battle(["be brief"], ["a", red, "a", green, "a", yellow], ["bottom"]),
+        Battle(["left"], ["right", green], ["top", red]),
+    ]
+
+
+# -- unified models and interleavers ---------------------------------------------------------------
+
+
+def spec(folder: Path, query: str = "") -> str:
+    """The spec of a folder named by its family, which draws 32 x 32 pixels and says little."""
+    options = [part for part in (DRAW[folder.name], "max_new_tokens=8", query) if part]
+    return f"{folder}?{'&'.join(options)}"
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of the tiny unified models by family; not to be changed."""
+    pytest.importorskip("transformers", reason="unified models need the [models] extra")
+    build = build_once(tmp_path_factory.mktemp("unified"), UNIFIED)
+    return {name: build(name) for name in UNIFIED}
+
+
+@pytest.fixture(scope="session")
+def unified(folders: dict[str, Path]) -> Callable[..., UnifiedModel]:
+    """A loaded model by family and parameters, loaded once; not to be changed."""
+    loaded: dict[str, UnifiedModel] = {}
+
+    def load(family: str, query: str = "") -> UnifiedModel:
+        text = spec(folders[family], query)
+        if text not in loaded:
+            model = bind_text(text, "generator").load()
+            assert isinstance(model, UnifiedModel)
+            loaded[text] = model
+        return loaded[text]
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def interleaver(folders: dict[str, Path]) -> Callable[..., Interleaver]:
+    """A loaded interleaver by family and parameters, loaded once; not to be changed."""
+    loaded: dict[str, Interleaver] = {}
+
+    def load(family: str, query: str = "") -> Interleaver:
+        text = f"{folders[family]}?{'&'.join(filter(None, (DRAW[family], query)))}"
+        if text not in loaded:
+            model = bind_text(text, "interleaver").load()
+            assert isinstance(model, Interleaver)
+            loaded[text] = model
+        return loaded[text]
+
+    return load
+
+
+@pytest.fixture
+def copied_unified(tmp_path: Path, folders: dict[str, Path]) -> Build:
+    """A copy of a family's folder that a test may change."""
+    return lambda family: Path(shutil.copytree(folders[family], tmp_path / family))

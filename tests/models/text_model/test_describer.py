@@ -1,0 +1,225 @@
+"""Describers: published architectures, built tiny, loaded as a user's checkpoint is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.artifacts.reasoning import reasoning_spans
+from pytest_cepbench.datasets.sample import load_seed_image
+from pytest_cepbench.datasets.shapes.samples import load_shapes
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
+from tests.models.text_model.conftest import Build, describe
+from tests.tiny.common import WORDS, pictures, skip_before
+
+pytest.importorskip("torch", reason="describers need the [models] extra")
+pytest.importorskip("transformers", reason="describers need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+ARCHITECTURES = ["llava", "qwen2-vl", "idefics3", "blip", "vit-gpt2"]
+PROMPT = "describe the image"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_batch_of_mixed_sizes_equals_one_by_one(
+    tiny_describer: Build, describer: Callable[..., Describer], name: str
+) -> None:
+    """Padding and neighbours must not change a text, and the text must be about the image."""
+    model = describer(tiny_describer(name))
+    images = pictures()
+    together = describe(model, images)
+    assert together == [describe(model, [image])[0] for image in images]
+    assert len(set(together)) > 1
+    assert describe(model, images) == together
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
+def test_only_the_answer_is_returned(
+    tiny_describer: Build, describer: Callable[..., Describer], name: str
+) -> None:
+    """The prompt, which a decoder repeats, and special tokens must not be in the description."""
+    texts = describe(describer(tiny_describer(name)), pictures())
+    assert all(PROMPT not in text and "<" not in text for text in texts)
+    assert all(len(text.split()) <= 8 for text in texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
+def test_a_chat_model_reads_prompt_and_system_prompt(
+    tiny_describer: Build, describer: Callable[..., Describer], name: str
+) -> None:
+    """Another prompt or system prompt must be able to give another text."""
+    images = pictures()
+    plain = describe(describer(tiny_describer(name)), images)
+    briefed = describer(tiny_describer(name), "max_new_tokens=8&system_prompt=be%20brief")
+    assert describe(describer(tiny_describer(name)), images, "what is shown ?") != plain
+    assert describe(briefed, images) != plain
+
+
+@pytest.mark.parametrize("name", ["blip", "vit-gpt2"])
+def test_a_captioner_is_given_the_image_alone(
+    tiny_describer: Build, describer: Callable[..., Describer], name: str
+) -> None:
+    """Without a chat template the prompt has no place: a captioner would write on after it."""
+    model = describer(tiny_describer(name))
+    assert describe(model, pictures(), "one") == describe(model, pictures(), "another")
+
+
+def test_a_prompt_template_gives_a_captioner_its_text(
+    tiny_describer: Build, describer: Callable[..., Describer]
+) -> None:
+    """What the user puts into the template must be where the caption begins."""
+    model = describer(tiny_describer("blip"), "max_new_tokens=4&prompt_template=a%20{prompt}")
+    texts = describe(model, pictures(), "circle on")
+    assert all(text.startswith("a circle on") for text in texts)
+    assert texts == [describe(model, [image], "circle on")[0] for image in pictures()]
+
+
+def test_a_chat_model_without_template_says_what_to_give(
+    tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """Older checkpoints lack the template: the failure must name the parameter that helps, and it
+    must help.
+    """
+    from tests.tiny.describers import build_llava
+
+    folder = build_llava(tmp_path / "m", chat=False)
+    with pytest.raises(ModelError, match="add prompt_template"):
+        describe(describer(folder), pictures())
+    query = "max_new_tokens=8&prompt_template=user%20:%20%3Cimage%3E%20{prompt}%20assistant%20:"
+    texts = describe(describer(folder, query), pictures())
+    assert all(texts)
+    assert all("user" not in text[:4] for text in texts)
+
+
+def test_a_text_that_ends_at_its_limit_says_so(
+    tiny_describer: Build, describer: Callable[..., Describer]
+) -> None:
+    """And one that ends by itself does not: the reports count the former, by this word."""
+    skip_before("a tiny model that ends by itself", "transformers", "5.0")
+    folder = tiny_describer("llava")
+    ends = describer(folder, "max_new_tokens=40").describe(pictures(), "what ?", [0] * 3)
+    whole = [text for text in ends if isinstance(text, str)]
+    cut = describer(folder, "max_new_tokens=1").describe(pictures(), "what ?", [0] * 3)
+
+    assert whole
+    assert all(isinstance(text, Reply) and text.provenance == {"finish": "length"} for text in cut)
+
+
+def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(
+    tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """The text begins with the marker, since the model itself writes none; unless it is kept."""
+    from tests.tiny.describers import build_llava
+
+    folder = build_llava(tmp_path / "m", words=(*WORDS, "<think>", "</think>"))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace("assistant : {%", "assistant : <think> {%"))
+
+    opened = describe(describer(folder, "max_new_tokens=4"), pictures())
+    kept = describe(describer(folder, "max_new_tokens=4&reasoning=keep"), pictures())
+
+    assert opened == [f"<think>{text}" for text in kept]
+    assert [reasoning_spans(text)[0][0] for text in opened] == [0, 0, 0]
+
+
+def test_markers_of_reasoning_that_are_special_tokens_stay(
+    tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """As those of Magistral: without them reasoning and answer would run into each other."""
+    from tests.tiny.describers import build_llava
+
+    folder = build_llava(tmp_path / "m", words=("[THINK]", *WORDS))
+    _make_special(folder, "[THINK]")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    settings["suppress_tokens"] = [i for i in range(len(WORDS) + 6) if i != 5]
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+
+    texts = describe(describer(folder, "max_new_tokens=2"), pictures())
+    kept = describe(describer(folder, "max_new_tokens=2&reasoning=keep"), pictures())
+
+    assert texts == ["[THINK] [THINK]"] * 3
+    assert kept == [""] * 3
+
+
+def _make_special(folder: Path, word: str) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    number = tokenizer["model"]["vocab"][word]
+    token = {**tokenizer["added_tokens"][0], "id": number, "content": word}
+    tokenizer["added_tokens"].append(token)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+
+
+def test_learned_positions_end_a_caption(
+    tiny_describer: Build, describer: Callable[..., Describer]
+) -> None:
+    """More new tokens than the model has places for must end the text, not crash."""
+    for name in ("blip", "vit-gpt2"):
+        model = describer(tiny_describer(name), "min_new_tokens=20&max_new_tokens=400")
+        # 24 places, the first of them for the start token.
+        assert max(len(text.split()) for text in describe(model, pictures())) == 23
+
+
+def test_sampling_follows_each_images_own_seed(
+    tiny_describer: Build, describer: Callable[..., Describer]
+) -> None:
+    """With sampling, a text depends on its image and seed, not on its batch, and the global
+    generator is left as it was.
+    """
+    import torch
+
+    model = describer(tiny_describer("llava"), "max_new_tokens=8&do_sample=true")
+    images = pictures([(40, 40)] * 3)
+    before = torch.random.get_rng_state()
+    together = describe(model, [images[0]] * 3, seed=5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert len(set(together)) == 3
+    assert together == [describe(model, [images[0]], seed=5 + i)[0] for i in range(3)]
+
+
+def test_precision_and_attention_are_passed_on(
+    tiny_describer: Build, bound: Callable[..., BoundRole]
+) -> None:
+    """The model must run in the precision and with the attention that were asked for."""
+    import torch
+
+    role = bound(tiny_describer("llava"), "dtype=bfloat16&attn_implementation=eager")
+    model: Any = role.load()
+    assert model._loaded.model.dtype == torch.bfloat16
+    assert model._loaded.model.config._attn_implementation == "eager"
+    assert (role.params["dtype"], role.params["attn_implementation"]) == ("bfloat16", "eager")
+    assert len(describe(model, pictures())) == 3
+
+
+def test_an_absent_device_is_explained(
+    tiny_describer: Build, bound: Callable[..., BoundRole]
+) -> None:
+    """Asking for a device that is not there must say what torch sees."""
+    with pytest.raises(ModelError, match=r"torch .* sees"):
+        bound(tiny_describer("llava"), "device=cuda:99").load()
+
+
+@pytest.mark.slow
+def test_a_trained_checkpoint_describes_what_it_sees(
+    lab: Path, describer: Callable[..., Describer]
+) -> None:
+    """A small LLaVA trained on drawn scenes must read them exactly, and one that was stopped early
+    must not: what is loaded is what was trained.
+    """
+    samples = load_shapes(4).samples
+    images = [load_seed_image(sample).to_pil() for sample in samples]
+
+    def exact(name: str) -> float:
+        texts = describe(describer(lab / name, "dtype=float32"), images)
+        right = [text == sample.text for text, sample in zip(texts, samples, strict=True)]
+        return right.count(True) / len(right)
+
+    assert exact("describer-step1600") > 0.9
+    assert exact("describer-step400") < 0.5

@@ -1,0 +1,291 @@
+"""Answers in two stages: texts and images in turns, each answer for itself."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.protocols import (
+    CUT,
+    AnswerStep,
+    Interleaver,
+    Question,
+    Reply,
+    StepLimit,
+)
+from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.text_model.interleaver import (
+    TwoStageInterleaver,
+    is_end,
+    split_end,
+    step_text,
+    told_text,
+)
+from tests.models.binding import CONTEXT, bind_text, plain
+from tests.models.files import LLAVA, write_checkpoint
+from tests.models.text_model.conftest import Load
+from tests.tiny.common import pictures
+from tests.tiny.unified import DRAW
+
+FREE = StepLimit()
+RED = Image.new("RGB", (4, 4), "red")
+ONE, OTHER, _ = pictures()
+
+QUESTIONS: tuple[Question, ...] = (
+    ["describe the red circle"],
+    ["what is shown ?", ONE],
+    ["a small square"],
+    [ONE, "and", OTHER, "what is left ?"],
+)
+
+both = pytest.mark.parametrize("family", ["janus", "emu3"])
+
+Shown = tuple[str, bytes | None]
+
+
+def shown(answer: Any) -> list[Shown]:
+    """An answer as texts and pixels."""
+    (answer,) = plain([answer])
+    assert not isinstance(answer, Failure), answer
+    steps: Sequence[AnswerStep] = answer
+    return [
+        (step.text, step.image.tobytes() if isinstance(step.image, Image.Image) else None)
+        for step in steps
+    ]
+
+
+def interleave(
+    model: Interleaver, questions: Sequence[Question], limit: StepLimit, first_seed: int = 7
+) -> list[list[Shown]]:
+    """The answers, with seeds that count up."""
+    seeds = range(first_seed, first_seed + len(questions))
+    answers = model.interleave(questions, [limit] * len(questions), list(seeds))
+    return [shown(answer) for answer in answers]
+
+
+class Writer:
+    """Says what it is to say to a question, step by step, and remembers what it was asked."""
+
+    def __init__(self, **texts: list[str | Failure]) -> None:
+        self.texts = texts
+        self.asked: list[Question] = []
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure]:
+        """The next text for each question."""
+        self.asked += questions
+        return [self.texts[str(question[0])].pop(0) for question in questions]
+
+
+class Painter:
+    """Draws a red image of any text but those that hold "nothing"."""
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[str, int]] = []
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image | Failure]:
+        """One image for each text."""
+        self.drawn += zip(texts, seeds, strict=True)
+        return [Failure("nan-image", "no") if "nothing" in text else RED for text in texts]
+
+
+def answer(limit: StepLimit, **texts: list[str | Failure]) -> list[list[str] | Failure]:
+    """The texts of each answer of a writer."""
+    model = TwoStageInterleaver(Writer(**texts), Painter())
+    answers = model.interleave([[name] for name in texts], [limit] * len(texts), [1] * len(texts))
+    return [a if isinstance(a, Failure) else [step.text for step in a] for a in plain(answers)]
+
+
+def test_the_model_ends_where_it_decides() -> None:
+    """By an empty text, by its word alone or after a last text; the others of the call go on."""
+    answers = answer(
+        FREE,
+        a=["one", "", "three"],
+        b=["one", "two", "END."],
+        c=["one", "two\nEND", "three"],
+        d=["", "two"],
+    )
+
+    no_step = Failure("empty-text", "the answer has no step")
+    assert answers == [["one"], ["one", "two"], ["one", "two"], no_step]
+
+
+def test_a_told_number_is_made() -> None:
+    """Whatever the model says, and never more than the most."""
+    assert answer(StepLimit(2), a=["END", "two"], b=["one", ""]) == [["END", "two"], ["one", ""]]
+    assert answer(StepLimit(5, most=1), a=["one", "two"]) == [["one"]]
+    assert answer(StepLimit(most=2), a=["one", "two", "three"]) == [["one", "two"]]
+
+
+def test_a_step_that_fails_fails_its_answer() -> None:
+    """With the number of the step where an image failed."""
+    refused = Failure("refused", "no")
+
+    assert answer(FREE, a=["one", refused], b=["one", "nothing"], c=["one", ""]) == [
+        refused,
+        Failure("nan-image", "image of step 2: no"),
+        ["one"],
+    ]
+
+
+def test_a_step_is_asked_with_all_that_came_before() -> None:
+    """Question, texts and images in order; the image with the texts of the question."""
+    writer, painter = Writer(a=["one", "two", "END"]), Painter()
+    model = TwoStageInterleaver(writer, painter)
+
+    model.interleave([["a", RED, "b"]], [FREE], [5])
+
+    first, second, third = writer.asked
+    assert first == ["a", RED, "b", step_text(1, None)]
+    assert second == ["a", RED, "b", "The answer so far:", "one", RED, step_text(2, None)]
+    assert third[4:8] == ["one", RED, "two", RED]
+    assert [text for text, _ in painter.drawn] == [
+        f"{step}\nThis image belongs to the answer to: a b" for step in ("one", "two")
+    ]
+    assert len({seed for _, seed in painter.drawn}) == 2
+
+
+def test_reasoning_is_neither_drawn_nor_read_again() -> None:
+    """It is kept with its step; alone it fails the answer."""
+    thoughts = ["<think>a red one?</think>one", "two\nEND"]
+    writer, painter = Writer(a=list(thoughts), b=["<think>hm"]), Painter()
+
+    model = TwoStageInterleaver(writer, painter)
+    steps, failure = model.interleave([["a"], ["b"]], [FREE, FREE], [5, 5])
+
+    assert isinstance(steps, list)
+    assert [step.text for step in steps] == [thoughts[0], "two"]
+    assert not [text for text, _ in painter.drawn if "think" in text]
+    assert writer.asked[-1][2] == "one"
+    assert isinstance(failure, Failure)
+    assert failure.kind == "only-reasoning"
+
+    kept = Painter()
+    whole = TwoStageInterleaver(Writer(a=list(thoughts)), kept, keeps_reasoning=True)
+    whole.interleave([["a"]], [FREE], [5])
+    assert kept.drawn[0][0].startswith("<think>")
+
+
+def test_an_answer_with_a_cut_text_says_so() -> None:
+    """Whichever of its steps it is."""
+    texts: list[Any] = ["one", Reply("two", provenance=CUT), "END"]
+    model = TwoStageInterleaver(Writer(a=texts), Painter())
+
+    (reply,) = model.interleave([["a"]], [FREE], [5])
+
+    assert isinstance(reply, Reply)
+    assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
+
+
+def test_the_prompts_say_what_is_wanted() -> None:
+    """The number where it is told, the way to end where the model may."""
+    assert "step 2 of 3" in step_text(2, 3)
+    assert "END" not in step_text(2, 3) + step_text(1, None)
+    assert "END" in step_text(2, None)
+    assert ("1 step," in told_text(1), "4 steps," in told_text(4)) == (True, True)
+    assert [is_end(line) for line in ("END", " **END.** ", "The END", "end")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert split_end("a\nb") == ("a\nb", False)
+
+
+@pytest.mark.models
+@pytest.mark.slow
+@both
+def test_a_checkpoint_answers_each_question_for_itself(interleaver: Load, family: str) -> None:
+    """Alone and together the same texts, and images that differ by the rounding of a batch."""
+    model = interleaver(family, "max_new_tokens=5")
+
+    together = interleave(model, QUESTIONS, StepLimit(2))
+
+    alone = [interleave(model, [q], StepLimit(2), 7 + i)[0] for i, q in enumerate(QUESTIONS)]
+    assert [len(steps) for steps in together] == [2] * 4
+    for steps, own in zip(together, alone, strict=True):
+        assert steps[0][0] == own[0][0]
+        for (_, image), (_, own_image) in zip(steps[:1], own[:1], strict=True):
+            assert image is not None
+            assert own_image is not None
+            apart = max(abs(a - b) for a, b in zip(image, own_image, strict=True))
+            assert apart <= 1
+    assert len({image for steps in together for _, image in steps}) == 8
+
+
+@pytest.mark.models
+def test_a_checkpoint_ends_a_free_answer(interleaver: Load) -> None:
+    """After as many steps as there may be at most."""
+    (steps,) = interleaver("janus", "max_new_tokens=3").interleave(
+        QUESTIONS[:1], [StepLimit(most=2)], [1]
+    )
+
+    assert 1 <= len(shown(steps)) <= 2
+
+
+@pytest.mark.models
+def test_the_roles_of_a_spec_are_one_load(folders: dict[str, Path]) -> None:
+    """Answering in turns needs no weights of its own; its key has all settings of both stages."""
+    text = f"{folders['emu3']}?{DRAW['emu3']}"
+    bound = bind_text(text, "interleaver")
+
+    assert bound.shares == bind_text(text, "generator").shares
+    assert bound.params["image"] == {
+        name: value
+        for name, value in bind_text(text, "generator").params.items()
+        if name not in ("dtype", "attn_implementation")
+    }
+    assert bound.params["max_new_tokens"] == 512
+    assert bound.seeded
+    assert bind_text(str(folders["janus"]), "interleaver").adapter == "transformers-unified/1"
+
+
+@pytest.mark.models
+@both
+def test_a_checkpoint_without_chat_template_is_refused(
+    folders: dict[str, Path], tmp_path: Path, family: str
+) -> None:
+    """At binding: nothing else says how it is asked a question."""
+    folder = Path(shutil.copytree(folders[family], tmp_path / family))
+    (folder / "chat_template.jinja").unlink()
+
+    with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
+        bind_text(str(folder), "interleaver")
+
+
+@pytest.mark.models
+def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
+    """Also where the user insists."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+
+    with pytest.raises(RoleError, match="can be the describer or writer, not the interleaver"):
+        bind_text(str(folder), "interleaver")
+    with pytest.raises(RoleError, match="unless it describes and draws"):
+        bind(parse_spec(str(folder)), "interleaver", CONTEXT, force=True)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("two_stage=true", "two_stage= was removed in 0.1.0: use the spec without it"),
+        ("max_text_tokens=9", "max_text_tokens= was removed in 0.1.0: use max_new_tokens"),
+    ],
+)
+def test_parameters_of_answers_in_one_sequence_are_refused_by_name(
+    folders: dict[str, Path], query: str, message: str
+) -> None:
+    """With what takes their place, in one line."""
+    with pytest.raises(SpecError, match=re.escape(message)) as caught:
+        bind_text(f"{folders['emu3']}?{query}", "interleaver")
+    assert "\n" not in str(caught.value)
