@@ -16,7 +16,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.report.exports import EXPORTERS, Exporter
-from pytest_cepbench.report.exports.exported_run import ExportedRun
+from pytest_cepbench.report.exports.rows import ExportedRun
 
 
 def run(arguments: Namespace) -> int:

@@ -21,10 +21,8 @@ from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
 from pytest_cepbench.integrations.tracking import values_of
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.exports import EXPORTERS
-from pytest_cepbench.report.exports.case_rows import COLUMNS
-from pytest_cepbench.report.exports.exported_run import ExportedRun, tracked_values
-from pytest_cepbench.report.exports.lm_eval import results_document
-from pytest_cepbench.report.exports.sample_rows import SAMPLE_COLUMNS
+from pytest_cepbench.report.exports.files import results_document
+from pytest_cepbench.report.exports.rows import COLUMNS, SAMPLE_COLUMNS, ExportedRun, tracked_values
 from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS
 
 MODEL = {"role": "describer", "spec": "runs/1/step-7", "identity": "vlm"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from pytest_cepbench.report.exports.exported_run import ExportedRun
+from pytest_cepbench.report.exports.rows import ExportedRun
 
 Export = Callable[[ExportedRun, Path], Sequence[Path | str]]
 """Writes a run to a file, or below a folder; returns what was written, or where to, for people.
@@ -22,38 +22,43 @@ class Exporter:
     """A format.
 
     about: what is written, for the help and the documentation.
-    module: module of this package with a function `export`.
+    writer: the function of this package that writes it, as `module:function`.
     suffix: of the file that is written by default; empty for a folder.
     packages: that have to be installed, as pip names them.
     tables: whether it has rows, which may be those of samples.
     """
 
     about: str
-    module: str
+    writer: str
     suffix: str = ""
     packages: tuple[str, ...] = ()
     tables: bool = False
 
     def load(self) -> Export:
         """The function that writes it; its module is imported now."""
-        function: Export = import_module(f"{__name__}.{self.module}").export
+        module, _, name = self.writer.partition(":")
+        function: Export = getattr(import_module(f"{__name__}.{module}"), name)
         return function
 
 
 EXPORTERS = {
-    "csv": Exporter("a row for each case", "csv_table", ".csv", tables=True),
+    "csv": Exporter("a row for each case", "files:export_csv", ".csv", tables=True),
     "parquet": Exporter(
-        "the same rows with types", "parquet_table", ".parquet", ("pyarrow",), tables=True
+        "the same rows with types", "files:export_parquet", ".parquet", ("pyarrow",), tables=True
     ),
-    "lm-eval": Exporter("the results of lm-evaluation-harness, `results_*.json`", "lm_eval"),
+    "lm-eval": Exporter(
+        "the results of lm-evaluation-harness, `results_*.json`", "files:export_lm_eval"
+    ),
     "hf-eval-results": Exporter(
         "evaluation results of a model repository on the Hugging Face Hub, `.eval_results/*.yaml`",
-        "hf_eval_results",
+        "files:export_hf_eval_results",
     ),
-    "wandb": Exporter("an offline run of Weights & Biases", "wandb_run", "", ("wandb",)),
-    "mlflow": Exporter("a run of MLflow", "mlflow_run", "", ("mlflow",)),
+    "wandb": Exporter(
+        "an offline run of Weights & Biases", "trackers:export_wandb", "", ("wandb",)
+    ),
+    "mlflow": Exporter("a run of MLflow", "trackers:export_mlflow", "", ("mlflow",)),
     "tensorboard": Exporter(
-        "scalars and texts of TensorBoard", "tensorboard_events", "", ("tensorboard",)
+        "scalars and texts of TensorBoard", "trackers:export_tensorboard", "", ("tensorboard",)
     ),
 }
 """Name, as users type it -> format."""

@@ -1,13 +1,14 @@
-"""A run as exporters are given it, and the numbers of it that experiment trackers get."""
+"""A run as exporters are given it: its rows as tables, and its numbers for trackers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.sample_values import SampleValue, sample_values
 
 _OUTCOMES = {"passed": 1, "undecided": 0, "regressed": -1, "unknown": -2}
 
@@ -110,3 +111,86 @@ def _outcome(run: ExportedRun) -> str:
     if "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:
         return "regressed"
     return "undecided" if verdicts == {"inconclusive"} else "unknown"
+
+
+COLUMNS: dict[str, type] = {
+    "run": str, "run_verdict": str, "step": int, "model": str,
+    "suite": str, "part": str, "metric": str, "label": str,
+    "verdict": str, "accepted": bool, "passes": bool, "primary": bool, "higher_is_better": bool,
+    "value": float, "baseline": float, "difference": float, "p": float, "low": float, "high": float,
+    "method": str, "tolerance": float, "alpha": float, "gate": str, "n": int, "units": int,
+    "visible": float, "floor": float, "anchor": float, "reasons": str, "nodeid": str,
+}  # fmt: skip
+"""Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
+
+
+def case_rows(run: ExportedRun) -> list[dict[str, Any]]:
+    """A row for each case, with every column."""
+    return [_case_row(run, case) for case in run.cases]
+
+
+def _case_row(run: ExportedRun, case: CaseResult) -> dict[str, Any]:
+    own = {
+        "anchor": None if case.anchor is None else case.anchor.value,
+        "reasons": "; ".join(case.reasons),
+    }
+    return table_row(run, case, COLUMNS, own)
+
+
+SAMPLE_COLUMNS: dict[str, type] = {
+    "run": str, "run_verdict": str, "step": int, "model": str,
+    "suite": str, "part": str, "metric": str, "label": str, "higher_is_better": bool,
+    "sample": str, "categories": str,
+    "value": float, "baseline": float, "difference": float, "reference": str,
+}  # fmt: skip
+"""Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
+
+
+def sample_rows(run: ExportedRun) -> list[dict[str, Any]]:
+    """A row for each sample of each case, with every column; those that lost most come first.
+
+    Raises SpecError where the report has no score of a sample.
+    """
+    rows = [_sample_row(run, case, values) for case in run.cases for values in sample_values(case)]
+    if not rows:
+        raise SpecError(
+            f"{run.source} has no scores of samples: no case was measured, or all have one score "
+            "of a whole set. --rows=cases exports its cases"
+        )
+    return rows
+
+
+def _sample_row(run: ExportedRun, case: CaseResult, values: SampleValue) -> dict[str, Any]:
+    own = {
+        "sample": values.sample,
+        "categories": "; ".join(values.categories),
+        "value": values.value,
+        "baseline": values.baseline,
+        "difference": values.difference,
+        "reference": None if values.difference is None else case.reference,
+    }
+    return table_row(run, case, SAMPLE_COLUMNS, own)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with columns of one type each.
+
+    columns: name -> type of its values, in order.
+    rows: column -> value; None for what is not known.
+    """
+
+    columns: Mapping[str, type]
+    rows: list[dict[str, Any]]
+
+
+_KINDS: Mapping[str, tuple[Mapping[str, type], Callable[[ExportedRun], list[dict[str, Any]]]]] = {
+    "cases": (COLUMNS, case_rows),
+    "samples": (SAMPLE_COLUMNS, sample_rows),
+}
+
+
+def table_of(run: ExportedRun) -> Table:
+    """The table of the rows that the user asked for. Raises SpecError where there are none."""
+    columns, rows = _KINDS[run.rows]
+    return Table(columns, rows(run))
