@@ -23,11 +23,11 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.chain_pairs import battle_scores
 from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
 from pytest_cepbench.report.history.plot import when
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
-from pytest_cepbench.report.sample_values import battle_scores
 from pytest_cepbench.studies.comparison import (
     ComparedCase,
     Comparison,

@@ -52,14 +52,13 @@ from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import headline
-from pytest_cepbench.report.summary_tables import shortage_table, summary_table
+from pytest_cepbench.report.tables import shortage_table, summary_table, text_of
 from pytest_cepbench.report.text import (
     explain,
     promise_lines,
     refusal_lines,
     warning_lines,
 )
-from pytest_cepbench.report.text_layout import text_of
 from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase

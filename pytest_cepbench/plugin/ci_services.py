@@ -47,7 +47,7 @@ def write_annotations(controller: Controller, reporter: Any) -> None:
     settings = controller.settings
     if os.environ.get("GITHUB_ACTIONS") != "true" or settings.plan or settings.listing:
         return
-    from pytest_cepbench.report.github import annotation_lines
+    from pytest_cepbench.report.ci_reports import annotation_lines
 
     ledger = controller.ledger
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ledger.root)
@@ -57,7 +57,7 @@ def write_annotations(controller: Controller, reporter: Any) -> None:
 
 
 def _write_step_summary(controller: Controller, value: str) -> None:
-    from pytest_cepbench.report.github import append_step_summary
+    from pytest_cepbench.report.ci_reports import append_step_summary
 
     append_step_summary(Path(value), _summary(controller))
 
@@ -80,7 +80,7 @@ def _summary(controller: Controller) -> str:
 
 
 def _write_code_quality(controller: Controller, _: str) -> Path:
-    from pytest_cepbench.report.code_quality import SUFFIX, code_quality
+    from pytest_cepbench.report.ci_reports import SUFFIX, code_quality
     from pytest_cepbench.report.writers import write_reports
 
     ledger = controller.ledger

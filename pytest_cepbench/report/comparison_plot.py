@@ -14,7 +14,7 @@ from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
 from pytest_cepbench.report.number_format import bounds_of, change_of, ends_of, number
-from pytest_cepbench.report.scale import Scale
+from pytest_cepbench.report.svg import Scale
 from pytest_cepbench.studies.comparison import ComparedCase
 
 _NAME, _PLOT, _SHOWN = 300.0, 480.0, 300.0  # widths of the columns

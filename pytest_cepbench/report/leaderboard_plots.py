@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_cepbench.report import svg
 from pytest_cepbench.report.number_format import number
-from pytest_cepbench.report.scale import Scale
+from pytest_cepbench.report.svg import Scale
 from pytest_cepbench.studies.arena import Leaderboard
 from pytest_cepbench.studies.leaderboard import CaseLeaderboard
 

@@ -6,12 +6,19 @@ may come from anywhere: they are escaped, without invisible characters.
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pytest_cepbench.escapes import one_line
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 
 _NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -147,3 +154,54 @@ def _number(value: float) -> str:
     """At most two decimals, always in the same way."""
     rounded = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if rounded == "-0" else rounded
+
+
+_LEAST_EXTENT = 1e-290
+"""Of a smaller one, as of numbers near 5e-324, the step between ticks would be 0."""
+
+T = TypeVar("T", float, "npt.NDArray[np.float64]")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis of a plot.
+
+    low, high: the values at its ends.
+    left, right: pixels of its ends, the low one first; of a vertical axis the lower one first.
+    step: between ticks.
+    """
+
+    low: float
+    high: float
+    left: float
+    right: float
+    step: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], left: float, right: float, most_ticks: int = 7) -> Scale:
+        """An axis that holds all values, with round ticks."""
+        low, high = min(values), max(values)
+        extent = high - low or abs(high)
+        extent = extent if extent > _LEAST_EXTENT else 1.0
+        low, high = low - 0.04 * extent, high + 0.04 * extent
+        rough = (high - low) / most_ticks
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
+        return cls(low, high, left, right, step)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Multiples of the step on the axis."""
+        first, last = math.ceil(self.low / self.step), math.floor(self.high / self.step)
+        return [k * self.step for k in range(first, last + 1)]
+
+    def place(self, value: T) -> T:
+        """The pixel of a value, or of each of an array."""
+        return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
+
+    def show(self, tick: float, *, signed: bool = True) -> str:
+        """A tick in as many decimals as the steps need."""
+        decimals = max(0, -math.floor(math.log10(self.step) + 1e-9))
+        if not signed:
+            return f"{tick:.{decimals}f}"
+        return f"{tick:+.{decimals}f}" if tick else "0"

@@ -10,9 +10,8 @@ import jinja2
 from markupsafe import Markup
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.report.anchors import sample_anchor
 from pytest_cepbench.report.case_table import hops_of
-from pytest_cepbench.report.chain_pairs import observed_losses, paired_steps
+from pytest_cepbench.report.chain_pairs import observed_losses, paired_steps, sample_anchor
 from pytest_cepbench.report.number_format import number
 
 _LOADER = jinja2.ChoiceLoader(

@@ -29,7 +29,7 @@ from pytest_cepbench.report.fact_table import (
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.number_format import change_of, name_of, number, printable
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
-from pytest_cepbench.report.text_layout import wrap
+from pytest_cepbench.report.tables import wrap
 from pytest_cepbench.report.totals import (
     error_lines,
     improvement_lines,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.code_quality import code_quality
+from pytest_cepbench.report.ci_reports import code_quality
 from tests.report.results import FULL, RESULTS
 from tests.test_escapes import hides_nothing
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.github import (
+from pytest_cepbench.report.ci_reports import (
     STEP_SUMMARY_BYTES,
     annotation_lines,
     append_step_summary,

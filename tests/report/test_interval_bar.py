@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_cepbench.report.interval_bar import WIDTH, Axis, axis_head
-from pytest_cepbench.report.text_layout import ASCII, UNICODE
+from pytest_cepbench.report.tables import ASCII, UNICODE, WIDTH, Axis, axis_head
 from tests.report.results import FULL
 
 WORSE, NONE, BETTER = (axis_head(ASCII).index(mark) for mark in ("|", "0", "|better"))

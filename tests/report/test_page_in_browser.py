@@ -17,7 +17,7 @@ from pytest_cepbench.report import (
     ModelShown,
     StepShown,
 )
-from pytest_cepbench.report.anchors import case_anchor, sample_anchor
+from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
 from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.page_folder import write_page_folder
 from pytest_cepbench.report.provenance import Provenance, suite_provenance

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
-from pytest_cepbench.report.anchors import case_anchor, sample_anchor
-from pytest_cepbench.report.html_page import html_page
-from pytest_cepbench.report.page_overview import (
+from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
+from pytest_cepbench.report.html_page import (
     MOST_SAMPLES,
     causes,
+    html_page,
     worst_case,
     worst_samples,
 )

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.gate.baseline import FORMAT, Baseline
 from pytest_cepbench.report import CaseResult, CurveShown
+from pytest_cepbench.report.chain_pairs import sample_values
 from pytest_cepbench.report.comparison_plot import draw_differences
 from pytest_cepbench.report.html_page import COURSE, course_points
 from pytest_cepbench.report.plots import (
@@ -25,7 +26,6 @@ from pytest_cepbench.report.plots import (
     reach_of,
     strip_plot,
 )
-from pytest_cepbench.report.sample_values import sample_values
 from pytest_cepbench.studies.comparison import ComparedCase, RunCase
 from tests.report.results import FULL, RESULTS
 

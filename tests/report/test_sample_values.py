@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pytest_cepbench.report.sample_values import SampleValue, sample_values
+from pytest_cepbench.report.chain_pairs import SampleValue, sample_values
 from tests.report.results import FULL, MEASURED
 
 SCORES = {"red": {"a": 0.5, "b": 0.75}, "round": {"a": 0.5, "c": 0.25}}

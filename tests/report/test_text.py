@@ -15,7 +15,7 @@ from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.report.case_table import figures_of, range_shown
 from pytest_cepbench.report.number_format import p_value, word_of
-from pytest_cepbench.report.summary_tables import shortage_table, summary_table
+from pytest_cepbench.report.tables import UNICODE, Span, shortage_table, summary_table, text_of
 from pytest_cepbench.report.text import (
     explain,
     number,
@@ -25,7 +25,6 @@ from pytest_cepbench.report.text import (
     shortage_warning,
     verbose_lines,
 )
-from pytest_cepbench.report.text_layout import UNICODE, Span, text_of
 from tests.report.results import FULL, REGRESSED, RESULTS
 from tests.test_escapes import hides_nothing
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.escapes import width_of
-from pytest_cepbench.report.text_layout import ASCII, UNICODE, fold, glyphs_for, shorten, wrap
+from pytest_cepbench.report.tables import ASCII, UNICODE, fold, glyphs_for, shorten, wrap
 
 TEXTS = st.text(st.sampled_from("ab \u6f22e\u0301/.:"), max_size=60)
 

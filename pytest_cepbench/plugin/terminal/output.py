@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.report.text_layout import Glyphs, Line, Span, glyphs_for, wrap
+from pytest_cepbench.report.tables import Glyphs, Line, Span, glyphs_for, wrap
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from pytest_cepbench.models.system_limits import device_name
 from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration
+from pytest_cepbench.report.tables import Group, Layout, Line, Span, table_lines
 from pytest_cepbench.report.text import number, printable
-from pytest_cepbench.report.text_layout import Line, Span
-from pytest_cepbench.report.text_table import Group, Layout, table_lines
 from pytest_cepbench.suites.estimate import Forecast, ModelEstimate, forecast
 
 _UNKNOWN = "-"

@@ -11,7 +11,7 @@ from pytest_cepbench.plugin.controller import Controller
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.terminal.output import Output
-    from pytest_cepbench.report.text_layout import Line
+    from pytest_cepbench.report.tables import Line
 
 _LONGEST_REASON = 400
 
@@ -27,7 +27,7 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
     if not (controller.ledger.active or controller.unjudged):
         return
     from pytest_cepbench.plugin.terminal.output import Output
-    from pytest_cepbench.report.text_layout import Span
+    from pytest_cepbench.report.tables import Span
 
     output = Output(reporter)
     if controller.unjudged:
@@ -87,8 +87,8 @@ def _reports(controller: Controller, *, brief: bool) -> Iterator[Sentence]:
 
 def _worst_sample(controller: Controller, page: Path) -> Iterator[str]:
     """The address of the pictures of the sample that lost most, which terminals open by a click."""
-    from pytest_cepbench.report.anchors import sample_anchor
-    from pytest_cepbench.report.page_overview import worst_samples
+    from pytest_cepbench.report.chain_pairs import sample_anchor
+    from pytest_cepbench.report.html_page import worst_samples
 
     pictured = (sample for sample in worst_samples(controller.ledger.results) if sample.is_whole)
     worst = next(pictured, None)
@@ -107,7 +107,7 @@ def _unshown(controller: Controller) -> Iterator[str]:
 
 def _failing_rows(controller: Controller, output: Output) -> list[Line]:
     """A line for each failing case, which says all of it to who finds it alone."""
-    from pytest_cepbench.report.summary_tables import summary_table
+    from pytest_cepbench.report.tables import summary_table
 
     failing = [result for result in controller.ledger.results if not result.passes]
     if not failing:
@@ -116,7 +116,7 @@ def _failing_rows(controller: Controller, output: Output) -> list[Line]:
 
 
 def _tables(controller: Controller, output: Output) -> Iterator[Line]:
-    from pytest_cepbench.report.summary_tables import shortage_table, summary_table
+    from pytest_cepbench.report.tables import shortage_table, summary_table
 
     results, columns = controller.ledger.results, output.table_columns
     if results:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.report.chain_pairs import SampleValue, sample_values
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.sample_values import SampleValue, sample_values
 
 _OUTCOMES = {"passed": 1, "undecided": 0, "regressed": -1, "unknown": -2}
 

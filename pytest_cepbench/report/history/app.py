@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from pytest_cepbench.errors import HistoryError
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.report.history.running_page import SCRIPT, running_script
+from pytest_cepbench.report.history.page import SCRIPT, running_script
 from pytest_cepbench.report.history.site import Site
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}

@@ -22,7 +22,7 @@ from pytest_cepbench.report import svg
 from pytest_cepbench.report.history.record import HistoryCase, HistoryRun
 from pytest_cepbench.report.history.timeline import Timeline
 from pytest_cepbench.report.number_format import change_of, counted, number
-from pytest_cepbench.report.scale import Scale
+from pytest_cepbench.report.svg import Scale
 
 FloatArray = npt.NDArray[np.float64]
 
