@@ -6,12 +6,14 @@ answer in one message and for answers that are read from files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pytest_cepbench.artifacts.digest import canonical_json, digest_text
+from pytest_cepbench.artifacts.outcome import Failure
 from pytest_cepbench.files import parse_json
 
 MOST_STEPS = 10
@@ -104,3 +106,182 @@ def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:
 def limit_steps(steps: Sequence[T], most: int = MOST_STEPS) -> tuple[list[T], int]:
     """The steps that count, and how many were cut off."""
     return list(steps[:most]), max(0, len(steps) - most)
+
+
+# -- Reasoning in the text of a model, told apart from its answer.
+
+
+class Markers(NamedTuple):
+    """What stands around reasoning, each a character and a regular expression, and whose it is."""
+
+    opening: tuple[str, str]
+    closing: tuple[str, str]
+    families: str
+
+
+def _tag(name: str, families: str) -> Markers:
+    return Markers(("<", rf"{name}(?:\s[^<>]{{0,80}})?>"), ("<", rf"/{name}\s{{0,8}}>"), families)
+
+
+REASONING_MARKERS: tuple[Markers, ...] = (
+    _tag("think", "DeepSeek-R1, Qwen3(-VL), QwQ, GLM-4.xV, InternVL3.5, MiMo-VL, MiniCPM-V 4.5"),
+    _tag("thinking", "asked for by prompts"),
+    _tag("thoughts?", "Gemini over the API of OpenAI"),
+    _tag("reasoning", "LLaVA-CoT, checkpoints of GRPO recipes"),
+    _tag("analysis", "Keye-VL"),
+    _tag("seed:think", "Seed-OSS"),
+    Markers(("[", r"(?-i:THINK)\]"), ("[", r"/(?-i:THINK)\]"), "Magistral, Ministral 3"),
+    Markers(("\u25c1", "think\u25b7"), ("\u25c1", "/think\u25b7"), "Kimi-VL-Thinking"),
+    Markers(("<", r"\|begin_of_thought\|>"), ("<", r"\|end_of_thought\|>"), "Sky-T1, OpenThinker"),
+    Markers(("<", r"\|START_THINKING\|>"), ("<", r"\|END_THINKING\|>"), "Command A Reasoning"),
+    Markers(("<", r"\|channel>thought\b"), ("<", r"channel\|>"), "Gemma 4"),
+    Markers(
+        ("<", r"\|channel\|>(?:analysis|commentary)\b"),
+        ("<", r"\|channel\|>final\b[^<\n]{0,40}(?:<\|constrain\|>[^<\n]{0,40})?<\|message\|>"),
+        "gpt-oss",
+    ),
+)
+"""Written by models whose server, or chat template, leaves reasoning in the text."""
+
+_FIRST = "".join(sorted({markers.opening[0] for markers in REASONING_MARKERS}))
+
+# One class of first characters, which the regular expression looks for fast.
+_MARKER = re.compile(
+    rf"[{re.escape(_FIRST)}](?=[\w/|])(?:"
+    + "|".join(
+        rf"(?P<{kind}{number}>(?<={re.escape(first)}){rest})"
+        for number, markers in enumerate(REASONING_MARKERS)
+        for kind, (first, rest) in (("o", markers.opening), ("c", markers.closing))
+    )
+    + ")",
+    re.IGNORECASE,
+)
+
+_PARTS = ("<|channel|>", "<|constrain|>", "<|message|>", "<|channel>")
+"""Tokens that markers of gpt-oss and Gemma 4 are made of, with words between them."""
+
+_BARE = re.compile(r"\Aanalysis(?=[A-Z]).*?(?:assistantfinal|\Z)", re.DOTALL)
+"""Reasoning of gpt-oss where special tokens are taken off: only their words are left."""
+
+_INDENT = 8  # spaces before a marker that still begins its line
+
+
+def reasoning_spans(text: str) -> list[tuple[int, int]]:
+    """Start and end of each stretch of reasoning in a text, its markers included, in order.
+
+    Reasoning may begin in the prompt: a closing marker that nothing opens ends what stands before
+    it. It may end at the limit of the text's length: an opening marker at the beginning of a line
+    that nothing closes begins what stands behind it; within a line it is a word like others.
+    """
+    bare = _BARE.match(text)
+    spans: list[tuple[int, int]] = [] if bare is None else [bare.span()]
+    found = [
+        (match, *_kind(match)) for match in _MARKER.finditer(text, spans[0][1] if spans else 0)
+    ]
+    closings = {number: match.start() for match, opens, number in found if not opens}
+    begin: int | None = None
+    inside = -1
+    for match, opens, number in found:
+        if begin is None and not opens:
+            spans = [(0, match.end())]
+        elif begin is None:
+            at = match.start()
+            if closings.get(number, -1) > at or _begins_line(text, at):
+                begin, inside = at, number
+        elif not opens and number == inside:
+            spans.append((begin, match.end()))
+            begin = None
+    if begin is not None:
+        spans.append((begin, len(text)))
+    return spans
+
+
+def _kind(match: re.Match[str]) -> tuple[bool, int]:
+    """Whether a marker opens, and its number in the table."""
+    name = match.lastgroup or ""
+    return name[0] == "o", int(name[1:])
+
+
+def _begins_line(text: str, at: int) -> bool:
+    before = text[max(0, at - _INDENT) : at].rstrip(" \t")
+    return before.endswith("\n") or (not before and at <= _INDENT)
+
+
+def without_reasoning(text: str) -> str:
+    """The answer in a text; a text that holds no reasoning as it is, an empty one for no answer."""
+    spans = reasoning_spans(text)
+    return _outside(text, spans, 0, len(text)).strip() if spans else text
+
+
+def _outside(text: str, spans: Sequence[tuple[int, int]], low: int, high: int) -> str:
+    """The part of a text from low to high that lies in none of the spans."""
+    kept, at = [], low
+    for start, end in spans:
+        kept.append(text[at : max(at, min(start, high))])
+        at = min(max(at, end), high)
+    return " ".join(filter(None, (*kept, text[at:high])))  # nothing grows together
+
+
+def read_answer(text: str) -> str | Failure:
+    """The answer in a text; a failure where it holds nothing but reasoning."""
+    answer = without_reasoning(text)
+    return answer if answer or not text else only_reasoning(text)
+
+
+def after_reasoning(text: str) -> str | None:
+    """The answer in a reply; None where it holds none, or may end inside its reasoning.
+
+    For verdicts and JSON, which a reply may name in its reasoning too: there an opening marker that
+    nothing closes counts within a line as well.
+    """
+    answer = without_reasoning(text)
+    return None if _MARKER.search(answer) or (text and not answer) else answer
+
+
+def only_reasoning(text: str) -> Failure:
+    """The failure of a text that holds nothing but reasoning."""
+    return Failure("only-reasoning", f"no answer beside the reasoning {text!r:.200}")
+
+
+def with_reasoning(reasoning: str, answer: str) -> str:
+    """One text of both, where a server gives them apart; `without_reasoning` gives the answer.
+
+    A closing marker inside the reasoning is spelt so that it closes nothing.
+    """
+    inside = re.sub("</(?=think)", r"<\\/", reasoning, flags=re.IGNORECASE)
+    return f"<think>\n{inside}\n</think>\n\n{answer}"
+
+
+def opened_by(prompt: str) -> str:
+    """The opening marker that a prompt ends with, so that what follows is reasoning, or nothing."""
+    last = list(_MARKER.finditer(prompt))[-1:]
+    ends = [match for match in last if _kind(match)[0] and not prompt[match.end() :].strip()]
+    return prompt[ends[0].start() :] if ends else ""
+
+
+def marks_reasoning(token: str) -> bool:
+    """Whether a token of a vocabulary is a marker, or a part of one."""
+    return _MARKER.fullmatch(token) is not None or token in _PARTS
+
+
+def steps_without_reasoning(
+    steps: Sequence[tuple[str, T | None]],
+) -> list[tuple[str, T | None] | None]:
+    """The steps of an answer, each a text and an image, without the reasoning in them.
+
+    Reasoning may reach over several steps, and the images in it are a part of it. None stands for a
+    step of which nothing is left.
+    """
+    whole = "".join(f"{text}\n" for text, _ in steps)  # the end of a line stands for the image
+    spans = reasoning_spans(whole)
+    if not spans:
+        return list(steps)
+    answer: list[tuple[str, T | None] | None] = []
+    low = 0
+    for text, image in steps:
+        high = low + len(text)
+        kept = _outside(whole, spans, low, high).strip()
+        drawn = None if any(start <= high < end for start, end in spans) else image
+        answer.append((kept, drawn) if kept or drawn is not None else None)
+        low = high + 1
+    return answer

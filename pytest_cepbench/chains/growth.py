@@ -11,8 +11,8 @@ from functools import partial
 from typing import cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
+from pytest_cepbench.artifacts.answer import read_answer
 from pytest_cepbench.artifacts.outcome import FailureKind
-from pytest_cepbench.artifacts.reasoning import read_answer
 from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
 from pytest_cepbench.chains.chain_plan import ChainPlan, Modality, derive_seed
 from pytest_cepbench.chains.pipeline import read_all

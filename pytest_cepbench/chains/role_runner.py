@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
-from pytest_cepbench.artifacts.criteria import CriteriaScores
+from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.batching import Ask, BatchCaller, Call, CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.pipeline import in_batches

@@ -19,14 +19,15 @@ from pytest_cepbench.artifacts import (
     Mask,
     canonical_json,
 )
-from pytest_cepbench.artifacts.answer import MOST_STEPS, Answer, StoredStep
-from pytest_cepbench.artifacts.criteria import CriteriaScores
-from pytest_cepbench.artifacts.outcome import Winner
-from pytest_cepbench.artifacts.reasoning import (
+from pytest_cepbench.artifacts.answer import (
+    MOST_STEPS,
+    Answer,
+    StoredStep,
     only_reasoning,
     read_answer,
     steps_without_reasoning,
 )
+from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
 from pytest_cepbench.chains.batching import in_words
 from pytest_cepbench.errors import CepError, ImageError, ModelError, is_own_bug
 from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion

@@ -16,8 +16,7 @@ from pytest_cepbench.datasets.opening.answers import write_answers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.store.answer_bundle import BUNDLE, bundle_bytes, import_bundle
-from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.store.answers import BUNDLE, bundle_bytes, get_answers, import_bundle
 from pytest_cepbench.store.store import Store
 from pytest_cepbench.suites import Suite, load_data, load_suite
 

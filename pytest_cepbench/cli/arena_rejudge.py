@@ -25,7 +25,7 @@ from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.stats import models_in
+from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.suites import ModelPool, load_suite
 from pytest_cepbench.suites.measures.answer_base import JUDGE
 from pytest_cepbench.suites.model_options import RoleChoices

@@ -38,14 +38,20 @@ from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store.answers import answers_under, keys_of_answers
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.garbage_collection import GcCriteria, choose, collect
+from pytest_cepbench.store.maintenance import (
+    GcCriteria,
+    choose,
+    collect,
+    inspect,
+    models_in,
+    repair,
+    summarize,
+)
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import ObjectStore
 from pytest_cepbench.store.remote.sync import inspect_objects, pull
-from pytest_cepbench.store.stats import models_in, summarize
 from pytest_cepbench.store.store import Store
-from pytest_cepbench.store.verify import inspect, repair
 
 
 def run(arguments: Namespace) -> int:

@@ -13,11 +13,17 @@ import msgspec
 from pytest_cepbench.cli.output import Section, Table
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.store.garbage_collection import Collection, GcCriteria, GcSummary
+from pytest_cepbench.store.maintenance import (
+    Collection,
+    GcCriteria,
+    GcSummary,
+    StoreShare,
+    StoreStats,
+    VerifyReport,
+    count,
+)
 from pytest_cepbench.store.remote.sync import PullSummary, RemoteReport
-from pytest_cepbench.store.stats import StoreShare, StoreStats, count
 from pytest_cepbench.store.tables import DAY_SECONDS
-from pytest_cepbench.store.verify import VerifyReport
 
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning."""

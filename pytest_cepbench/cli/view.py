@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, show, tell
 from pytest_cepbench.errors import CepError, SpecError, WriteError
-from pytest_cepbench.listener import HOST, bind
+from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.report.history.server import serve
 from pytest_cepbench.report.history.site import Site, write_site
 from pytest_cepbench.report.number_format import counted

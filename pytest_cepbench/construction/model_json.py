@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.artifacts.reasoning import after_reasoning
+from pytest_cepbench.artifacts.answer import after_reasoning
 from pytest_cepbench.construction.pattern_list import MOST_PATTERNS
 from pytest_cepbench.errors import UnreadableReplyError
 from pytest_cepbench.models.json_objects import Repeated, parse_reply, read_objects

@@ -13,14 +13,22 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations.gate_folder import GateFolder, Submission
-from pytest_cepbench.integrations.gate_run import GateCommands, GateRun
-from pytest_cepbench.integrations.verdict import GateVerdict
+from pytest_cepbench.integrations.gate_folder import (
+    AcceptedCheckpoint,
+    GateFolder,
+    Submission,
+    changed_since,
+)
+from pytest_cepbench.integrations.gate_process import GateProcess, read_output
+from pytest_cepbench.integrations.verdict import GateVerdict, Measured, Outcome, read_measured
 
 _OWN_OPTIONS = (
     "--model", "--cep-model", "--cep-baselines", "--cep-report", "--cep-series",
@@ -174,7 +182,7 @@ class Gate:
         files = self.files
         checkpoint = files.path(submission)
         return [
-            *(self.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.parent_death"),
+            *(self.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.gate_process"),
             *self._suites,
             f"--model={self.model.replace('{checkpoint}', checkpoint)}",
             f"--cep-report={files.report(submission.name)}",
@@ -197,3 +205,204 @@ class Gate:
         if device is not None:
             env["CUDA_VISIBLE_DEVICES"] = "" if device == "cpu" else device
         return {**env, **self.env}
+
+
+# -- The gating of one checkpoint: pytest first, and then the acceptance of what it measured.
+
+_ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
+"""The first checkpoint of a training may know nothing yet: later ones are held to it."""
+
+
+@dataclass(frozen=True)
+class GateCommands:
+    """What a run starts.
+
+    pytest: program and arguments that measure the checkpoint, without the baselines.
+    accept: program and arguments that make the report the new baselines.
+    env: environment variables for both, beside the training's own.
+    timeout: seconds for both together; None for no limit.
+    case: PART/METRIC or SUITE/PART/METRIC of the headline; None for the first case.
+    """
+
+    pytest: tuple[str, ...]
+    accept: tuple[str, ...]
+    env: Mapping[str, str]
+    timeout: float | None
+    case: str | None
+
+
+class GateRun:
+    """A gate at work on a checkpoint. Its folder is locked until the run is closed.
+
+    files: the gate's folder.
+    submission: the checkpoint.
+    commands: what is started.
+    Raises TrainingGateError where the folder is in use or the process cannot be started.
+    """
+
+    def __init__(self, files: GateFolder, submission: Submission, commands: GateCommands) -> None:
+        self._files, self._commands = files, commands
+        self._begin = time.monotonic()
+        self._passed: Measured | None = None
+        self._verdict: GateVerdict | None = None
+        self.submission = submission
+        self._lock = _lock(files.lock)
+        try:
+            self._first = files.load().accepted is None
+            # What passed may have to be accepted still: the process was killed that was about to.
+            passed = self._read(0) if submission.accepting else None
+            if passed is None or passed.outcome is not Outcome.ACCEPTED:
+                self.submission = files.stamp(replace(submission, accepting=False))
+            files.change(running=self.submission)
+            files.prune()
+            self._process = self._accept(passed) if self.submission.accepting else self._measure()
+        except OSError as error:
+            self._lock.release()
+            raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def poll(self) -> GateVerdict | None:
+        """The verdict, None while there is none. Raises TrainingGateError."""
+        while self._verdict is None and (code := self._process.poll()) is not None:
+            self._advance(code)
+        if self._verdict is None and self._left() == 0:
+            self._process.end()
+            words = f"the gate took longer than its {self._commands.timeout:g} s and was ended"
+            self._conclude(Measured(Outcome.FAILED, (), words), 1)
+        return self._verdict
+
+    def wait(self) -> GateVerdict:
+        """The verdict, waited for. Raises TrainingGateError."""
+        while (verdict := self.poll()) is None:
+            self._process.wait(self._left())
+        return verdict
+
+    def close(self) -> None:
+        """Let go of the folder; end the process, where it still runs.
+
+        A checkpoint without a verdict is gated again by the next process of its training.
+        """
+        self._process.end()
+        self._lock.release()
+
+    def _left(self) -> float | None:
+        """Seconds until the time is over, at least 0; None where there is no limit."""
+        timeout = self._commands.timeout
+        return None if timeout is None else max(0.0, timeout - (time.monotonic() - self._begin))
+
+    def _measure(self) -> GateProcess:
+        report = self._files.report(self.submission.name)
+        for path in (
+            *(report.with_suffix(suffix) for suffix in (".json", ".html", ".md")),
+            self._files.log(self.submission.name),
+        ):
+            path.unlink(missing_ok=True)
+        if self._first:
+            baselines = f"--cep-baselines={self._files.baselines}"
+            return self._start((*self._commands.pytest, baselines, *_ACCEPT_FIRST))
+        # A --snapshot-update of an ini file would accept what has not passed.
+        self._files.copy_baselines()
+        return self._start((*self._commands.pytest, f"--cep-baselines={self._files.compared}"))
+
+    def _accept(self, measured: Measured | None) -> GateProcess:
+        """Have what passed be the new baselines."""
+        self._passed = measured
+        return self._start(self._commands.accept)
+
+    def _start(self, command: tuple[str, ...]) -> GateProcess:
+        return GateProcess(command, self._files.log(self.submission.name), self._commands.env)
+
+    def _read(self, code: int) -> Measured:
+        """What pytest measured. Only files that stayed the same since before it can be accepted."""
+        report = self._files.report(self.submission.name)
+        measured = read_measured(code, report, case=self._commands.case, first=self._first)
+        if measured.outcome is not Outcome.ACCEPTED:
+            return measured
+        files = self._files.unchanged_files(self.submission)
+        if files is None:
+            words = f"{self._files.path(self.submission)} was written to while it was gated"
+            return Measured(Outcome.FAILED, measured.cases, words)
+        self.submission = replace(self.submission, files=files)
+        return measured
+
+    def _advance(self, code: int) -> None:
+        """Go on after a process ended."""
+        if self._passed is not None:
+            if code != 0:
+                words = "it passed, and what it measured could not be accepted"
+                self._conclude(Measured(Outcome.FAILED, self._passed.cases, words), code)
+            else:
+                self._conclude(self._passed, code)
+            return
+        measured = self._read(code)
+        if measured.outcome is not Outcome.ACCEPTED or self._first:
+            self._conclude(measured, code)
+            return
+        self._files.change(running=replace(self.submission, accepting=True))
+        self._process = self._accept(measured)
+
+    def _conclude(self, measured: Measured, code: int) -> None:
+        """Write down what becomes of the checkpoint."""
+        submission, files = self.submission, self._files
+        state = files.load()
+        accepted, best = state.accepted, state.best
+        if measured.outcome is Outcome.ACCEPTED:
+            accepted = self._accepted_checkpoint(measured)
+            best = accepted if _is_better(measured, best) else best
+        failed = measured.outcome is Outcome.FAILED
+        # What failed is not known to be bad: the next process of this training gates it again.
+        running = replace(submission, accepting=False) if failed else None
+        files.change(accepted=accepted, best=best, running=running)
+        lines = [measured.reason] if measured.reason else []
+        if accepted is not None and files.standing(accepted) is None:
+            lines.append(changed_since(accepted))
+        output = read_output(files.log(submission.name))
+        self._verdict = GateVerdict(
+            checkpoint=Path(submission.given),
+            step=submission.step,
+            outcome=measured.outcome,
+            code=code or int(failed),
+            cases=measured.cases,
+            accepted=files.standing(accepted),
+            best=files.standing(best),
+            report=files.report(submission.name).with_suffix(".html"),
+            output=output + "".join(f"{line}\n" for line in lines),
+            seconds=time.monotonic() - self._begin,
+        )
+
+    def _accepted_checkpoint(self, measured: Measured) -> AcceptedCheckpoint:
+        submission = self.submission
+        return AcceptedCheckpoint(
+            path=self._files.path(submission),
+            name=submission.name,
+            step=submission.step,
+            value=measured.cases[0].value,
+            kept=submission.kept,
+            files=submission.files,
+        )
+
+
+def _lock(path: Path) -> FileLock:
+    lock = FileLock(path, timeout=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        raise TrainingGateError(
+            f"another process gates into {path.parent}: give each training a folder of its own"
+        ) from error
+    except OSError as error:
+        raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
+    return lock
+
+
+def _is_better(measured: Measured, best: AcceptedCheckpoint | None) -> bool:
+    headline = measured.cases[0]
+    if best is None or best.value is None:
+        return True
+    if headline.value is None:
+        return False
+    sign = 1 if headline.higher_is_better else -1
+    return sign * headline.value > sign * best.value

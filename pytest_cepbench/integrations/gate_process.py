@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.escapes import mask_secrets
-from pytest_cepbench.integrations.parent_death import PARENT
 
 _LAUNCHERS = re.compile(
     r"((LOCAL|GROUP|NODE|ROLE)_)?RANK|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE|ROLE_NAME"
@@ -93,3 +93,21 @@ def read_output(log: Path) -> str:
             return mask_secrets(stream.read().decode("utf-8", "replace"))[-_OUTPUT:]
     except OSError:
         return ""
+
+
+# -- A plugin of the gate's own pytest: the process ends when the training that started it is gone.
+
+PARENT = "PYTEST_CEPBENCH_PARENT"
+"""Environment variable with the process id of the training."""
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def pytest_load_initial_conftests() -> None:
+    """Have the kernel kill this process when its parent ends, as early as pytest can be told to."""
+    parent = os.environ.pop(PARENT, None)
+    if parent is None:  # an xdist worker: it ends with its controller
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # gone before the kernel was told
+        os.kill(os.getpid(), signal.SIGKILL)

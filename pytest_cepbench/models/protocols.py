@@ -19,8 +19,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.artifacts.answer import MOST_STEPS
-from pytest_cepbench.artifacts.criteria import CriteriaScores
-from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
 from pytest_cepbench.models.fingerprint_check import CoveredFiles

@@ -7,11 +7,18 @@ chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import errno
+import zipfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
 
-from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.artifacts import ImageArtifact, digest_json, encode_image
 from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.errors import StoreError, UnreadError
+from pytest_cepbench.files import open_regular, tells_of_file
+from pytest_cepbench.store.images import MOST_BYTES, verify_image
 from pytest_cepbench.store.rows import ImageRef, Read, StoredResult, batches, results_under
 from pytest_cepbench.store.store import Store
 
@@ -111,3 +118,100 @@ def _answer_key(digest: str) -> str:
 
 def _image_key(digest: str) -> str:
     return digest_json({"answer image": digest})
+
+
+# -- Bundles of answers: one zip file with the answers of a baseline, to be kept beside it.
+
+BUNDLE = "answers.zip"
+"""Name of a suite's bundle beside its baselines."""
+
+_ANSWERS = "answers.jsonl"
+
+_MOST_TEXT = 2**28
+"""Limit of the texts of a bundle, in bytes; those of OpenING's test set take 4 million."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every entry: the earliest that the format knows."""
+
+
+def bundle_bytes(answers: Iterable[Answer], store: Store) -> bytes:
+    """The bundle of answers whose images are in a store.
+
+    Raises StoreError where one of them is not there, or is damaged.
+    """
+    by_digest = {answer.digest: answer for answer in answers}
+    stream = BytesIO()
+    with zipfile.ZipFile(stream, "w") as bundle:
+        lines = [by_digest[digest].to_json() for digest in sorted(by_digest)]
+        text = "".join(f"{line}\n" for line in lines)
+        _add(bundle, _ANSWERS, text.encode("utf-8", "surrogatepass"), zipfile.ZIP_DEFLATED)
+        for digest in sorted({d for answer in by_digest.values() for d in answer.images}):
+            image = store.get_image(digest)
+            if image is None:
+                raise StoreError(
+                    f"image {digest[:12]} of an answer is damaged or gone: nothing was written"
+                )
+            _add(bundle, _image_name(digest), encode_image(image), zipfile.ZIP_STORED)
+    return stream.getvalue()
+
+
+def _add(bundle: zipfile.ZipFile, name: str, data: bytes, compression: int) -> None:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = compression
+    entry.external_attr = 0o644 << 16
+    bundle.writestr(entry, data)
+
+
+def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = None) -> int:
+    """Take over answers of a bundle; returns how many.
+
+    wanted: digests of the answers to take; all where None. Raises StoreError for a file that is no
+    bundle, and where an image does not match its digest or is missing; UnreadError where it could
+    not be read.
+    """
+    try:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as bundle:
+            answers = [
+                answer for answer in _answers(bundle) if wanted is None or answer.digest in wanted
+            ]
+            for digest in sorted({d for answer in answers for d in answer.images}):
+                if store.get_image(digest) is None:
+                    store.put_image(_image(bundle, digest))
+    except (StoreError, UnreadError):
+        raise
+    except OSError as error:
+        if tells_of_file(error) or error.errno in (None, errno.EINVAL):  # a seek to before the file
+            raise _damaged(path, error) from error
+        raise UnreadError(f"{str(path)!r} could not be read: {error.strerror}") from error
+    except Exception as error:
+        # Of damaged data zipfile raises errors of zlib and struct, RuntimeError where an entry
+        # seems to be encrypted, NotImplementedError of methods and versions, and others.
+        raise _damaged(path, error) from error
+    put_answers(store, answers)
+    return len(answers)
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{str(path)!r} is no bundle of answers, or a damaged one: {error}")
+
+
+def _answers(bundle: zipfile.ZipFile) -> list[Answer]:
+    text = _read(bundle, _ANSWERS, _MOST_TEXT).decode("utf-8", "surrogatepass")
+    return [Answer.from_json(line) for line in text.split("\n") if line]
+
+
+def _image(bundle: zipfile.ZipFile, digest: str) -> ImageArtifact:
+    return verify_image(_read(bundle, _image_name(digest), MOST_BYTES), digest)
+
+
+def _read(bundle: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """An entry. Raises ValueError for one that unpacks to more than so many bytes."""
+    with bundle.open(name) as entry:
+        data = entry.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{name} is larger than {most} bytes")
+    return data
+
+
+def _image_name(digest: str) -> str:
+    return f"images/{digest}.webp"

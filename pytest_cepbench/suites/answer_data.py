@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.artifacts.answer import Answer
-from pytest_cepbench.artifacts.criteria import CriteriaScores
+from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
-from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores, Winner
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
 from pytest_cepbench.chains.answers.answering import SampleAnswer, foresee_answers

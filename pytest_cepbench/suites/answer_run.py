@@ -17,8 +17,7 @@ from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
 from pytest_cepbench.models.text_model.scores import SCORE_PROMPT
-from pytest_cepbench.store.answer_bundle import BUNDLE, import_bundle
-from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.answer_excerpts import (
     AnswerExcerpt,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import (
+from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     OVERALL,
     CriteriaScores,

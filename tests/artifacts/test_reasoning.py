@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.reasoning import (
+from pytest_cepbench.artifacts.answer import (
     after_reasoning,
     opened_by,
     read_answer,

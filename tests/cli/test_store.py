@@ -9,8 +9,8 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.stats import models_in
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import accept_by_hand, measure_toy
 from tests.store.filling import (

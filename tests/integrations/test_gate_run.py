@@ -81,7 +81,7 @@ def test_verdict_says_what_was_done(rule_gate: MakeGate, tmp_path: Path) -> None
     assert 0 < verdict.seconds < 600
     assert [case.name for case in verdict.cases] == ["instrument/overall/gc"]
     arguments = verdict.output.splitlines()
-    assert arguments[:3] == ["-p", "pytest_cepbench.integrations.parent_death", TEST]
+    assert arguments[:3] == ["-p", "pytest_cepbench.integrations.gate_process", TEST]
     for argument in (
         f"--model={tmp_path}/gate/checkpoints/checkpoint-7-{str(verdict.accepted)[-12:]}",
         f"--cep-report={tmp_path}/gate/reports/checkpoint-7.json",

@@ -112,7 +112,7 @@ def test_all_ranks_stop_at_the_same_step(tmp_path: Path) -> None:
 FORKED = """
 import json, os, sys
 from pathlib import Path
-from pytest_cepbench.integrations.ranks import Ranks, current_ranks
+from pytest_cepbench.integrations.training_gate import Ranks, current_ranks
 
 assert current_ranks() == Ranks() == Ranks(0, None)
 assert "torch" not in sys.modules

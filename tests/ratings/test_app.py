@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.listener import bind
+from pytest_cepbench.option_values import bind
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.item_view import render_item
 from pytest_cepbench.ratings.live_study import LiveStudy

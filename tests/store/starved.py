@@ -19,7 +19,7 @@ from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import digest_of, list_files
-from pytest_cepbench.store.verify import inspect
+from pytest_cepbench.store.maintenance import inspect
 
 
 def say(*words: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.store.answer_bundle import _read
+from pytest_cepbench.store.answers import _read
 
 
 def test_an_entry_may_be_as_large_as_the_limit_and_no_larger(tmp_path: Path) -> None:

@@ -8,11 +8,16 @@ import pytest
 
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.garbage_collection import Collection, GcCriteria, choose, collect
 from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.maintenance import (
+    Collection,
+    GcCriteria,
+    choose,
+    collect,
+    inspect,
+    summarize,
+)
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.stats import summarize
-from pytest_cepbench.store.verify import inspect
 from tests.store.filling import age, age_images, database, fill, key_of, picture, results_of
 
 OLD, NEW = "a" * 16, "b" * 16

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.store.maintenance import model_of, models_in
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.stats import model_of, models_in
 from tests.store.filling import fill
 
 

@@ -11,8 +11,8 @@ import pytest
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.maintenance import VerifyReport, inspect, repair
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.verify import VerifyReport, inspect, repair
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
 
 COUNT = 4

@@ -15,7 +15,7 @@ from msgspec.structs import replace as replaced
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, digest_text
-from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.arena.truth import AnswerDegradation

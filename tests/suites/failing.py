@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text
-from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, VqaQuestion
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.models.rule_based.scene_models import ShapesDetector

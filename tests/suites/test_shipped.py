@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.datasets.folder import CATEGORIES
 from pytest_cepbench.datasets.opening.questions import MULTI_STEP
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.statistics import Design, chance_to_hold
-from pytest_cepbench.store.answer_bundle import BUNDLE
+from pytest_cepbench.store.answers import BUNDLE
 from pytest_cepbench.suites import (
     Assignments,
     Case,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_cepbench.artifacts.criteria import CriteriaScores
+from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner

@@ -13,8 +13,12 @@ from itertools import count
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, digest_text
-from pytest_cepbench.artifacts.answer import Answer, StoredStep
-from pytest_cepbench.artifacts.reasoning import only_reasoning, steps_without_reasoning
+from pytest_cepbench.artifacts.answer import (
+    Answer,
+    StoredStep,
+    only_reasoning,
+    steps_without_reasoning,
+)
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, parts_of
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_question
 from pytest_cepbench.chains.chain_plan import derive_seed

@@ -29,7 +29,7 @@ from pytest_cepbench.artifacts import (
     Mask,
     canonical_json,
 )
-from pytest_cepbench.artifacts.criteria import CriteriaScores, CriterionScore
+from pytest_cepbench.artifacts.outcome import CriteriaScores, CriterionScore
 from pytest_cepbench.chains.ray.cluster import VERSIONS, other_versions
 from pytest_cepbench.chains.validation import admit_drawing, admit_image
 from pytest_cepbench.errors import CepError, ModelError, is_exit

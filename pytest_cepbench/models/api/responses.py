@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, decode_image
-from pytest_cepbench.artifacts.reasoning import with_reasoning
+from pytest_cepbench.artifacts.answer import with_reasoning
 from pytest_cepbench.errors import (
     ImageError,
     ModelError,

@@ -18,15 +18,15 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.answer import STEP_END, cut_into_steps
-from pytest_cepbench.artifacts.criteria import CriteriaScores
-from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.artifacts.reasoning import (
+from pytest_cepbench.artifacts.answer import (
+    STEP_END,
     after_reasoning,
+    cut_into_steps,
     only_reasoning,
     with_reasoning,
     without_reasoning,
 )
+from pytest_cepbench.artifacts.outcome import WINNERS, CriteriaScores, Winner
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import (

@@ -10,8 +10,13 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.artifacts.answer import STEP_END
-from pytest_cepbench.artifacts.criteria import CRITERIA, HIGHEST_SCORE, CriteriaScores
-from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.artifacts.outcome import (
+    CRITERIA,
+    HIGHEST_SCORE,
+    WINNERS,
+    CriteriaScores,
+    Winner,
+)
 from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     ArenaStep,

@@ -15,7 +15,7 @@ from hashlib import sha256
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.reasoning import read_answer
+from pytest_cepbench.artifacts.answer import read_answer
 from pytest_cepbench.models.protocols import (
     CUT,
     AnswerStep,

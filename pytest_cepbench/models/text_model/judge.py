@@ -17,13 +17,13 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import (
+from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     HIGHEST_SCORE,
+    WINNERS,
     CriteriaScores,
     CriterionScore,
 )
-from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.load_plan import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import (
+from pytest_cepbench.artifacts.answer import after_reasoning
+from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     HIGHEST_SCORE,
     CriteriaScores,
@@ -19,7 +20,6 @@ from pytest_cepbench.artifacts.criteria import (
     CriterionResult,
     read_score,
 )
-from pytest_cepbench.artifacts.reasoning import after_reasoning
 from pytest_cepbench.models.json_objects import Repeated, read_objects
 
 SCORE_PROMPT = "criteria-scores/1"

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.reasoning import marks_reasoning, opened_by
+from pytest_cepbench.artifacts.answer import marks_reasoning, opened_by
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError, SpecError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.device_maps import input_device

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.answer import after_reasoning
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.artifacts.reasoning import after_reasoning
 
 _NO_SIDE = "Tie"
 """A tie that leans to neither answer: none of the four verdicts."""

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.errors import MissingDependencyError
-from pytest_cepbench.listener import HOST
+from pytest_cepbench.option_values import HOST
 
 if TYPE_CHECKING:
     from pytest_cepbench.report.history.site import Site

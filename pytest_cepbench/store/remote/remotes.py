@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from threading import Condition, Thread
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store.images import verify_image
+from pytest_cepbench.errors import CepError, ImageError
+from pytest_cepbench.files import read_regular, tells_of_file
+from pytest_cepbench.store.images import MOST_BYTES, image_path, verify_image
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import (
+    AT_ONCE,
     ObjectStore,
     StoreFailure,
     from_object,
     image_name,
     result_name,
+    to_object,
 )
-from pytest_cepbench.store.remote.uploader import Uploader
-from pytest_cepbench.store.rows import Read, Row, check_row
+from pytest_cepbench.store.rows import Read, Row, batches, check_row, rows_with
 
 _ABSENT_SECONDS = 600.0
 """Time after which an absent object is looked for again: other runs publish meanwhile."""
@@ -216,3 +222,243 @@ class Remotes:
         """Wait until everything is uploaded; see `Uploader.flush`."""
         if self._uploader is not None:
             self._uploader.flush(seconds, waiting)
+
+
+# -- Uploads to a shared store in the background of a run, which waits for them only at its end.
+
+_IMAGES_AT_ONCE = 16  # files in memory
+
+_MOST_WAITING = 200_000  # keys, some 30 MB of them; a run that is further ahead waits
+
+_RETRY_PAUSE = 5.0  # seconds; each object was tried twice within one already
+
+_QUIET_SECONDS = 2.0  # of waiting at the end of a run without a word about it
+
+_PATIENCE = 1800.0  # seconds without an upload: some dozens of objects, each tried twice, take less
+
+_STUCK = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
+
+
+def upload(
+    objects: ObjectStore, read: Read, root: Path, keys: Sequence[str], replace: Container[str]
+) -> dict[str, StoreFailure]:
+    """Upload results, each after the image that it refers to, where they do not exist yet.
+
+    read, root: of the local store.
+    keys: a few dozen.
+    replace: names of objects that are overwritten.
+    Returns the failures by key. Raises StoreError where the local store fails.
+    """
+    rows: dict[str, Row] = {}
+    images: dict[str, str] = {}
+    failed: dict[str, StoreFailure] = {}
+    query = "SELECT key, kind, payload, provenance, created, seal FROM results WHERE key"
+    for row in rows_with(read, query, keys):
+        problem, image = check_row(row)
+        if problem is not None:  # it is computed again when it is needed, and uploaded then
+            failed[str(row[0])] = StoreFailure("absent", "the result is damaged in the local store")
+            continue
+        rows[row[0]] = row
+        if image is not None:
+            images[row[0]] = image
+    failed_images = _upload_images(objects, root, sorted(set(images.values())), replace)
+    failed |= {key: failed_images[image] for key, image in images.items() if image in failed_images}
+    ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
+    unwritten = objects.write(ready, replace)
+    return failed | {
+        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
+    }
+
+
+def _upload_images(
+    objects: ObjectStore, root: Path, digests: Iterable[str], replace: Container[str]
+) -> dict[str, StoreFailure]:
+    """Upload images; returns the failures by digest."""
+    failed: dict[str, StoreFailure] = {}
+    for part in batches(digests, _IMAGES_AT_ONCE):
+        files: dict[str, bytes] = {}
+        for digest in part:
+            try:
+                files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
+            except OSError as error:
+                if tells_of_file(error):
+                    failed[digest] = StoreFailure("absent", "the image is not in the local store")
+                else:  # tried again
+                    why = f"an image could not be read: {error.strerror}"
+                    failed[digest] = StoreFailure("unknown", why)
+        unwritten = objects.write(files, replace)
+        failed |= {
+            digest: unwritten[image_name(digest)]
+            for digest in part
+            if image_name(digest) in unwritten
+        }
+    return failed
+
+
+class Uploader:
+    """Uploads results on a thread of its own, in the order in which they were stored.
+
+    objects: the shared store.
+    read, root: of the local store, which has the results; only their keys wait in memory.
+    replace: names of damaged objects, which are overwritten.
+    remark: called in the end with a line about what was not uploaded.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        read: Read,
+        root: Path,
+        replace: Container[str],
+        remark: Callable[[str], None],
+    ) -> None:
+        self._objects = objects
+        self._read = read
+        self._root = root
+        self._replace = replace
+        self._remark = remark
+        self._keys: dict[str, None] = {}
+        self._failed: Counter[str] = Counter()
+        self._given_up: str | None = None
+        self._closed = False
+        self._uploading = 0
+        self._batches = 0
+        self._thread: Thread | None = None
+        self._changed = Condition()  # with a reentrant lock
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Queue results of the local store for upload."""
+        with self._changed:
+            if not self._wait_for(lambda: len(self._keys) < _MOST_WAITING or bool(self._given_up)):
+                self._give_up(_STUCK)
+            if self._given_up is not None:
+                self._failed[self._given_up] += len(set(keys))
+                return
+            self._keys.update(dict.fromkeys(keys))
+            if self._thread is None and self._keys:
+                # A daemon: a process that ends without closing the store must not wait for it.
+                self._thread = Thread(target=self._work, name="upload", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(
+        self, seconds: float | None = None, waiting: Callable[[int], None] | None = None
+    ) -> None:
+        """Wait until nothing is left to upload, and remark on what could not be.
+
+        seconds: time after which the rest is left.
+        waiting: called once with the number of results left, where it takes long.
+        An interrupt ends the waiting, and nothing else.
+        """
+        try:
+            self._wait(seconds, waiting)
+        except KeyboardInterrupt:
+            self._give_up("interrupted")
+        with self._changed:
+            failed, self._failed = +self._failed, Counter()
+        if failed:
+            number = sum(failed.values())
+            results = "1 result was" if number == 1 else f"{number:,} results were"
+            self._remark(
+                f"{self._objects.named}: {results} not uploaded ({'; '.join(failed)}): "
+                "they stay in the store of this run alone"
+            )
+
+    def close(self) -> None:
+        """Upload the rest, and end the thread."""
+        self.flush()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            with suppress(KeyboardInterrupt):
+                self._thread.join(1.0)  # after giving up it may still wait for a server
+
+    def _wait(self, seconds: float | None, waiting: Callable[[int], None] | None) -> None:
+        def done() -> bool:
+            return not self._keys and not self._uploading
+
+        start = time.monotonic()
+        with self._changed:
+            quiet = _QUIET_SECONDS if seconds is None else min(_QUIET_SECONDS, seconds)
+            if self._changed.wait_for(done, quiet):
+                return
+            if waiting is not None:
+                waiting(len(self._keys) + self._uploading)
+            if seconds is None:
+                if not self._wait_for(done):
+                    self._give_up(_STUCK)
+                return
+            if self._changed.wait_for(done, seconds - (time.monotonic() - start)):
+                return
+        self._give_up(f"not done within {seconds:g} s")
+
+    def _wait_for(self, done: Callable[[], bool]) -> bool:
+        """Wait, with the condition's lock; False where no batch was uploaded for long."""
+        while not done():
+            batches = self._batches
+
+            def progress(batches: int = batches) -> bool:
+                return done() or self._batches != batches
+
+            if not self._changed.wait_for(progress, _PATIENCE):
+                return False
+        return True
+
+    def _give_up(self, why: str) -> None:
+        with self._changed:
+            if self._given_up is None:
+                self._given_up = why
+            self._failed[why] += len(self._keys) + self._uploading
+            self._keys.clear()
+            self._uploading = 0
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while keys := self._take():
+                failed, reason = self._upload(keys)
+                with self._changed:
+                    if self._given_up is None:  # otherwise they are counted already
+                        self._failed.update(failed.values())
+                        self._uploading = 0
+                        self._batches += 1
+                        self._changed.notify_all()
+                if reason is not None:
+                    self._give_up(reason)
+        except BaseException:
+            self._give_up(
+                "the thread that uploads has failed"
+            )  # so that the run does not wait for it
+            raise
+
+    def _take(self) -> list[str]:
+        """The next keys; none when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._keys or self._closed or self._given_up)
+            keys = list(islice(self._keys, AT_ONCE))
+            for key in keys:
+                del self._keys[key]
+            self._uploading = len(keys)
+            self._batches += 1
+            self._changed.notify_all()
+            return keys
+
+    def _upload(self, keys: list[str]) -> tuple[dict[str, str], str | None]:
+        """(reasons for what was not uploaded, by key; reason why nothing else can be)."""
+        try:
+            failed = upload(self._objects, self._read, self._root, keys, self._replace)
+            again = [key for key, failure in failed.items() if failure.transient]
+            if again and not self._ends_within(_RETRY_PAUSE):
+                failed = {key: failure for key, failure in failed.items() if not failure.transient}
+                failed |= upload(self._objects, self._read, self._root, again, self._replace)
+        except (CepError, sqlite3.ProgrammingError) as error:  # the local store fails, or is closed
+            return dict.fromkeys(keys, str(error)), str(error)
+        reason = next((f.message for f in failed.values() if f.affects_all), None)
+        return {key: failure.message for key, failure in failed.items()}, reason
+
+    def _ends_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._closed or self._given_up is not None, seconds
+            )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_cepbench.artifacts.criteria import Criterion
+from pytest_cepbench.artifacts.outcome import Criterion
 from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import (

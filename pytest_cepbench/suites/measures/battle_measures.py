@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import comb
 from operator import mul
 
-from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
-from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
 from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome, mean_score

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import (
+from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     HIGHEST_SCORE,
     OVERALL,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers, score_key
 from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.errors import DamagedInputsError, ModelError

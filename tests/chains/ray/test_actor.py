@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Detection, Detections, Failure
-from pytest_cepbench.artifacts.criteria import CriteriaScores
+from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.ray.actor import (
     METHODS,
     ActorAnswer,

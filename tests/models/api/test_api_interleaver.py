@@ -12,7 +12,7 @@ from hypothesis import given
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.reasoning import read_answer as read_reasoned
+from pytest_cepbench.artifacts.answer import read_answer as read_reasoned
 from pytest_cepbench.errors import ModelError, NoAnswerError, PointerError
 from pytest_cepbench.models.api.roles import read_steps
 from pytest_cepbench.models.protocols import StepLimit

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
 from pytest_cepbench.chains.answers.piece_refs import refer_to_question

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.reasoning import read_answer, with_reasoning
+from pytest_cepbench.artifacts.answer import read_answer, with_reasoning
 from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.protocols import Battle, RoleName, StepLimit, Usage, VqaQuestion
 from tests.models.api.conftest import Load, describe

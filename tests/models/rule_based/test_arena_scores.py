@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena, score_answer, solve_sample
 from pytest_cepbench.models.protocols import AnsweredQuestion
 from tests.models.rule_based.test_arena_models import answer_all, asked, load, pieces

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.artifacts.reasoning import reasoning_spans
+from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import ModelError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Reply
 from pytest_cepbench.models.text_model.scores import LINE_LEADS

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.criteria import CRITERIA, CriteriaScores
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.models.text_model.scores import (
     CRITERION_SENTENCES,
     JSON_CLOSING,

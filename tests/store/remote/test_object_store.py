@@ -11,6 +11,7 @@ import pytest
 from pytest_cepbench.errors import RedirectError
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.bucket import BucketObjects
+from pytest_cepbench.store.remote.location import FolderObjects
 from pytest_cepbench.store.remote.object_store import (
     IMAGES,
     RESULTS,
@@ -24,8 +25,7 @@ from pytest_cepbench.store.remote.object_store import (
     to_object,
     write_failure,
 )
-from pytest_cepbench.store.remote.shared_folder import FolderObjects
-from pytest_cepbench.store.remote.uploader import upload
+from pytest_cepbench.store.remote.remotes import upload
 from tests.store.filling import database, fill, key_of
 from tests.store.remote.slow import SlowFileSystem
 

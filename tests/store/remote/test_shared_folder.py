@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.store.remote.location import FolderObjects
 from pytest_cepbench.store.remote.object_store import result_name
-from pytest_cepbench.store.remote.shared_folder import FolderObjects
 from tests.store.filling import contents, key_of
 
 NAME = result_name(key_of("text 0"))

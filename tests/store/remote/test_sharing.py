@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 
 from pytest_cepbench.store import ImageRef, Store, StoredResult
-from pytest_cepbench.store.remote import remotes, uploader
+from pytest_cepbench.store.maintenance import inspect
+from pytest_cepbench.store.remote import remotes
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import image_name, result_name
 from pytest_cepbench.store.remote.sync import inspect_objects, pull
-from pytest_cepbench.store.verify import inspect
 from tests.store.filling import contents, fill, key_of, picture
 from tests.store.remote.sharing import PROVENANCE, check_pull, compute, published
 from tests.store.remote.slow import SlowFileSystem
@@ -252,7 +252,7 @@ def test_a_place_that_stops_answering_is_left(
 ) -> None:
     """The run goes on with its own store, asks no more, and says once what it could not do."""
     monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
-    monkeypatch.setattr(uploader, "_RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(remotes, "_RETRY_PAUSE", 0.0)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         store.put([StoredResult(TEXT, "before")])
         store.flush()
@@ -293,7 +293,7 @@ def test_a_failure_that_passes_costs_a_pause_and_no_result(
 ) -> None:
     """Both rounds of an object fail at first, the next succeeds; without a failure, no pause."""
     monkeypatch.setattr("pytest_cepbench.store.remote.bucket._RETRY_PAUSE", 0.0)
-    monkeypatch.setattr(uploader, "_RETRY_PAUSE", 0.05 if failures else 60.0)
+    monkeypatch.setattr(remotes, "_RETRY_PAUSE", 0.05 if failures else 60.0)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.failures = failures
         store.put([StoredResult(TEXT, "a text")])
@@ -308,7 +308,7 @@ def test_the_end_waits_for_uploads_as_long_as_it_may(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it waits; where the time is over, what is left is counted."""
-    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(remotes, "_QUIET_SECONDS", 0.01)
     line: list[int] = []
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 0.3
@@ -329,7 +329,7 @@ def test_an_interrupt_ends_the_waiting(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while results are being uploaded leaves the rest, and does not end the run."""
-    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(remotes, "_QUIET_SECONDS", 0.01)
 
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
@@ -346,9 +346,9 @@ def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the end of a run nor one that is far ahead waits for it without end."""
-    monkeypatch.setattr(uploader, "_QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(uploader, "_PATIENCE", 0.3)
-    monkeypatch.setattr(uploader, "_MOST_WAITING", 1)
+    monkeypatch.setattr(remotes, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(remotes, "_PATIENCE", 0.3)
+    monkeypatch.setattr(remotes, "_MOST_WAITING", 1)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 3.0
         started = time.perf_counter()

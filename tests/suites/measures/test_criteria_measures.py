@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.errors import MeasurementError, RoleError, SuiteError, UnscoredError
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.store import Store

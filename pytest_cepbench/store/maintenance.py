@@ -1,0 +1,467 @@
+"""Statistics of a store: its results one by one, without their contents, and summed up."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from sys import intern
+
+from pytest_cepbench.errors import DamagedIndexError, ImageError
+from pytest_cepbench.store.database import INDEX
+from pytest_cepbench.store.images import digest_of, has_image, image_path, list_files, load_image
+from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.rows import ImageRef, Read, batches, pages, seal_stamp, unseal
+from pytest_cepbench.store.store import Store
+from pytest_cepbench.store.tables import last_used, remote_images, today
+
+_LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result without its content.
+
+    key: of its step.
+    kind: text, image, vector, boxes or failure.
+    model: the model in its provenance, the first 16 digits of a fingerprint; None without one.
+    size: its share of the index, in bytes.
+    image: digest of the image that it refers to.
+    created: when it was stored, seconds since the epoch.
+    day: of its last use, days since the epoch.
+    """
+
+    key: str
+    kind: str
+    model: str | None
+    size: int
+    image: str | None
+    created: float
+    day: int
+
+
+def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
+    """Every result. days: whether the store has the table of uses. Raises StoreError."""
+    day, source = last_used(days=days)
+    lengths = f"SELECT total({_LENGTH}) FROM results"  # noqa: S608 - columns, ours
+    rate = _bytes_of_index(read) / max(read(lengths, ())[0][0], 1)
+    columns = (
+        f"key, kind, provenance, {_LENGTH}, "
+        "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END, "
+        f"ifnull(CAST(created AS REAL), 0), {day}"
+    )
+    for page in pages(read, columns, source):
+        for key, kind, provenance, size, image, created, used in page:
+            yield Entry(
+                str(key),
+                intern(str(kind)),
+                model_of(str(provenance)),
+                round(size * rate),
+                image,
+                created,
+                used,
+            )
+
+
+def _bytes_of_index(read: Read) -> int:
+    """Size of the index without its free pages."""
+    query = (
+        "SELECT (page_count - freelist_count) * page_size "
+        "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    )
+    return int(read(query, ())[0][0])
+
+
+@lru_cache(maxsize=4096)
+def model_of(provenance: str) -> str | None:
+    """The model in a provenance, or None."""
+    try:
+        model = json.loads(provenance)["model"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None  # provenance has no influence on results, so no seal covers it
+    return model if isinstance(model, str) else None
+
+
+def models_in(read: Read, texts: Sequence[str] = ()) -> set[str]:
+    """All models in the provenance of results. texts: of those alone that are one of these."""
+    query = "SELECT DISTINCT provenance FROM results"
+    if texts:
+        query += f" WHERE kind = 'text' AND payload IN ({', '.join('?' * len(texts))})"
+    rows = read(query, [text.encode() for text in texts])
+    models = {model_of(str(provenance)) for (provenance,) in rows}
+    return {model for model in models if model is not None}
+
+
+@dataclass(frozen=True)
+class StoreShare:
+    """Results of one kind or one model.
+
+    results: their number.
+    bytes: in the index and of their images; an image of several results is counted for each.
+    oldest, newest: when the first and the last were stored, seconds since the epoch.
+    used: day of the last use, days since the epoch.
+    """
+
+    results: int
+    bytes: int
+    oldest: float
+    newest: float
+    used: int
+
+
+def count(
+    stored: Iterable[Entry], sizes: Mapping[str, int]
+) -> tuple[dict[str, StoreShare], dict[str, StoreShare]]:
+    """(shares by kind of result, shares by model, "" for results whose provenance names none).
+
+    sizes: bytes of images by digest.
+    """
+    kinds: dict[str, StoreShare] = {}
+    models: dict[str, StoreShare] = {}
+    for entry in stored:
+        size = entry.size + sizes.get(entry.image or "", 0)
+        share = StoreShare(1, size, entry.created, entry.created, entry.day)
+        for shares, name in ((kinds, entry.kind), (models, entry.model or "")):
+            known = shares.get(name)
+            shares[name] = share if known is None else _sum(known, share)
+    return dict(sorted(kinds.items())), dict(sorted(models.items()))
+
+
+def _sum(first: StoreShare, second: StoreShare) -> StoreShare:
+    return StoreShare(
+        first.results + second.results,
+        first.bytes + second.bytes,
+        min(first.oldest, second.oldest),
+        max(first.newest, second.newest),
+        max(first.used, second.used),
+    )
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """A store summed up.
+
+    kinds, models: as `count` returns them.
+    images, image_bytes: number and size of the images' files.
+    index_bytes: size of the database.
+    """
+
+    kinds: Mapping[str, StoreShare]
+    models: Mapping[str, StoreShare]
+    images: int
+    image_bytes: int
+    index_bytes: int
+
+
+def summarize(reader: ReadonlyStore) -> StoreStats:
+    """Sum a store up. Raises StoreError."""
+    sizes = image_sizes(reader.folder)
+    kinds, models = count(entries(reader.read, days=reader.has("used")), sizes)
+    index = (reader.folder / f"{INDEX}{suffix}" for suffix in ("", "-wal"))
+    return StoreStats(
+        kinds=kinds,
+        models=models,
+        images=len(sizes),
+        image_bytes=sum(sizes.values()),
+        index_bytes=sum(path.stat().st_size for path in index if path.exists()),
+    )
+
+
+def image_sizes(root: Path) -> dict[str, int]:
+    """Size of each image's file in bytes, by digest."""
+    named = ((digest_of(path), status.st_size) for path, status in list_files(root))
+    return {digest: size for digest, size in named if digest is not None}
+
+
+# -- Garbage collection of a store: by age, by size, and by what baselines need.
+
+_YOUNG_SECONDS = 3600.0  # the result of an image this young may not be stored yet
+
+_KEYS_AT_ONCE = 500  # keys of one transaction
+
+
+@dataclass(frozen=True)
+class GcCriteria:
+    """Rules for what is deleted; at least one of them is given.
+
+    unused_for: days without use after which a result is deleted.
+    max_size: bytes to be left; results are deleted in the order of their last use.
+    needed: models whose results always stay; without another rule, the results of all other models
+        are deleted. None where baselines do not matter.
+    accepted: keys of results that always stay, whatever model their provenance names: answers that
+        were accepted, which no run makes again.
+    """
+
+    unused_for: int | None = None
+    max_size: int | None = None
+    needed: frozenset[str] | None = None
+    accepted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is to be deleted.
+
+    entries: results.
+    unused: digests of images that no result refers to.
+    bytes: freed by both, about.
+    kept, kept_bytes: results that stay, and the size that they need.
+    unnamed: results whose provenance names no model, so that it is unknown whether a baseline needs
+        them; None where baselines do not matter.
+    """
+
+    entries: tuple[Entry, ...]
+    unused: tuple[str, ...]
+    bytes: int
+    kept: int
+    kept_bytes: int
+    unnamed: int | None
+
+
+def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -> Collection:
+    """Select what is to be deleted from the store in a folder; nothing is deleted.
+
+    days: whether the store has the table of uses.
+    Raises StoreError.
+    """
+    sizes = image_sizes(root)
+    stored = list(entries(read, days=days))
+    references = Counter(entry.image for entry in stored if entry.image is not None)
+    unused = tuple(digest for _, digest, _ in _old_images(root) if digest not in references)
+    total = sum(entry.size for entry in stored) + sum(sizes.values())
+    freed = sum(sizes[digest] for digest in unused if digest in sizes)
+    chosen = []
+    for entry in _by_last_use(stored, criteria):
+        if not _is_chosen(entry, criteria, total - freed):
+            continue
+        chosen.append(entry)
+        freed += entry.size
+        if entry.image is not None:
+            references[entry.image] -= 1
+            freed += 0 if references[entry.image] else sizes.get(entry.image, 0)
+    unnamed = None
+    if criteria.needed is not None:
+        unnamed = sum(e.model is None and e.key not in criteria.accepted for e in stored)
+    return Collection(
+        entries=tuple(chosen),
+        unused=unused,
+        bytes=freed,
+        kept=len(stored) - len(chosen),
+        kept_bytes=total - freed,
+        unnamed=unnamed,
+    )
+
+
+@dataclass(frozen=True)
+class GcSummary:
+    """Counts of a collection.
+
+    bytes: freed, about.
+    waiting: images that no result refers to and that are too young to be deleted.
+    compacted: whether the index gave its space back to the disk, which it can only while no other
+        process has it open.
+    """
+
+    bytes: int
+    waiting: int
+    compacted: bool
+
+
+def collect(store: Store, collection: Collection) -> GcSummary:
+    """Delete it. Other processes may use the store meanwhile and compute what they miss again."""
+    for part in batches([(entry.key,) for entry in collection.entries], _KEYS_AT_ONCE):
+        store.index.write("DELETE FROM results WHERE key = ?", part)
+        store.index.write("DELETE FROM used WHERE key = ?", part)
+    deleted = collection.entries
+    images = {*collection.unused, *(entry.image for entry in deleted if entry.image is not None)}
+    images -= _referenced_images(store.index.read)
+    freed = sum(entry.size for entry in deleted)
+    for path, digest, size in _old_images(store.root):
+        if digest in images:
+            path.unlink(missing_ok=True)
+            freed += size
+            images.remove(digest)
+    waiting = sum(image_path(store.root, digest).exists() for digest in images)
+    return GcSummary(freed, waiting, store.index.compact())
+
+
+def _by_last_use(stored: Sequence[Entry], criteria: GcCriteria) -> list[Entry]:
+    """Results that no baseline needs, in the order of their last use."""
+    needed = criteria.needed or frozenset()
+    free = [e for e in stored if e.model not in needed and e.key not in criteria.accepted]
+    return sorted(free, key=lambda entry: (entry.day, entry.created))
+
+
+def _is_chosen(entry: Entry, criteria: GcCriteria, size: int) -> bool:
+    """Whether a result that no baseline needs is deleted. size: bytes of the store before that."""
+    if criteria.unused_for is None and criteria.max_size is None:
+        return entry.model is not None
+    old = criteria.unused_for is not None and entry.day <= today() - criteria.unused_for
+    return old or (criteria.max_size is not None and size > criteria.max_size)
+
+
+def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
+    """(path, digest, bytes) of images that were not written within the last hour."""
+    limit = time.time() - _YOUNG_SECONDS
+    for path, status in list_files(root):
+        digest = digest_of(path)
+        if digest is not None and status.st_mtime < limit:
+            yield path, digest, status.st_size
+
+
+def _referenced_images(read: Read) -> set[str]:
+    images = pages(read, "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END")
+    return {str(image) for page in images for (image,) in page if image is not None}
+
+
+# -- Verification of a whole store, and removal of what is damaged.
+
+_IMAGES_AT_ONCE = 64  # images that threads hold in memory at once
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What is wrong with a store, and what is merely left over.
+
+    results, images: number of those checked.
+    index: SQLite's complaints about its file.
+    rows: keys of results that do not match their seals.
+    files: paths whose remembered digests do not match their seals.
+    damaged_images: (digest, reason).
+    lost: keys of results whose image is not there.
+    remote: images that lie in a shared store and are fetched when needed.
+    unused: images that no result refers to.
+    foreign: files between the images that are not images of a store.
+    """
+
+    results: int
+    images: int
+    index: tuple[str, ...]
+    rows: tuple[str, ...]
+    files: tuple[str, ...]
+    damaged_images: tuple[tuple[str, str], ...]
+    lost: tuple[str, ...]
+    remote: tuple[str, ...]
+    unused: tuple[str, ...]
+    foreign: tuple[Path, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is damaged or missing."""
+        damaged = self.index or self.rows or self.files or self.damaged_images
+        return not (damaged or self.lost)
+
+
+def inspect(root: Path, read: Read) -> VerifyReport:
+    """Read all of the store in a folder: every row, every pixel. Changes nothing.
+
+    Raises StoreError where the index cannot be read, UnreadError where an image cannot: neither
+    says that it is damaged.
+    """
+    try:
+        complaints = [str(line) for (line,) in read("PRAGMA integrity_check(20)", ())]
+    except DamagedIndexError as error:
+        complaints = [str(error)]
+    index = [] if complaints == ["ok"] else complaints
+    present: set[str] = set()
+    foreign = []
+    for path, _ in list_files(root):
+        digest = digest_of(path)
+        if digest is None:
+            foreign.append(path)
+        else:
+            present.add(digest)
+    rows: list[_Row] = []
+    files: list[str] = []
+    results = 0
+    wanted: set[str] = set()
+    remote: set[str] = set()
+    try:
+        remote = remote_images(read) - present
+        reachable = present | remote
+        for row in _rows(read):
+            results += 1
+            if row.image is not None:
+                wanted.add(row.image)
+            if row.damaged or (row.image is not None and row.image not in reachable):
+                rows.append(row)
+        files = [path for _, path in _damaged_files(read)]
+    except DamagedIndexError as error:
+        index.append(str(error))
+    return VerifyReport(
+        results=results,
+        images=len(present),
+        index=tuple(index),
+        rows=tuple(row.key for row in rows if row.damaged),
+        files=tuple(files),
+        damaged_images=tuple(_damaged_images(root, sorted(present))),
+        lost=tuple(row.key for row in rows if not row.damaged),
+        remote=tuple(sorted(remote & wanted)),
+        unused=tuple(sorted(present - wanted)),
+        foreign=tuple(sorted(foreign)),
+    )
+
+
+def repair(store: Store, report: VerifyReport) -> None:
+    """Drop what is damaged and what has lost its image: it is computed again when it is needed."""
+    if report.index:
+        store.index.rebuild()
+    damaged = {digest for digest, _ in report.damaged_images}
+    for digest in damaged:
+        image_path(store.root, digest).unlink(missing_ok=True)
+    read = store.index.read
+    remote = remote_images(read) - damaged
+
+    def is_lost(image: str | None) -> bool:
+        here = image is None or has_image(store.root, image)
+        return not here and image not in remote
+
+    dropped = [(row.rowid,) for row in _rows(read) if row.damaged or is_lost(row.image)]
+    store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
+    outdated = [(rowid,) for rowid, _ in _damaged_files(read)]
+    store.index.write("DELETE FROM files WHERE rowid = ?", outdated)
+
+
+@dataclass(frozen=True)
+class _Row:
+    rowid: int
+    key: str
+    damaged: bool
+    image: str | None
+
+
+def _rows(read: Read) -> Iterator[_Row]:
+    for page in pages(read, "results.rowid, key, kind, payload, seal"):
+        for rowid, key, kind, payload, sealed in page:
+            result = unseal(key, kind, payload, sealed)
+            image = result.digest if isinstance(result, ImageRef) else None
+            yield _Row(rowid, str(key), result is None, image)
+
+
+def _damaged_files(read: Read) -> Iterator[tuple[int, str]]:
+    """(row, path) of remembered digests of files that do not match their seals."""
+    for rowid, path, what, sealed, digest in read("SELECT rowid, * FROM files", ()):
+        stamp, _, _ = str(sealed).rpartition(" ")
+        if sealed != seal_stamp(str(path), str(what), stamp, str(digest)):
+            yield rowid, str(path)
+
+
+def _damaged_images(root: Path, digests: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def problem(digest: str) -> str | None:
+        try:
+            load_image(root, digest)
+        except ImageError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for part in batches(digests, _IMAGES_AT_ONCE):
+            for digest, why in zip(part, threads.map(problem, part), strict=True):
+                if why is not None:
+                    yield digest, why
