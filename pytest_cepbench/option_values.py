@@ -83,7 +83,8 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
-# -- The socket of a page's server, bound before the server starts. Standard library only.
+# -- addresses -------------------------------------------------------------------------------------
+
 
 HOST = "127.0.0.1"
 """This machine alone."""

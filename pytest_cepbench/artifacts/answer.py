@@ -1,7 +1,11 @@
-"""Interleaved answers: steps of a text, an image or both, named by the digest of their parts.
+"""Answers of models: interleaved steps, and answers told apart from reasoning.
 
 The rules by which a sequence of texts and images becomes steps stand here once, for models that
 answer in one message and for answers that are read from files.
+
+What a model thinks on the way is no part of what it answers: right thoughts would hide a useless
+answer, and wrong ones spoil a right answer. Stores keep texts as models gave them; what counts is
+read out of them here.
 """
 
 from __future__ import annotations
@@ -108,7 +112,7 @@ def limit_steps(steps: Sequence[T], most: int = MOST_STEPS) -> tuple[list[T], in
     return list(steps[:most]), max(0, len(steps) - most)
 
 
-# -- Reasoning in the text of a model, told apart from its answer.
+# -- reasoning -------------------------------------------------------------------------------------
 
 
 class Markers(NamedTuple):

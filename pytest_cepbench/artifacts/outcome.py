@@ -1,4 +1,8 @@
-"""Outcomes of a step that are neither text nor image: objects, verdicts, and failures."""
+"""Outcomes of a step that are neither text nor image: objects, verdicts, scores, and failures.
+
+Of the seven criteria of OpenING, each has a score or a failure: what a judge left out, or gave out
+of range, is never a 0.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +149,8 @@ class Detections:
         return cls(tuple(sorted(found, key=lambda detection: -detection.score)))
 
 
-# -- Scores of a single answer by the seven criteria of OpenING, as a judge gives them.
+# -- scores by criteria ----------------------------------------------------------------------------
+
 
 Criterion = Literal[
     "correctness",

@@ -207,7 +207,8 @@ class Gate:
         return {**env, **self.env}
 
 
-# -- The gating of one checkpoint: pytest first, and then the acceptance of what it measured.
+# -- the gating of one checkpoint ------------------------------------------------------------------
+
 
 _ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
 """The first checkpoint of a training may know nothing yet: later ones are held to it."""

@@ -1,4 +1,10 @@
-"""The process of a gate: an environment without the training's, a log file, an end for certain."""
+"""The process of a gate: an environment without the training's, a log file, an end for certain.
+
+Its pytest loads this module with `-p` as well, and ends when the training that started it is gone.
+A training that is killed cannot end its gate, which would go on to use a device and to write into
+the folder in which the restarted training gates. The kernel counts the thread that started the
+process: a training in a thread takes its gate along when that thread ends.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +101,8 @@ def read_output(log: Path) -> str:
         return ""
 
 
-# -- A plugin of the gate's own pytest: the process ends when the training that started it is gone.
+# -- in the process itself -------------------------------------------------------------------------
+
 
 PARENT = "PYTEST_CEPBENCH_PARENT"
 """Environment variable with the process id of the training."""

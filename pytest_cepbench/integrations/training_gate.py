@@ -8,7 +8,8 @@
 
 Leaving the block waits for the last verdict, and raises TrainingStoppedError where a checkpoint did
 not pass. In a distributed training every rank makes the same calls: rank 0 gates, and all of them
-stop at the same step.
+stop at the same step, wherever torch.distributed is initialized, whoever did it: transformers,
+Lightning, accelerate or the training itself. Elsewhere there is one rank.
 """
 
 from __future__ import annotations
@@ -356,7 +357,8 @@ class TrainingGate:
         return (Outcome.REGRESSED if failed else verdict.outcome) in self._outcomes
 
 
-# -- The ranks of a distributed training: the first one acts, all of them know the result.
+# -- ranks -----------------------------------------------------------------------------------------
+
 
 T = TypeVar("T")
 

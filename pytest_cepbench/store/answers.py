@@ -1,8 +1,15 @@
-"""Interleaved answers in a store, by their digests.
+"""Interleaved answers in a store, by their digests, and in bundles beside baselines.
 
 An answer is kept as a text, the canonical JSON of its steps, and each of its images under a key of
 its own, so that pruning, bundles and shared stores keep an answer's images as they keep those of
 chains.
+
+A bundle is one zip file with the answers of a baseline. The same answers always give the same
+bytes. What is read is checked by its digest, so a bundle from anywhere can add to a store, and
+change nothing in it.
+
+answers.jsonl    one answer a line: the canonical JSON of its steps, sorted by digest
+images/DIGEST.webp    each image once, lossless
 """
 
 from __future__ import annotations
@@ -120,7 +127,8 @@ def _image_key(digest: str) -> str:
     return digest_json({"answer image": digest})
 
 
-# -- Bundles of answers: one zip file with the answers of a baseline, to be kept beside it.
+# -- bundles ---------------------------------------------------------------------------------------
+
 
 BUNDLE = "answers.zip"
 """Name of a suite's bundle beside its baselines."""

@@ -1,4 +1,4 @@
-"""Statistics of a store: its results one by one, without their contents, and summed up."""
+"""Upkeep of a whole store: statistics, garbage collection, verification and repair."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def image_sizes(root: Path) -> dict[str, int]:
     return {digest: size for digest, size in named if digest is not None}
 
 
-# -- Garbage collection of a store: by age, by size, and by what baselines need.
+# -- garbage collection ----------------------------------------------------------------------------
+
 
 _YOUNG_SECONDS = 3600.0  # the result of an image this young may not be stored yet
 
@@ -320,7 +321,8 @@ def _referenced_images(read: Read) -> set[str]:
     return {str(image) for page in images for (image,) in page if image is not None}
 
 
-# -- Verification of a whole store, and removal of what is damaged.
+# -- verification ----------------------------------------------------------------------------------
+
 
 _IMAGES_AT_ONCE = 64  # images that threads hold in memory at once
 

@@ -1,4 +1,7 @@
-"""Opening the shared store at a URL or folder; any problem with it is one line."""
+"""Shared stores in folders, and opening the one at a URL or folder.
+
+Any problem with a location is one line.
+"""
 
 from __future__ import annotations
 
@@ -260,7 +263,8 @@ def _store_error(objects: ObjectStore, failure: StoreFailure, what: str) -> Stor
     return StoreError(f"{objects.named}: {failure.message}: {remedy}")
 
 
-# -- Shared stores as files below a folder, such as one that several machines mount.
+# -- folders ---------------------------------------------------------------------------------------
+
 
 _THREADS = 16  # a mounted folder answers as slowly as the network does
 

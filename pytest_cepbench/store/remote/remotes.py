@@ -1,4 +1,7 @@
-"""The remote stores of a run: untrusted ones that it reads, and the one that it publishes to."""
+"""The remote stores of a run: untrusted ones that it reads, and the one that it publishes to.
+
+Uploads go on in the background of a run, which waits for them only at its end.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +227,8 @@ class Remotes:
             self._uploader.flush(seconds, waiting)
 
 
-# -- Uploads to a shared store in the background of a run, which waits for them only at its end.
+# -- uploads ---------------------------------------------------------------------------------------
+
 
 _IMAGES_AT_ONCE = 16  # files in memory
 
