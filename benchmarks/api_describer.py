@@ -34,9 +34,8 @@ from benchmarks.whole_runs import machine
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 
 _ANSWER = (

@@ -39,8 +39,8 @@ from pytest_cepbench.chains.validation import admit_image, admit_text
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
-from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool

@@ -35,7 +35,7 @@ from pytest_cepbench.construction.pattern_stages import (
 from pytest_cepbench.construction.quotas import choose_images, members_of
 from pytest_cepbench.datasets.shapes import Scene, load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.samples import PATTERN_NAMES, scene_patterns
-from pytest_cepbench.models.rule_based.pattern_models import labelled_patterns
+from pytest_cepbench.models.rule_based.scene_models import labelled_patterns
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.model_options import assigned_role

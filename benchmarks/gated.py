@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, sample_scene
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, Describer, Reply
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.protocols import Describer, Reply
+from pytest_cepbench.models.spec import parse_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -33,23 +33,17 @@ import battles as drawn  # noqa: E402
 from lessons import draw_lesson  # noqa: E402
 
 from pytest_cepbench.artifacts import ImageArtifact  # noqa: E402
-from pytest_cepbench.artifacts.outcome import WINNERS  # noqa: E402
+from pytest_cepbench.artifacts.outcome import (  # noqa: E402
+    WINNERS,
+    VerdictProbabilities,
+)
 from pytest_cepbench.datasets.shapes.arena import TASKS, AnswerDegradation  # noqa: E402
 from pytest_cepbench.metrics.arena import JudgedBattle  # noqa: E402
 from pytest_cepbench.metrics.arena.agreement import Share, share  # noqa: E402
 from pytest_cepbench.metrics.arena.judge_card import judge_card  # noqa: E402
-from pytest_cepbench.models.model_spec import parse_spec  # noqa: E402
-from pytest_cepbench.models.protocols import (  # noqa: E402
-    Battle,
-    BindContext,
-    Judge,
-    Piece,
-    Reply,
-)
-from pytest_cepbench.models.registry import bind  # noqa: E402
-from pytest_cepbench.models.text_model.verdicts import (  # noqa: E402
-    VerdictProbabilities,
-)
+from pytest_cepbench.models.binding import BindContext, bind  # noqa: E402
+from pytest_cepbench.models.protocols import Battle, Judge, Piece, Reply  # noqa: E402
+from pytest_cepbench.models.spec import parse_spec  # noqa: E402
 
 PAGE = _ROOT / "benchmarks" / "results" / "trained-judge.md"
 

@@ -49,11 +49,6 @@ CALLBACKS = {"transformers": {"transformers"}, "lightning": {"lightning", "pytor
 MUTUAL = {
     ("datasets.shapes", "datasets"): "scenes are samples, and edits, battles and questions of any "
     "data set may be of scenes",
-    ("models", "models.checkpoints"): "load plans and the provider of checkpoints lie beside the "
-    "protocols and specs, from which all folders of models begin",
-    ("models", "models.detectors"): "as above: what `python:` detectors may be asked",
-    ("models", "models.text_model"): "as above: the probabilities of people's votes, and how a "
-    "unified checkpoint is loaded",
     ("store", "store.remote"): "the store has remote stores, which are made of the same parts",
     ("suites", "suites.measures"): "cases and data are below the measures, and runs above",
     ("plugin", "plugin.terminal"): "hooks are above the controller, and what they show beside it",

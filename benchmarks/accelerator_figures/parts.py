@@ -40,8 +40,8 @@ from pytest_cepbench.chains.chain_plan import ChainPlan
 from pytest_cepbench.chains.model_handle import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.metrics import gc_at_t
-from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool

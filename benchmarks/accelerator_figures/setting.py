@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_cepbench.chains import ChainPlan, RoleRunner
-from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool

@@ -22,8 +22,9 @@ from pytest_cepbench.errors import (
     is_own_bug,
     named_error,
 )
-from pytest_cepbench.models.protocols import BoundRole, Model, Reply, Usage
-from pytest_cepbench.models.system_limits import device_name
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.devices import device_name
+from pytest_cepbench.models.protocols import Model, Reply, Usage
 from pytest_cepbench.models.torch_runtime import (
     DeviceMemory,
     device_memory,

@@ -29,7 +29,7 @@ from pytest_cepbench.datasets.sample import (
 )
 from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.errors import DatasetError, ImageError
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import ImageRef, Result, Store
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from pytest_cepbench.chains.batching import CallCounts, in_words
 from pytest_cepbench.errors import CepError, DeviceMemoryError
-from pytest_cepbench.models.protocols import BoundRole, Model, Movable
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Model, Movable
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
 

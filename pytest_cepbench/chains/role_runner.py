@@ -44,13 +44,13 @@ from pytest_cepbench.chains.validation import (
     shortened,
 )
 from pytest_cepbench.errors import DamagedInputsError, RoleError
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import (
     CODE,
     CUT,
     ROLE_METHODS,
     AnswerScorer,
     Battle,
-    BoundRole,
     Describer,
     Detector,
     Editor,

@@ -22,7 +22,8 @@ from pytest_cepbench.artifacts import (
 )
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.files import parse_json
-from pytest_cepbench.models.protocols import Battle, BoundRole, CountsTokens, Model, RoleName
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Battle, CountsTokens, Model, RoleName
 from pytest_cepbench.store import Store, StoredResult
 
 STEP_VERSION = 1

@@ -21,8 +21,8 @@ from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.people import HumanJudge
-from pytest_cepbench.models.protocols import BoundRole
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in

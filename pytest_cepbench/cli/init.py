@@ -36,8 +36,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
 from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
 from pytest_cepbench.files import names_beside
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.schemes import PRESET
+from pytest_cepbench.models.spec import PRESET, parse_spec
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,

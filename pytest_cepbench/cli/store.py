@@ -34,7 +34,7 @@ from pytest_cepbench.cli.store_pages import (
 from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
-from pytest_cepbench.models.protocols import SHORT_FINGERPRINT
+from pytest_cepbench.models.binding import SHORT_FINGERPRINT
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store.answers import answers_under, keys_of_answers
 from pytest_cepbench.store.database import INDEX

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 
 FORMAT = 1
 """Version of all records; raised when a field changes its meaning."""

@@ -22,10 +22,10 @@ from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import SeriesFile
-from pytest_cepbench.models.device_assignment import DeviceAssignment
-from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
+from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
-from pytest_cepbench.models.system_limits import usable_cores
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store

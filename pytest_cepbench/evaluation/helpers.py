@@ -24,7 +24,7 @@ from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
-from pytest_cepbench.models.system_limits import free_memory, usable_cores
+from pytest_cepbench.models.devices import free_memory, usable_cores
 from pytest_cepbench.models.torch_runtime import set_threads, threads_set_by_user
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun

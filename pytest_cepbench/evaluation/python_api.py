@@ -47,7 +47,7 @@ from pytest_cepbench.evaluation.run_result import (
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate.baseline import baseline_path
-from pytest_cepbench.models.schemes import PRESET
+from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of

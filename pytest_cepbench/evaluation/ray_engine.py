@@ -15,7 +15,7 @@ from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.chains.ray import PoolManager, ResourceRequest, connect
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
-from pytest_cepbench.models.protocols import BindContext, BoundRole
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun

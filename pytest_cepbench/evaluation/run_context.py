@@ -21,7 +21,7 @@ from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git, write_small
 
 if TYPE_CHECKING:
-    from pytest_cepbench.models.protocols import BoundRole
+    from pytest_cepbench.models.binding import BoundRole
 
 STOP = "stop"
 """Written by the controller when the run is to stop."""

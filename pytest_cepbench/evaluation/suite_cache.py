@@ -16,7 +16,7 @@ from pytest_cepbench.gate.baseline import accepted_value, anchor_path, baseline_
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.gate.sensitivity import Record, check_headroom
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.schemes import PRESET
+from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.suites import (
     Case,
     PreparedSuite,

@@ -1,6 +1,6 @@
 """Models: adapters that turn a model spec into roles. torch is imported here alone, and lazily.
 
-`spec` parses what users type, `registry` finds the provider of its scheme and binds it for a role,
+`spec` parses what users type, `binding` finds the provider of its scheme and binds it for a role,
 `protocols` says what a role does. This module has the names of the roles and imports nothing of the
 package: options and help list them without loading a library.
 """

@@ -15,23 +15,11 @@ from typing import get_args
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
-from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities, Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.protocols import (
-    Battle,
-    BindContext,
-    BoundRole,
-    Model,
-    Piece,
-    Reply,
-    RoleName,
-)
-from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.text_model.verdicts import (
-    PROBABILITIES,
-    VerdictProbabilities,
-)
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Provider
+from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.ratings.battle_votes import (
     BattleVotes,
     Rule,

@@ -8,10 +8,9 @@ comes with usage, provenance or remarks. An exception means that the whole batch
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
 from pytest_cepbench.models import RoleName as RoleName  # noqa: PLC0414
-from pytest_cepbench.models.fingerprint_check import CoveredFiles
 
 UNIFIED_ROLES: tuple[RoleName, ...] = ("describer", "generator")
 """Roles of a unified model: it describes and generates."""
@@ -33,17 +31,12 @@ def is_unified(roles: Collection[RoleName]) -> bool:
     return set(UNIFIED_ROLES) <= set(roles)
 
 
-SHORT_FINGERPRINT = 16
-"""Digits of a fingerprint that tell models apart for people, baselines and the store."""
-
 CODE = "code"
 """In the provenance of a model of the user's own: its code, which its fingerprint should follow."""
 
 CUT: Mapping[str, str] = {"finish": "length"}
 """In the provenance of a text that ends at the limit of its length, and not by itself."""
 
-Warn = Callable[[Sequence[Mapping[str, str]]], Sequence[str]]
-"""Given all different provenances that results have."""
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -157,6 +150,9 @@ class CountsTokens(Protocol):
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are read; without a forward pass."""
         ...
+
+
+Queries = Literal["free-text", "classes"]
 
 
 @runtime_checkable
@@ -352,139 +348,3 @@ ROLE_METHODS: Mapping[RoleName, tuple[type, tuple[str, ...]]] = {
     "vqa": (Vqa, ("answer(pieces, questions)",)),
 }
 """The Protocol of each role, and its methods for people."""
-
-
-class Servers(Protocol):
-    """The servers of a run, as binding needs them; `models/serving/run_servers.py` has them."""
-
-    def join(self, plan: Any) -> Any:
-        """Note that a server will be needed. plan: a `ServerPlan`. Returns its `ServerFolder`."""
-        ...
-
-    def running(self, plan: Any) -> Any:
-        """The `RunningServer` of a plan, started where it does not run."""
-        ...
-
-
-@dataclass(frozen=True)
-class BindContext:
-    """The parts of a run that binding needs.
-
-    hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
-    threads: CPU threads that a model of this process may use; None leaves the library's choice.
-    force: whether a checkpoint is tried in a role that detection does not give it.
-    servers: the servers that the run starts; None where a process starts its own, if any.
-    devices: by the text of a spec, the device that `auto` means for it where the process has
-        several; of other specs it is the first.
-    """
-
-    hash_file: Callable[[Path], str]
-    threads: int | None = None
-    force: bool = False
-    servers: Servers | None = None
-    devices: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class IdleParts:
-    """The trained parts of a model that change nothing.
-
-    remarks: a sentence for each.
-    whole: whether these are all of its trained parts, so that it is its base.
-    """
-
-    remarks: tuple[str, ...] = ()
-    whole: bool = False
-
-
-@dataclass(frozen=True)
-class BoundRole:
-    """A model spec that was resolved for one role: its identity, and how to load it when needed.
-
-    Everything but `load` is known without loading a model or importing torch.
-
-    role: the role it plays here.
-    spec: what the user typed.
-    what: what it was taken for, for people ("LlavaForConditionalGeneration").
-    fingerprint: digest of everything that decides the outputs besides `params`: weights,
-        configuration, tokenizer, code version of a `python:` model.
-    adapter: name and version of the adapter ("transformers-describer/1"); part of every step's key.
-    params: inference parameters that can change the output; part of every step's key.
-    seeded: whether the output depends on the seed; where it does not, the seed is left out of the
-        key, and equal inputs share one result.
-    batch_size: most inputs in one call.
-    grows: whether a larger batch may be tried where memory allows: the user gave no size.
-    small: whether it is a small model on the CPU, so that copies of it in other processes cost
-        little.
-    build: what else than `what`, but not the values of the weights, decides memory and speed.
-    lasting: whether the model lives as long as the process, so that unloading it frees nothing.
-    shares: names what is loaded where several roles of one spec are one model, loaded once for all
-        of them: whichever of them loads it first; empty for a model of its own.
-    provenance: kept beside results, never in a key (device, library versions).
-    load: makes the model; called again only after it was unloaded. Raises IdentityError
-        where a file that the fingerprint covers is another one by then.
-    files: those that the fingerprint covers; None for a model that has none, or names none.
-    probabilities: whether a judge gives each verdict with the probabilities of all four; None where
-        only its verdicts can tell.
-    warn: warnings for people that follow from the provenance of results, a sentence each; also
-        of results that an earlier run stored. None where there is nothing to tell.
-    scores_answers: whether it is a judge that is an `AnswerScorer` too.
-    dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
-        loaded again where others are moved.
-    remarks: what was found where the spec does not say so, a line each, for the header.
-    idle: finds the trained parts that change nothing, in their files.
-    named_in_baselines: how baselines name it in the place of its fingerprint, where numbers stay
-        comparable when that changes: people, whose votes are on other battles every time.
-    """
-
-    role: RoleName
-    spec: str
-    what: str
-    fingerprint: str
-    adapter: str
-    load: Callable[[], Model]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    seeded: bool = False
-    batch_size: int = 8
-    grows: bool = False
-    small: bool = False
-    build: str = ""
-    lasting: bool = False
-    shares: str = ""
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    files: CoveredFiles | None = field(default=None, repr=False, compare=False)
-    probabilities: bool | None = None
-    warn: Warn | None = field(default=None, repr=False, compare=False)
-    scores_answers: bool = False
-    dispatched: bool = False
-    remarks: tuple[str, ...] = ()
-    idle: Callable[[], IdleParts] = field(default=IdleParts, repr=False, compare=False)
-    named_in_baselines: str = ""
-
-    @property
-    def short_fingerprint(self) -> str:
-        """Its first digits, as baselines and stored results name it."""
-        return self.fingerprint[:SHORT_FINGERPRINT]
-
-    @property
-    def hides_reasoning(self) -> bool:
-        """Whether reasoning in its texts is no part of its answers.
-
-        As of every model whose spec, or `params`, does not say reasoning=keep; people write answers
-        alone.
-        """
-        return self.params.get("reasoning") != "keep" and not self.adapter.startswith("human/")
-
-    @property
-    def device(self) -> str:
-        """Where the model works, as torch names it; "cpu" where it is unknown."""
-        return self.provenance.get("device", "cpu")
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """All that a result depends on, as built-in types: enters keys and baselines."""
-        return {
-            "adapter": self.adapter,
-            "fingerprint": self.fingerprint,
-            "params": dict(self.params),
-        }

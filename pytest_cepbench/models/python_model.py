@@ -43,21 +43,24 @@ from pytest_cepbench.errors import (
     public_names,
     unknown_name,
 )
-from pytest_cepbench.models.detectors.transformers_detector import Queries
-from pytest_cepbench.models.fingerprint_check import CoveredFiles
-from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.binding import (
+    SHORT_FINGERPRINT,
+    BindContext,
+    BoundRole,
+    CoveredFiles,
+    DetectedModel,
+    Provider,
+)
 from pytest_cepbench.models.protocols import (
     CODE,
     ROLE_METHODS,
-    SHORT_FINGERPRINT,
     AnswerScorer,
-    BindContext,
-    BoundRole,
     Model,
+    Queries,
     RoleName,
     is_unified,
 )
-from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "python/1"
 

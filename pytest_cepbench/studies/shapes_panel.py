@@ -19,8 +19,8 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.metrics.arena import JudgedBattle, roulette
 from pytest_cepbench.metrics.arena.roulette import Pairing
-from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.studies.judge_panels import EQUAL, BattlePanel, choose_battles
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment

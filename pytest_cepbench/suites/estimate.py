@@ -10,7 +10,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
 from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.answer_estimate import count_answer_steps
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.cases import Case

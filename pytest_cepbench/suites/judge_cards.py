@@ -17,7 +17,7 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import read_text
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.model_pool import describe_role
 
 JUDGE_CARDS = "judges"

@@ -16,10 +16,9 @@ from pytest_cepbench.datasets.replay import (
     open_replay,
 )
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
+from pytest_cepbench.models.binding import DetectedModel, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
-from pytest_cepbench.models.registry import DetectedModel, detect
-from pytest_cepbench.models.schemes import PRESET, REPLAY
+from pytest_cepbench.models.spec import PRESET, REPLAY, ModelSpec, parse_spec
 from pytest_cepbench.suites.roles import ANSWERING, ANSWERS_ONLY
 
 Part = RoleName | Literal["unified"]

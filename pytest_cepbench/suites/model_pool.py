@@ -10,11 +10,11 @@ from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.progress import Progress
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.models.device_assignment import DeviceAssignment
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.devices import DeviceAssignment
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_cepbench.errors import SpecError, did_you_mean, unknown_name
-from pytest_cepbench.models.schemes import PRESET
+from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.suites.data import data_name
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.model_options import RoleAssignment

@@ -12,7 +12,7 @@ from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import mean_of_scores
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.attribution import tidy

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cepbench.errors import DatasetError, SpecError
-from pytest_cepbench.models.schemes import HUMAN
+from pytest_cepbench.models.spec import HUMAN
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.model_options import RoleAssignment

@@ -20,10 +20,9 @@ from pytest_cepbench.errors import (
     SuiteNotApplicableError,
     unknown_name,
 )
-from pytest_cepbench.models.model_spec import ModelSpec, parse_spec
+from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
-from pytest_cepbench.models.registry import check_installed as check_libraries
-from pytest_cepbench.models.schemes import PRESET
+from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import NotInStoreError
-from pytest_cepbench.models.protocols import BoundRole, Model
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.chain_run import ChainRun

@@ -15,8 +15,8 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, UnscoredError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
-from pytest_cepbench.models.protocols import BoundRole
-from pytest_cepbench.models.schemes import HUMAN
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.spec import HUMAN
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.base import (

@@ -17,7 +17,8 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
 from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, Trace, trace
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
-from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
 

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner, grow_together, total
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, SmallDescriber, SmallGenerator, bound, samples
 

@@ -15,7 +15,7 @@ from pytest_cepbench.chains.ray.actor import ActorFault
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import IdentityError, ImageError
-from pytest_cepbench.models.fingerprint_check import CoveredFiles
+from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import PLAN, SmallDescriber, bound, make_runners

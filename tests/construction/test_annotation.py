@@ -21,7 +21,7 @@ from pytest_cepbench.construction.prompts import pattern_schema
 from pytest_cepbench.construction.records import Annotation
 from pytest_cepbench.construction.source_images import SourceImages, find_images
 from pytest_cepbench.errors import DatasetError, MeasurementError
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
 
 NAMES = ("Count", "Color")

@@ -15,7 +15,7 @@ from pytest_cepbench.construction.pattern_summary import count_patterns, summari
 from pytest_cepbench.construction.prompts import EXAMPLE_NAMES, extraction_prompt
 from pytest_cepbench.construction.records import Annotation
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
 
 

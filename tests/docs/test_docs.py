@@ -49,9 +49,9 @@ from pytest_cepbench.models.people import PeopleParams
 from pytest_cepbench.models.pipelines.editor import EditorParams
 from pytest_cepbench.models.pipelines.generator import GeneratorParams
 from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKnobs
-from pytest_cepbench.models.schemes import SCHEMES
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
+from pytest_cepbench.models.spec import SCHEMES
 from pytest_cepbench.models.text_model.conversations import ConversationParams
 from pytest_cepbench.models.text_model.judge import LocalJudgeParams
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Reply, RoleName
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.protocols import Reply, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.spec import parse_spec
 
 
 def hash_file(path: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.protocols import BindContext
+from pytest_cepbench.models.binding import BindContext
 from tests.models.binding import CONTEXT
 
 REPOSITORY = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from pytest_cepbench.models.checkpoints import (
     complete_checkpoint,
     inspect_checkpoint,
 )
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.spec import parse_spec
 
 LLAVA = {
     "architectures": ["LlavaForConditionalGeneration"],

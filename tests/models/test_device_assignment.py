@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.models.device_assignment import (
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.devices import (
+    Device,
     DeviceAssignment,
     Footprint,
     fits,
@@ -19,10 +21,7 @@ from pytest_cepbench.models.device_assignment import (
     spread,
     usable_together,
 )
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.system_limits import Device
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, write_checkpoint
 
 GIB = 1 << 30

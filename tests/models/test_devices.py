@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.device_assignment import DeviceAssignment
-from pytest_cepbench.models.system_limits import CUDA, Device, _amd, device_name, visible_devices
+from pytest_cepbench.models.devices import (
+    CUDA,
+    Device,
+    DeviceAssignment,
+    _amd,
+    device_name,
+    visible_devices,
+)
 from pytest_cepbench.models.torch_runtime import resolve_device
 from tests.models.smi import GIB, install_smi, install_torch
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.models.grouping import by_kind
+from pytest_cepbench.models.torch_runtime import by_kind
 
 
 @given(st.lists(st.sampled_from(["a", "b", None, 3])))

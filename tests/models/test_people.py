@@ -8,17 +8,10 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect
 from pytest_cepbench.models.people import HumanDescriber, HumanJudge
-from pytest_cepbench.models.protocols import (
-    Battle,
-    BindContext,
-    BoundRole,
-    Piece,
-    Reply,
-    RoleName,
-)
-from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.models.protocols import Battle, Piece, Reply, RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Vote

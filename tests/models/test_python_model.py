@@ -12,16 +12,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import (
-    UNIFIED_ROLES,
-    BindContext,
-    BoundRole,
-    Describer,
-    RoleName,
-)
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect
+from pytest_cepbench.models.protocols import UNIFIED_ROLES, Describer, RoleName
 from pytest_cepbench.models.python_model import make_model, roles_of
-from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.models.spec import parse_spec
 
 MODULE = """
 class Captioner:

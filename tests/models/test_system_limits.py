@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.models.system_limits import free_memory, usable_cores
+from pytest_cepbench.models.devices import free_memory, usable_cores
 
 GIB = 1 << 30
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import MissingDependencyError
-from pytest_cepbench.models.versions import has, need
+from pytest_cepbench.models.torch_runtime import has, need
 from tests.models.binding import bind_text
 from tests.models.files import VIT, write_checkpoint
 

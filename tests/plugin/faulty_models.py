@@ -29,8 +29,9 @@ from pytest_cepbench.models.rule_based.scene_models import (
     ShapesDetector,
     ShapesEncoder,
     ShapesGenerator,
+    ShapesVqa,
+    VqaKnobs,
 )
-from pytest_cepbench.models.rule_based.vqa_model import ShapesVqa, VqaKnobs
 
 VARIABLE = "CEP_TEST_FAULT"
 

@@ -13,12 +13,10 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text
-from pytest_cepbench.artifacts.outcome import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA, PROBABILITIES
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, VqaQuestion
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
-from pytest_cepbench.models.rule_based.scene_models import ShapesDetector
-from pytest_cepbench.models.rule_based.vqa_model import ShapesVqa, VqaKnobs
-from pytest_cepbench.models.text_model.verdicts import PROBABILITIES
+from pytest_cepbench.models.rule_based.scene_models import ShapesDetector, ShapesVqa, VqaKnobs
 from tests.suites.world import Namer, vector
 
 EVERYTHING = "*"

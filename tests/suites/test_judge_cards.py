@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, BoundRole
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.judge_cards import (
     card_path,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BoundRole, RoleName
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment

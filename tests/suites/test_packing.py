@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.models.protocols import BoundRole
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ChainRun, ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment

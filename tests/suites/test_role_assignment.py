@@ -183,7 +183,7 @@ def test_a_preset_stands_for_a_model_with_its_parameters(
 
 def test_a_preset_may_be_a_folder_with_odd_parameters(tmp_path: Path) -> None:
     """Values of all kinds are written as a spec has them, and come back as they were."""
-    from pytest_cepbench.models.model_spec import parse_spec
+    from pytest_cepbench.models.spec import parse_spec
 
     presets = """\
 [presets.own]

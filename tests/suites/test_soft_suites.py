@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities
 from pytest_cepbench.errors import MeasurementError, SpecError
 from pytest_cepbench.gate import Measurement, Verdict
 from pytest_cepbench.models.protocols import Battle, Reply
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
-from pytest_cepbench.models.text_model.verdicts import (
-    PROBABILITIES,
-    VerdictProbabilities,
-)
 from pytest_cepbench.store import Store
 from tests.suites.answers import ANSWERS, WORSE, MeasuredSuite, prepare
 

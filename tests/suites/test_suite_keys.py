@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import SpecError, SuiteError, did_you_mean, nearest_name, unknown_name
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.suites.definition import load_suite
 from tests.plugin.project import SHAPES
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.versions import dtype_option
+from pytest_cepbench.models.torch_runtime import dtype_option, quiet
 
 TARGETS = ("q_proj", "v_proj")
 """Attention projections, which the language models and the vision towers here have."""

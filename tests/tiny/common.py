@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from pytest_cepbench.errors import MissingDependencyError
-from pytest_cepbench.models.versions import need
+from pytest_cepbench.models.torch_runtime import need
 
 # fmt: off
 WORDS = [

@@ -27,7 +27,7 @@ from pytest_cepbench.chains.steps import Step, key_of, load_losses
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, ImageError, StoreError
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.store.answers import get_answers, put_answers
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pytest_cepbench.artifacts import Failure, digest_text
-from pytest_cepbench.artifacts.outcome import EVEN, Winner
+from pytest_cepbench.artifacts.outcome import EVEN, VerdictProbabilities, Winner
 from pytest_cepbench.chains.answers.answer_plan import SURE, BattleRules, ScoreName, TieName
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.chains.chain_plan import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.protocols import Battle, BoundRole
-from pytest_cepbench.models.text_model.verdicts import VerdictProbabilities
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Battle
 
 _FIRST_SCORES: dict[TieName, dict[Winner, float]] = {
     "half": {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0},

@@ -35,22 +35,18 @@ from pytest_cepbench.chains.validation import admit_drawing, admit_image
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.models.fingerprint_check import CoveredFiles
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, IdleParts, bind
 from pytest_cepbench.models.protocols import (
     ROLE_METHODS,
     AnsweredQuestion,
     AnswerStep,
     Battle,
-    BindContext,
-    BoundRole,
     CountsTokens,
-    IdleParts,
     Reply,
     RoleName,
     Usage,
 )
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
 _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")

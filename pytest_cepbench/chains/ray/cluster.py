@@ -18,7 +18,7 @@ from typing import Any
 from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import MissingDependencyError, SpecError, error_line
 from pytest_cepbench.escapes import mask_secrets
-from pytest_cepbench.models.system_limits import usable_cores
+from pytest_cepbench.models.devices import usable_cores
 
 _ADDRESS_OPTION = "--cep-ray-address"
 

@@ -48,10 +48,9 @@ from pytest_cepbench.errors import (
     error_line,
 )
 from pytest_cepbench.escapes import mask_secrets
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, RoleName
-from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
 PATIENCE = 300.0
 """Seconds to wait while no actor of a model lives and none has a place."""

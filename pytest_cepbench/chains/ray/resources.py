@@ -13,8 +13,8 @@ from typing import Any
 
 from pytest_cepbench.chains.ray.cluster import Node, list_nodes
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec
 
 _OPTION = "--cep-ray-pool"
 

@@ -39,8 +39,8 @@ from pytest_cepbench.models.api.responses import (
     unreachable_error,
     web_page_error,
 )
+from pytest_cepbench.models.devices import usable_cores
 from pytest_cepbench.models.protocols import CUT, Reply, RoleName, Usage
-from pytest_cepbench.models.system_limits import usable_cores
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -15,14 +15,14 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
-from pytest_cepbench.models.model_spec import (
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import (
     ModelSpec,
     check_at_least,
     check_reasoning,
     parse_params,
     split_params,
 )
-from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.text_model.judge_prompts import (
     DEFAULT_PROMPT,
     JUDGE_PROMPTS,

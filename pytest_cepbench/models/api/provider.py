@@ -33,12 +33,17 @@ from pytest_cepbench.models.api.roles import (
     ApiVqa,
     ApiWriter,
 )
+from pytest_cepbench.models.binding import (
+    BindContext,
+    BoundRole,
+    CoveredFiles,
+    DetectedModel,
+    HashFile,
+    Provider,
+)
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
-from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.protocols import Model, RoleName
+from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 from pytest_cepbench.models.text_model.interleaver import PROMPTS
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, mask_secrets, one_line
-from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.spec import ModelSpec
 
 _SPLIT_FROM = 16
 """Letters of a secret that is also found with gaps in it; a shorter one may be ordinary words."""

@@ -26,7 +26,13 @@ from pytest_cepbench.artifacts.answer import (
     with_reasoning,
     without_reasoning,
 )
-from pytest_cepbench.artifacts.outcome import WINNERS, CriteriaScores, Winner
+from pytest_cepbench.artifacts.outcome import (
+    PROBABILITIES,
+    WINNERS,
+    CriteriaScores,
+    VerdictProbabilities,
+    Winner,
+)
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
 from pytest_cepbench.models.api.endpoint import (
@@ -70,10 +76,6 @@ from pytest_cepbench.models.text_model.scores import (
     problem_of,
     read_scores,
     score_system,
-)
-from pytest_cepbench.models.text_model.verdicts import (
-    PROBABILITIES,
-    VerdictProbabilities,
 )
 
 P = TypeVar("P", bound=ChatParams)

@@ -40,8 +40,8 @@ from pytest_cepbench.models.checkpoints.transformers_parts import (
     SHARD_SUFFIX,
     holds_whole_model,
 )
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
 """How names of files of weights end that any loader reads."""

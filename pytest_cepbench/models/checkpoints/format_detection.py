@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from pytest_cepbench.models.binding import DetectedModel
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
-from pytest_cepbench.models.registry import DetectedModel
 
 CheckpointKind = Literal[
     "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"

@@ -58,7 +58,7 @@ from pytest_cepbench.models.checkpoints.transformers_parts import (
     holds_whole_model,
     read_adapter,
 )
-from pytest_cepbench.models.model_spec import ModelSpec
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require
 
 _HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")

@@ -25,7 +25,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
     tensor_shapes,
 )
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 LORA_FILE = "pytorch_lora_weights.safetensors"
 """The name under which diffusers saves LoRA weights."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """PEFT adapters on disk: their configuration, their base, and whether they are whole.
 
-Reads JSON and file headers only; `models/adapters.py` applies them.
+Reads JSON and file headers only; `peft_adapters.py` applies them.
 """
 
 from __future__ import annotations

@@ -26,16 +26,15 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections, Failure, Mask
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.detectors.transformers_detector import (
     CandidateBoxes,
     ClassesParams,
     keep,
     load_parts,
 )
-from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.grouping import by_kind
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
-from pytest_cepbench.models.torch_runtime import quiet
+from pytest_cepbench.models.torch_runtime import by_kind, quiet
 
 if TYPE_CHECKING:
     import torch

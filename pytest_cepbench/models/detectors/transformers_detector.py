@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,21 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
-from pytest_cepbench.models.model_spec import check_at_least
-from pytest_cepbench.models.protocols import FloatArray
-from pytest_cepbench.models.safe_loading import (
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, TransformersParams
+from pytest_cepbench.models.checkpoints.loading import (
     explained,
     from_pretrained,
     loading,
     refuse_missing,
     take_weights,
 )
-from pytest_cepbench.models.tokenizer_checks import TruncationNotice, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.versions import backend_option
-
-Queries = Literal["free-text", "classes"]
+from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
+from pytest_cepbench.models.checkpoints.placement import input_device
+from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice, check_vocabulary
+from pytest_cepbench.models.protocols import FloatArray
+from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, Placement
+from pytest_cepbench.models.checkpoints.loading import loading, take_weights
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.safe_loading import loading, take_weights
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import library_versions
 
 if TYPE_CHECKING:

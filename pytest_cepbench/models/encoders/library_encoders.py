@@ -12,14 +12,13 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import file_options, read_json
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
+from pytest_cepbench.models.checkpoints.loading import loading, no_random_weights, take_weights
+from pytest_cepbench.models.checkpoints.tokenizer_checks import check_vocabulary
 from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
-from pytest_cepbench.models.safe_loading import loading, no_random_weights, take_weights
-from pytest_cepbench.models.tokenizer_checks import check_vocabulary
-from pytest_cepbench.models.torch_runtime import to_torch_dtype
-from pytest_cepbench.models.versions import dtype_option, sentence_lengths
+from pytest_cepbench.models.torch_runtime import dtype_option, sentence_lengths, to_torch_dtype
 
 # The order in which open_clip 3 picks its weights from a folder; other names come after these.
 _PREFERRED = (

@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.adapters import apply_adapters
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.encoders.vectors import LoadedEncoder
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan, TransformersParams
-from pytest_cepbench.models.safe_loading import (
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, TransformersParams
+from pytest_cepbench.models.checkpoints.loading import (
     explained,
     from_pretrained,
     loading,
     refuse_missing,
     take_weights,
 )
-from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.versions import backend_option
+from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
+from pytest_cepbench.models.checkpoints.placement import input_device
+from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder
+from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
     import torch

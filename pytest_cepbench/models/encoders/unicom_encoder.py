@@ -25,11 +25,11 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, Placement
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
+from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan, Placement
-from pytest_cepbench.models.model_spec import ModelSpec, check_at_least
-from pytest_cepbench.models.safe_loading import loading
+from pytest_cepbench.models.spec import ModelSpec, check_at_least
 from pytest_cepbench.models.torch_runtime import own_memory, to_torch_dtype
 
 if TYPE_CHECKING:

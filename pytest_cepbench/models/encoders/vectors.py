@@ -12,12 +12,12 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Provider
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.load_plan import Adapter, CheckpointParams, LoadPlan
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, FloatArray, RoleName
-from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.tokenizer_checks import TruncationNotice
+from pytest_cepbench.models.checkpoints.binding import Adapter, CheckpointParams, LoadPlan
+from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice
+from pytest_cepbench.models.protocols import FloatArray, RoleName
+from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     linked_folder,
     tensor_shapes,
 )
+from pytest_cepbench.models.checkpoints.loading import refuse_missing
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
-from pytest_cepbench.models.safe_loading import refuse_missing
-from pytest_cepbench.models.torch_runtime import is_out_of_memory
-from pytest_cepbench.models.versions import dtype_option
+from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 
 
 @contextmanager

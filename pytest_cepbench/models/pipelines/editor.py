@@ -19,9 +19,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.grouping import by_kind
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
-from pytest_cepbench.models.model_spec import check_at_least
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.pipelines.assembly import (
     load_pipeline_class,
     load_single_file,
@@ -34,7 +32,8 @@ from pytest_cepbench.models.pipelines.pipeline import (
     run_pipeline,
 )
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.torch_runtime import quiet
+from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.torch_runtime import by_kind, quiet
 
 _KIND = "image-editing"
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.pipelines.assembly import (
     load_pipeline_class,
     load_single_file,

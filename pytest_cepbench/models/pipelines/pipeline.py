@@ -28,11 +28,21 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names, file_options, read_json
+from pytest_cepbench.models.checkpoints.binding import CheckpointParams, LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
+from pytest_cepbench.models.checkpoints.loading import (
+    answer_by_names,
+    loading,
+    no_random_weights,
+    take_weights,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA, PipelineOptions
-from pytest_cepbench.models.device_maps import parse_max_memory
-from pytest_cepbench.models.load_plan import CheckpointParams, LoadPlan
-from pytest_cepbench.models.model_spec import ModelSpec, check_at_least
+from pytest_cepbench.models.checkpoints.placement import (
+    parse_max_memory,
+    refuse_cpu,
+    require_packages,
+)
+from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.pipelines.assembly import (
     apply_loras,
     assembled,
@@ -40,16 +50,15 @@ from pytest_cepbench.models.pipelines.assembly import (
     single_file,
 )
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.quantization import refuse_cpu, require_packages
-from pytest_cepbench.models.safe_loading import (
-    answer_by_names,
-    loading,
-    no_random_weights,
-    take_weights,
+from pytest_cepbench.models.spec import ModelSpec, check_at_least
+from pytest_cepbench.models.torch_runtime import (
+    dtype_option,
+    need,
+    quiet,
+    require,
+    seeded,
+    to_torch_dtype,
 )
-from pytest_cepbench.models.tokenizer_checks import check_tokens, check_vocabulary
-from pytest_cepbench.models.torch_runtime import quiet, require, seeded, to_torch_dtype
-from pytest_cepbench.models.versions import dtype_option, need
 
 if TYPE_CHECKING:
     import torch

@@ -27,9 +27,8 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params
-from pytest_cepbench.models.protocols import BoundRole, Model, RoleName
-from pytest_cepbench.models.registry import DetectedModel, Provider
+from pytest_cepbench.models.binding import BoundRole, DetectedModel, Provider
+from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.rule_based.arena_models import (
     MARGIN,
     JudgeKnobs,
@@ -37,15 +36,16 @@ from pytest_cepbench.models.rule_based.arena_models import (
     ShapesJudge,
     ShapesWriter,
 )
-from pytest_cepbench.models.rule_based.pattern_models import DescriberKnobs
 from pytest_cepbench.models.rule_based.scene_models import (
+    DescriberKnobs,
     ShapesDescriber,
     ShapesDetector,
     ShapesEncoder,
     ShapesGenerator,
+    ShapesVqa,
+    VqaKnobs,
 )
-from pytest_cepbench.models.rule_based.vqa_model import ShapesVqa, VqaKnobs
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
 
 __all__ = [
     "ADAPTER",

@@ -38,7 +38,7 @@ from pytest_cepbench.models.protocols import (
     Question,
     StepLimit,
 )
-from pytest_cepbench.models.rule_based.pattern_models import summarize_patterns
+from pytest_cepbench.models.rule_based.scene_models import summarize_patterns
 
 MARGIN = 0.02
 """Answers whose truth differs by no more are tied."""

@@ -1,17 +1,25 @@
-"""The rule-based describer, generator, encoder and detector of scenes."""
+"""The rule-based describer, generator, encoder, detector and VQA model of scenes.
+
+Where a data set is constructed, the describer replies in JSON: it names the patterns of a scene by
+their rules, and mislabels as its knob says; the writer of `arena_models` summarizes names of
+patterns by how often they were given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
 from pytest_cepbench.datasets.shapes import (
     Degradation,
+    Scene,
+    SceneKnobs,
     caption,
     degrade_with_priors,
     features,
@@ -21,10 +29,17 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
+from pytest_cepbench.datasets.shapes.degrade import Knobs
+from pytest_cepbench.datasets.shapes.questions import answer_question
+from pytest_cepbench.datasets.shapes.samples import (
+    PATTERN_NAMES,
+    PATTERN_SENTENCES,
+    scene_patterns,
+)
 from pytest_cepbench.datasets.shapes.scene import SHAPES, SIDE
 from pytest_cepbench.errors import RoleError, unknown_name
-from pytest_cepbench.models.protocols import FloatArray, ImageLike
-from pytest_cepbench.models.rule_based.pattern_models import DescriberKnobs, name_patterns
+from pytest_cepbench.models.json_objects import read_objects
+from pytest_cepbench.models.protocols import FloatArray, ImageLike, Piece, Question, VqaQuestion
 
 
 @dataclass(frozen=True)
@@ -121,3 +136,128 @@ class ShapesDetector:
             )
             for image, asked in zip(images, queries, strict=True)
         ]
+
+
+_STREAM = 5  # apart from the draws of scenes, answers and verdicts, which may have the same seeds
+
+
+@dataclass(frozen=True)
+class DescriberKnobs(SceneKnobs):
+    """The knobs of scenes, and one of labels; probabilities in [0, 1].
+
+    mislabel: that a pattern of the world which an image has is left out, and that one which it has
+        not is named. Of each pattern by itself; of captions nothing changes.
+    """
+
+    mislabel: float = 0.0
+
+
+def name_patterns(scene: Scene, mislabel: float, schema: Mapping[str, Any], seed: int) -> str:
+    """The JSON reply on an image of a scene: its caption, its patterns, and a reason for each.
+
+    schema: with an `enum` of names, no other name is given; capitals do not count.
+    """
+    names: Iterable[str] = labelled_patterns(scene, mislabel, seed)
+    closed = _enum_of(schema)
+    if closed is not None:
+        known = {name.casefold(): name for name in closed}
+        names = [known[name.casefold()] for name in names if name.casefold() in known]
+    reasons = {name: PATTERN_SENTENCES.get(name, name) for name in names}
+    return _reply({"description": caption(scene)}, "image_pattern", reasons, schema)
+
+
+def labelled_patterns(scene: Scene, mislabel: float, seed: int) -> tuple[str, ...]:
+    """The patterns of a scene, each turned into its opposite with the probability `mislabel`."""
+    patterns = scene_patterns(scene)
+    if not mislabel:
+        return patterns
+    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM))))
+    wrong = source.random(len(PATTERN_NAMES)) < mislabel
+    return tuple(
+        name
+        for name, turned in zip(PATTERN_NAMES, wrong, strict=True)
+        if (name in patterns) != turned
+    )
+
+
+def summarize_patterns(question: Question, schema: Mapping[str, Any]) -> str | Failure:
+    """The JSON reply to a question for a summary: the most frequent names, at most so many.
+
+    question: one of its texts holds `{"frequencies": {name: count}, "most": number}`.
+    A failure for any other question.
+    """
+    for piece in question:
+        for document in read_objects(piece) if isinstance(piece, str) else ():
+            counts, most = document.get("frequencies"), document.get("most")
+            if isinstance(counts, dict) and isinstance(most, int):
+                ordered = sorted(counts, key=lambda name: (-counts[name], name))[:most]
+                sentences = {name: PATTERN_SENTENCES.get(name, name) for name in ordered}
+                return _reply({}, "image_pattern", sentences, schema)
+    return Failure("refused", "no frequencies of patterns in the question")
+
+
+def _reply(
+    head: Mapping[str, str], field: str, words: Mapping[str, str], schema: Mapping[str, Any]
+) -> str:
+    """A reply in the form of a schema: names and their words in objects, or in two fields."""
+    if "pattern_detail" in schema.get("properties", {}):
+        return json.dumps({**head, field: list(words), "pattern_detail": dict(words)})
+    fields: Mapping[str, Any] = schema["properties"][field]["items"]["properties"]
+    word = next(name for name in fields if name not in ("name", "merged_from"))
+    more: dict[str, Any] = {"merged_from": []} if "merged_from" in fields else {}
+    return json.dumps(
+        {**head, field: [{"name": name, word: text, **more} for name, text in words.items()]}
+    )
+
+
+def _enum_of(schema: Any) -> Sequence[str] | None:
+    """The closed list of names somewhere in a schema; None where it has none."""
+    if not isinstance(schema, Mapping):
+        return None
+    if "enum" in schema:
+        names: Sequence[str] = schema["enum"]
+        return names
+    within = (_enum_of(value) for value in schema.values())
+    return next((names for names in within if names is not None), None)
+
+
+@dataclass(frozen=True)
+class VqaKnobs(Knobs):
+    """Faults of a VQA model, numbers in [0, 1].
+
+    yes: probability that it keeps for "yes", whatever it is shown; 1 says yes to all.
+    doubt: probability that it takes away from each of its answers, and gives to none.
+    Raises ValueError naming the knob that is out of range.
+    """
+
+    yes: float = 0.0
+    doubt: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShapesVqa:
+    """Answers questions of the world's grammar by its rules, degraded by its parameters."""
+
+    knobs: VqaKnobs
+
+    def answer(
+        self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
+    ) -> list[list[float] | Failure]:
+        """Probabilities of the answers that are looked for; a failure for a foreign question."""
+        return [self._single(*pair) for pair in zip(pieces, questions, strict=True)]
+
+    def _single(self, piece: Piece, questions: Sequence[VqaQuestion]) -> list[float] | Failure:
+        if isinstance(piece, str):
+            scene = parse_caption(piece)
+        else:
+            scene = parse_image(ImageArtifact.from_pil(piece))
+        probabilities = []
+        for question in questions:
+            right = answer_question(scene, question.text)
+            if right is None:
+                return Failure("refused", f"no question of the shapes world: {question.text!r:.80}")
+            wanted = {answer.strip().lower() for answer in question.answers}
+            seen, agreed = float(right in wanted), float("yes" in wanted)
+            mixed = (1.0 - self.knobs.yes) * seen + self.knobs.yes * agreed
+            probabilities.append(mixed * (1.0 - self.knobs.doubt))
+        return probabilities

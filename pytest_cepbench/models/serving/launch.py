@@ -17,12 +17,12 @@ from typing import Any
 from pytest_cepbench.errors import MissingDependencyError, ModelError, SpecError, WriteError
 from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.probe import free_port, get, is_free, listed_models, listens
 from pytest_cepbench.models.serving.server_folder import ServerFolder
 from pytest_cepbench.models.serving.server_plan import ServerPlan
 from pytest_cepbench.models.serving.supervisor import COMMAND, ENDED, READY, RUNNING
-from pytest_cepbench.models.system_limits import DEVICE_VARIABLES, THREADS
 
 _LOGS = 10  # that are kept
 

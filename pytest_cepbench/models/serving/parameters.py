@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.api.endpoint import ServerParams
-from pytest_cepbench.models.model_spec import check_at_least
+from pytest_cepbench.models.spec import check_at_least
 
 _LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 

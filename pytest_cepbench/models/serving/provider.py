@@ -14,18 +14,23 @@ from pytest_cepbench.models.api.endpoint import Endpoint, parse_parts
 from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
 from pytest_cepbench.models.api.provider import CHATS, decisive_params, require_client
 from pytest_cepbench.models.api.redaction import Secret, refuse_secrets, without_secrets
+from pytest_cepbench.models.binding import (
+    BindContext,
+    BoundRole,
+    CoveredFiles,
+    DetectedModel,
+    Provider,
+    Servers,
+)
 from pytest_cepbench.models.checkpoints import Checkpoint, complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
-from pytest_cepbench.models.fingerprint_check import CoveredFiles
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName, Servers
-from pytest_cepbench.models.registry import DetectedModel, Provider
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, Engine, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.serving.run_servers import RunningServer, own_servers
 from pytest_cepbench.models.serving.served_files import adapter_ranks, served_files
 from pytest_cepbench.models.serving.server_plan import ServerPlan
+from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
 ADAPTER = f"serve/1+{API_ADAPTER}"
 
@@ -104,7 +109,7 @@ def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, forc
 
 
 def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
-    """Raises as `registry.bind`; MissingDependencyError where the engine is not installed."""
+    """Raises as `models.binding.bind`; MissingDependencyError where the engine is not installed."""
     own_spec, engine = _checkpoint_spec(spec), _engine(spec)
     checkpoint = inspect_checkpoint(own_spec)
     _check_role(spec, role, checkpoint, force=context.force)

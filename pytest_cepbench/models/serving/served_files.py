@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.binding import CoveredFiles, HashFile
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     check_configuration,
@@ -20,9 +21,8 @@ from pytest_cepbench.models.checkpoints import (
     list_files,
     read_json,
 )
-from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
-from pytest_cepbench.models.model_spec import ModelSpec
 from pytest_cepbench.models.serving.parameters import EngineParams
+from pytest_cepbench.models.spec import ModelSpec
 
 _CONFIG = "adapter_config.json"
 

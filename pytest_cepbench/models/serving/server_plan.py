@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.models.fingerprint_check import CoveredFiles
+from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.serving.engines import HOST, Engine, Program
 
 

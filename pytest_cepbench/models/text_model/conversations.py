@@ -18,10 +18,10 @@ from pytest_cepbench.errors import (
     is_own_bug,
     named_error,
 )
-from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
-from pytest_cepbench.models.model_spec import check_at_least
+from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
+from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.protocols import FloatArray, Piece
+from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, break_up
 from pytest_cepbench.models.text_model.likelihood import Scorer
 from pytest_cepbench.models.text_model.loading import LoadedDescriber

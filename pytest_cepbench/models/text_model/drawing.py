@@ -23,7 +23,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.device_maps import input_device
+from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.text_model.loading import LoadedDescriber
 from pytest_cepbench.models.text_model.text_generation import cache_argument
 from pytest_cepbench.models.torch_runtime import seeded

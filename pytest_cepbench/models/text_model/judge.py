@@ -20,12 +20,14 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     HIGHEST_SCORE,
+    PROBABILITIES,
     WINNERS,
     CriteriaScores,
     CriterionScore,
+    VerdictProbabilities,
 )
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
 from pytest_cepbench.models.text_model.conversations import (
     Conversation,
@@ -42,10 +44,6 @@ from pytest_cepbench.models.text_model.judge_prompts import (
 from pytest_cepbench.models.text_model.likelihood import Scorer, number_scorer, phrase_scorer
 from pytest_cepbench.models.text_model.loading import LoadedDescriber, load_describer
 from pytest_cepbench.models.text_model.scores import LINE_CLOSING, LINE_LEADS, score_system
-from pytest_cepbench.models.text_model.verdicts import (
-    PROBABILITIES,
-    VerdictProbabilities,
-)
 
 _EXPECTED_DIGITS = 6
 """Of an expected score, as scores are kept."""

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.adapters import apply_adapters
-from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
-from pytest_cepbench.models.safe_loading import (
+from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
+from pytest_cepbench.models.checkpoints.loading import (
     from_pretrained,
     loading,
     refuse_missing,
     refuse_unused,
     take_weights,
 )
-from pytest_cepbench.models.tokenizer_checks import (
+from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
+from pytest_cepbench.models.checkpoints.tokenizer_checks import (
     check_image_token,
     check_tokens,
     check_vocabulary,
@@ -28,7 +28,7 @@ from pytest_cepbench.models.tokenizer_checks import (
     image_token,
     media_tokens,
 )
-from pytest_cepbench.models.versions import backend_option
+from pytest_cepbench.models.torch_runtime import backend_option
 
 P = TypeVar("P", bound=ImageTextParams)
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
-from pytest_cepbench.models.load_plan import ImageTextParams, LoadPlan
-from pytest_cepbench.models.model_spec import check_at_least, check_reasoning
+from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
+from pytest_cepbench.models.spec import check_at_least, check_reasoning
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.

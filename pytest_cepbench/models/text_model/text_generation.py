@@ -25,9 +25,8 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import marks_reasoning, opened_by
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError, SpecError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.device_maps import input_device
-from pytest_cepbench.models.grouping import by_kind
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.protocols import CUT, Question, Reply
 from pytest_cepbench.models.text_model.loading import (
     LoadedDescriber,
@@ -41,8 +40,13 @@ from pytest_cepbench.models.text_model.parameters import (
     generation_settings,
     has_chat_template,
 )
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet, seeded
-from pytest_cepbench.models.versions import generate_options
+from pytest_cepbench.models.torch_runtime import (
+    by_kind,
+    generate_options,
+    is_out_of_memory,
+    quiet,
+    seeded,
+)
 
 T = TypeVar("T")
 

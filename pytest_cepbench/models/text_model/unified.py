@@ -16,20 +16,18 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.grouping import by_kind
-from pytest_cepbench.models.model_spec import ModelSpec, parse_params, split_params
+from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import (
     AnswerStep,
-    BindContext,
-    BoundRole,
     ImageLike,
     Question,
     Reply,
     RoleName,
     StepLimit,
 )
-from pytest_cepbench.models.safe_loading import explained
+from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.text_model.drawing import (
     Emu3Decoder,
     ImageDecoder,
@@ -57,8 +55,7 @@ from pytest_cepbench.models.text_model.text_generation import (
     unified_writer,
     writer_settings,
 )
-from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.models.versions import backend_option, need
+from pytest_cepbench.models.torch_runtime import backend_option, by_kind, need, quiet
 
 
 def split_drawing(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, UnifiedParams]:

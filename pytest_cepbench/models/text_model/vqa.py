@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, is_own_bug
-from pytest_cepbench.models.load_plan import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
 from pytest_cepbench.models.text_model.conversations import (
     Conversation,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.settings import RunSettings
     from pytest_cepbench.gate.series import SeriesFile
-    from pytest_cepbench.models.protocols import BoundRole
+    from pytest_cepbench.models.binding import BoundRole
     from pytest_cepbench.suites import Assignments
     from pytest_cepbench.suites.model_options import RoleAssignment
 
@@ -105,9 +105,9 @@ def _always(text: str) -> HeaderLine:
 
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
     from pytest_cepbench.datasets.opening.answers import RecordedAnswers
+    from pytest_cepbench.models.binding import detect
     from pytest_cepbench.models.protocols import ROLE_NAMES
-    from pytest_cepbench.models.registry import detect
-    from pytest_cepbench.models.schemes import SCHEMES
+    from pytest_cepbench.models.spec import SCHEMES
     from pytest_cepbench.suites.model_options import possible_roles
     from pytest_cepbench.suites.roles import ANSWERS_ONLY
 
@@ -146,7 +146,7 @@ def _bound_here(
     settings: RunSettings, evaluator: Evaluator, name: str, assignment: RoleAssignment
 ) -> BoundRole | None:
     """None for a preset, whose model each suite names, and in a listing of a run on a cluster."""
-    from pytest_cepbench.models.schemes import PRESET
+    from pytest_cepbench.models.spec import PRESET
 
     on_cluster = settings.listing and settings.engine == "ray"
     if on_cluster or assignment.spec.scheme == PRESET:

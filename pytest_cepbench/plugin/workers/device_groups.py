@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.models.device_assignment import (
+from pytest_cepbench.models.devices import (
+    Device,
     Footprint,
     fits,
     measure_footprints,
@@ -15,8 +16,7 @@ from pytest_cepbench.models.device_assignment import (
     spread,
     usable_together,
 )
-from pytest_cepbench.models.model_spec import ModelSpec
-from pytest_cepbench.models.system_limits import Device
+from pytest_cepbench.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)

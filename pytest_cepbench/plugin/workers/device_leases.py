@@ -22,7 +22,7 @@ from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.versions import worker_specs
 
 if TYPE_CHECKING:
-    from pytest_cepbench.models.model_spec import ModelSpec
+    from pytest_cepbench.models.spec import ModelSpec
 
 _SUITE = "suite.toml"
 
@@ -115,7 +115,7 @@ def _lease_devices(
 
     Raises SpecError where there are fewer devices than a worker is to have.
     """
-    from pytest_cepbench.models.system_limits import visible_devices
+    from pytest_cepbench.models.devices import visible_devices
     from pytest_cepbench.plugin.workers.device_groups import group_devices
 
     placed = _placed(settings)
@@ -153,7 +153,7 @@ def _check_pinned(text: str, device: str, size: int) -> None:
 
 def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:
     """Several workers with as many threads as there are cores make all of them slower."""
-    from pytest_cepbench.models.system_limits import THREADS, usable_cores
+    from pytest_cepbench.models.devices import THREADS, usable_cores
 
     if THREADS in os.environ or len(specs) < 2:
         return
@@ -169,7 +169,7 @@ def _placed(settings: RunSettings) -> dict[str, str]:
 
 
 def _named(settings: RunSettings) -> list[ModelSpec]:
-    from pytest_cepbench.models.model_spec import parse_spec
+    from pytest_cepbench.models.spec import parse_spec
 
     model = [] if settings.model is None else [settings.model]
     texts = [*model, *settings.roles.values(), *settings.encoders.values()]
@@ -186,7 +186,7 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     were named and a fifth more; without a device one for each core, as far as they fit into free
     memory. At least one. Raises CepError for a spec that is wrong, and as `group_devices`.
     """
-    from pytest_cepbench.models.system_limits import visible_devices
+    from pytest_cepbench.models.devices import visible_devices
     from pytest_cepbench.plugin.workers.device_groups import gibibytes, group_devices
 
     devices = visible_devices()
@@ -198,8 +198,12 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
         if groups.size > 1:
             of = f"{len(groups.members)} groups of {groups.size} devices"
         return max(1, groups.fitting), f"{groups.fitting} of {of} {fit}"
-    from pytest_cepbench.models.device_assignment import measure_footprints, needed_memory
-    from pytest_cepbench.models.system_limits import free_memory, usable_cores
+    from pytest_cepbench.models.devices import (
+        free_memory,
+        measure_footprints,
+        needed_memory,
+        usable_cores,
+    )
 
     cores, memory = usable_cores(), free_memory()
     models = measure_footprints(_named(settings), "cpu")

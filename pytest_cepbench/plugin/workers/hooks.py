@@ -99,7 +99,7 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["cepbench_models"] = controller.identities
     leases = node.config.stash.get(_LEASES, None)
     if leases is not None and leases.variables:
-        from pytest_cepbench.models.system_limits import DEVICE_VARIABLES, THREADS
+        from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 
         node.workerinput["cepbench_unleased"] = {
             name: os.environ[name] for name in (*DEVICE_VARIABLES, THREADS) if name in os.environ

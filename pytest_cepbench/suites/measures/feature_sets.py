@@ -17,7 +17,7 @@ from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
 from pytest_cepbench.gate.measurement import SAMPLE
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
-from pytest_cepbench.models.registry import features_name, weights_present
+from pytest_cepbench.models.binding import features_name, weights_present
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

@@ -22,7 +22,7 @@ from pytest_cepbench.metrics.geneval import (
     queries,
 )
 from pytest_cepbench.metrics.geneval.atoms import prompt_atoms
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.measures.color_classifier import JudgedImage, tell_colors

@@ -30,7 +30,7 @@ from pytest_cepbench.metrics.geneval import (
     queries,
 )
 from pytest_cepbench.metrics.geneval import PromptResult as Verdict
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

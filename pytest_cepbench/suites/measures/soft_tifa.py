@@ -17,7 +17,7 @@ from pytest_cepbench.metrics.soft_tifa import (
     means_by_kind,
     soft_tifa,
 )
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

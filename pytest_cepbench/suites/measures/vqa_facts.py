@@ -11,7 +11,7 @@ from pytest_cepbench.datasets.questions import FactQuestion
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics.facts import Fact
-from pytest_cepbench.models.protocols import BoundRole
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.measures.fact_checks import FactReading

@@ -22,7 +22,8 @@ from pytest_cepbench.datasets.questions import (
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics.soft_tifa import HALF, ControlAccuracy, fail_descendants
-from pytest_cepbench.models.protocols import BoundRole, VqaQuestion
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import VqaQuestion
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import RequiredFeatures
 

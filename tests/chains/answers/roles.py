@@ -19,10 +19,10 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_answer
 from pytest_cepbench.datasets.sample import DrawnImage, GoldStep, Sample
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import (
     AnswerStep,
     Battle,
-    BoundRole,
     Model,
     Piece,
     Question,

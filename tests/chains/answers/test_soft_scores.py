@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import BattleRules, OrderName, TieName
 from pytest_cepbench.chains.answers.battles import (
@@ -23,10 +24,6 @@ from pytest_cepbench.chains.answers.battles import (
 from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import Battle, Reply
-from pytest_cepbench.models.text_model.verdicts import (
-    PROBABILITIES,
-    VerdictProbabilities,
-)
 from pytest_cepbench.store import Store
 from tests.chains.answers.roles import SmallJudge, in_words, question, runner, stored_answer
 

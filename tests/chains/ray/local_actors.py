@@ -13,7 +13,7 @@ from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
 from pytest_cepbench.chains.ray.pools import ActorPool, LossLog
 from pytest_cepbench.chains.ray.resources import Allocation
-from pytest_cepbench.models.protocols import BoundRole, IdleParts
+from pytest_cepbench.models.binding import BoundRole, IdleParts
 
 ray = pytest.importorskip("ray")
 

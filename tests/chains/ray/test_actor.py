@@ -30,10 +30,10 @@ from pytest_cepbench.chains.ray.cluster import VERSIONS, node_preparation
 from pytest_cepbench.chains.ray.pools import actor_class, create_actor
 from pytest_cepbench.chains.ray.resources import Allocation
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.binding import IdleParts
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     Battle,
-    IdleParts,
     Reply,
     RoleName,
     StepLimit,

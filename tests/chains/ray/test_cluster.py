@@ -30,7 +30,7 @@ from pytest_cepbench.chains.ray.cluster import (
     version_task,
 )
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.system_limits import usable_cores
+from pytest_cepbench.models.devices import usable_cores
 
 PYTHON = sys.version.split()[0]
 MAJOR, MINOR = sys.version_info[:2]

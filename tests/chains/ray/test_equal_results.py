@@ -24,17 +24,16 @@ from pytest_cepbench.chains.ray.actor import (
     bind_here,
 )
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import (
     ROLE_METHODS,
     AnsweredQuestion,
     Battle,
-    BindContext,
     RoleName,
     StepLimit,
     VqaQuestion,
 )
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
 

@@ -35,8 +35,9 @@ from pytest_cepbench.errors import (
     SpecError,
     StoppedError,
 )
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, Describer, Writer
+from pytest_cepbench.models.binding import BindContext
+from pytest_cepbench.models.protocols import Describer, Writer
+from pytest_cepbench.models.spec import parse_spec
 from tests.chains.ray.local_actors import NOT_YET, READY, LocalCluster, Ref, local, task_error
 
 __all__ = ["local"]

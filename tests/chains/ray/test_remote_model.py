@@ -19,13 +19,12 @@ from pytest_cepbench.chains.ray.actor import METHODS, ActorAnswer, RemoteModel, 
 from pytest_cepbench.chains.ray.pools import ServedModel
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import (
     ROLE_METHODS,
     AnsweredQuestion,
     AnswerScorer,
     Battle,
-    BindContext,
     CountsTokens,
     JsonDescriber,
     JsonWriter,
@@ -33,7 +32,7 @@ from pytest_cepbench.models.protocols import (
     StepLimit,
     VqaQuestion,
 )
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
 from tests.models.api.fake_server import chat_answer, serving

@@ -13,7 +13,7 @@ from pytest_cepbench.chains.ray.resources import (
     reserve,
 )
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.spec import parse_spec
 
 ROLES = ["describer", "generator", "encoder"]
 

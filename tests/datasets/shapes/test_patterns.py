@@ -21,7 +21,7 @@ from pytest_cepbench.datasets.shapes import (
 from pytest_cepbench.datasets.shapes.arena import WriterDegradation
 from pytest_cepbench.datasets.shapes.samples import PATTERN_NAMES, scene_patterns
 from pytest_cepbench.models.rule_based import DescriberKnobs, ShapesDescriber, ShapesWriter
-from pytest_cepbench.models.rule_based.pattern_models import labelled_patterns
+from pytest_cepbench.models.rule_based.scene_models import labelled_patterns
 
 DATA = load_shapes(12, 5)
 

@@ -11,7 +11,8 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.errors import ModelError, SpecError
-from pytest_cepbench.models.protocols import Battle, BoundRole, Judge
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Battle, Judge
 from pytest_cepbench.store import Store
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer

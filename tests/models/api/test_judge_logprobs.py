@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import battle_inputs, key_of
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Battle, Reply
-from pytest_cepbench.models.text_model.verdicts import VerdictProbabilities
 from pytest_cepbench.store import Store
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import Answer, FakeServer, chat_answer, document, fault

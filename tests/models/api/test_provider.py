@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import check_installed, detect, weights_bytes
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.registry import check_installed, detect, weights_bytes
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.spec import SCHEMES, parse_spec
 from tests.models.api.fake_server import FakeServer
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint

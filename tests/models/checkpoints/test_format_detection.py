@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.models.checkpoints import Checkpoint, inspect_checkpoint
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, STABLE_DIFFUSION, VIT, write_checkpoint, write_pipeline
 from tests.tiny import describers as tiny_describers

@@ -18,7 +18,7 @@ from pytest_cepbench.models.checkpoints import (
     fingerprint,
     inspect_checkpoint,
 )
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.checkpoints.test_lora_files import FORMS
 from tests.models.files import (
     LLAVA,

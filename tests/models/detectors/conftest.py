@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections
-from pytest_cepbench.models.protocols import BoundRole, Detector
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Detector
 from tests.models.binding import bind_text
 from tests.tiny import detectors as tiny
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.models.binding import BindContext, bind, detect
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.detectors.conftest import bind_detector
 from tests.models.files import write_checkpoint, write_pipeline
 
@@ -105,9 +104,9 @@ def test_binding_imports_no_model_library(tmp_path: Path) -> None:
     ]
     code = f"""
 import sys
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext
+from pytest_cepbench.models.binding import bind
+from pytest_cepbench.models.spec import parse_spec
 for folder in {folders!r}:
     bind(parse_spec(folder), "detector", BindContext(lambda path: path.name))
 heavy = ("torch", "transformers", "scipy")

@@ -11,9 +11,8 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.detectors.conftest import assert_same, detect, load
 from tests.tiny import detectors as tiny
 from tests.tiny import encoders as tiny_encoders

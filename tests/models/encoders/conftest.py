@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models.protocols import BoundRole, Encoder
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Encoder
 from tests.models.binding import bind_text
 from tests.tiny import encoders as tiny
 

@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.encoders.conftest import BUILDERS, bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.generators import build_stable_diffusion, drop_tensor
@@ -132,9 +131,9 @@ def test_a_wrong_parameter_is_refused_by_name(
 def test_binding_imports_no_torch(folders: dict[str, Path], name: str) -> None:
     """A run that finds everything in the store never pays for importing torch."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; "
-        "from pytest_cepbench.models.registry import bind; "
-        "from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.binding import BindContext; "
+        "from pytest_cepbench.models.binding import bind; "
+        "from pytest_cepbench.models.spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'transformers', 'open_clip', 'timm'} & set(sys.modules)"
     )

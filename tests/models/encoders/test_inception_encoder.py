@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.encoders import inception_encoder
 from pytest_cepbench.models.encoders.inception_encoder import inception_weights
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.registry import detect
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.weights_files import INCEPTION_NAME, build_inception
@@ -166,9 +166,9 @@ def test_it_embeds_images_and_nothing_else(weights: Path) -> None:
 def test_asking_and_binding_import_no_torch(weights: Path) -> None:
     """A suite asks for the weights before anything is loaded."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; "
-        "from pytest_cepbench.models.registry import bind; "
-        "from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.binding import BindContext; "
+        "from pytest_cepbench.models.binding import bind; "
+        "from pytest_cepbench.models.spec import parse_spec; "
         "from pytest_cepbench.models.encoders.inception_encoder import inception_weights; "
         "spec = parse_spec(sys.argv[1]); assert inception_weights(spec); "
         "bind(spec, 'encoder', BindContext(lambda path: 'ab')); "

@@ -14,9 +14,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind, detect
+from pytest_cepbench.models.binding import BindContext, bind, detect
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import CONTEXT
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.common import skip_before
@@ -227,9 +226,9 @@ def test_a_wrong_parameter_is_refused_by_name(folder: Path) -> None:
 def test_binding_imports_no_torch(folder: Path) -> None:
     """A run that finds everything in the store never pays for importing the library."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; "
-        "from pytest_cepbench.models.registry import bind; "
-        "from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.binding import BindContext; "
+        "from pytest_cepbench.models.binding import bind; "
+        "from pytest_cepbench.models.spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)"
     )

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, Generator
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.protocols import Generator
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.encoders.unicom_encoder import check_tensors, infer_sizes
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.registry import detect
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.weights_files import UNICOM, make_unicom, randomize, save_unicom
@@ -208,9 +208,9 @@ def test_binding_imports_no_torch_and_hashes_the_file(file: Path, tmp_path: Path
     other.write_bytes(changed)
     assert bind_encoder(f"unicom:{file}").fingerprint != bind_encoder(f"unicom:{other}").fingerprint
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; "
-        "from pytest_cepbench.models.registry import bind; "
-        "from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.binding import BindContext; "
+        "from pytest_cepbench.models.binding import bind; "
+        "from pytest_cepbench.models.spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'torchvision', 'safetensors'} & set(sys.modules)"
     )

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.models.protocols import BoundRole, Generator
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Generator
 from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
 

@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.protocols import Editor, Movable
-from pytest_cepbench.models.versions import has
+from pytest_cepbench.models.torch_runtime import has
 from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
 from tests.tiny.common import pictures, skip_before

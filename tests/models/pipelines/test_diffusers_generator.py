@@ -14,9 +14,9 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, Generator, ImageLike, Reply
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.protocols import Generator, ImageLike, Reply
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
 from tests.tiny import generators as tiny
 from tests.tiny.common import skip_before
@@ -96,9 +96,9 @@ def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
 def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
     """A run that finds everything in the store never pays for importing torch."""
     code = (
-        "import sys; from pytest_cepbench.models.protocols import BindContext; "
-        "from pytest_cepbench.models.registry import bind; "
-        "from pytest_cepbench.models.model_spec import parse_spec; "
+        "import sys; from pytest_cepbench.models.binding import BindContext; "
+        "from pytest_cepbench.models.binding import bind; "
+        "from pytest_cepbench.models.spec import parse_spec; "
         "bind(parse_spec(sys.argv[1]), 'generator', BindContext(lambda path: 'ab')); "
         "assert not {'torch', 'diffusers', 'transformers'} & set(sys.modules)"
     )

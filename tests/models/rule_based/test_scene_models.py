@@ -25,9 +25,8 @@ from pytest_cepbench.datasets.shapes import (
 )
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import (
-    BoundRole,
     Describer,
     Detector,
     Encoder,
@@ -39,7 +38,7 @@ from pytest_cepbench.models.protocols import (
     Writer,
 )
 from pytest_cepbench.models.rule_based import bind_shapes
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.spec import SCHEMES, parse_spec
 
 STEPS = 3
 LEVELS = (0.05, 0.1, 0.2, 0.4)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.shapes import parse_caption, render
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.model_spec import parse_spec
 from pytest_cepbench.models.protocols import Vqa, VqaQuestion
 from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs, bind_shapes
+from pytest_cepbench.models.spec import parse_spec
 
 CAPTION = "two shapes : large red circle top left , small blue square bottom right"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BoundRole, RoleName
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import context_with
 from tests.models.serving.stand_ins import StandIn, make_stand_in
 

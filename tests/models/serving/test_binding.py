@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CepError, CheckpointError, MissingDependencyError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import check_installed, detect
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.registry import check_installed, detect
 from pytest_cepbench.models.serving.engines import ENGINES, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.files import VIT, safetensors_bytes, write_checkpoint
 from tests.models.serving.conftest import Bind

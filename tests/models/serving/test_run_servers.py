@@ -25,12 +25,12 @@ from pytest_cepbench.errors import (
     WriteError,
 )
 from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import AnsweredQuestion, BoundRole
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.protocols import AnsweredQuestion
 from pytest_cepbench.models.serving import launch
 from pytest_cepbench.models.serving.probe import free_port, is_free, listens
 from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.api.fake_server import serving
 from tests.models.binding import context_with
 from tests.models.files import safetensors_bytes
@@ -362,8 +362,8 @@ def test_whatever_the_server_started_ends_with_it(
 USER = """
 import sys, time
 from pathlib import Path
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.serving.run_servers import RunServers
 from tests.models.binding import context_with
 

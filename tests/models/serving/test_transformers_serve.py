@@ -10,10 +10,10 @@ import pytest
 
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.models.api.roles import ApiDescriber, ApiWriter
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BoundRole, Describer, RoleName
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.protocols import Describer, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, context_with
 from tests.tiny.common import pictures

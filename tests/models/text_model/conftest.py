@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import (
-    Battle,
-    BindContext,
-    BoundRole,
-    Describer,
-    Interleaver,
-)
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.protocols import Battle, Describer, Interleaver
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.unified import UnifiedModel
 from tests.models.binding import bind_text, plain
 from tests.tiny.common import JUDGE_WORDS, pictures

@@ -13,7 +13,8 @@ from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Describer, Reply
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import WORDS, pictures, skip_before
 

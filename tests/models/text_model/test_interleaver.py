@@ -13,7 +13,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.protocols import (
     CUT,
     AnswerStep,
@@ -22,7 +22,7 @@ from pytest_cepbench.models.protocols import (
     Reply,
     StepLimit,
 )
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.interleaver import (
     TwoStageInterleaver,
     is_end,

@@ -11,11 +11,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.artifacts.outcome import WINNERS, VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.protocols import Battle, Judge, Reply
-from pytest_cepbench.models.text_model.verdicts import VerdictProbabilities
 from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.protocols import BoundRole, Describer
-from pytest_cepbench.models.versions import has
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Describer
+from pytest_cepbench.models.torch_runtime import has
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import pictures, skip_before
 
@@ -223,9 +224,9 @@ sys.modules["torchvision"] = None
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import MissingDependencyError
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext
+from pytest_cepbench.models.binding import bind
+from pytest_cepbench.models.spec import parse_spec
 for folder in sys.argv[1:]:
     bound = bind(parse_spec(folder), "describer", BindContext(lambda path: path.name, threads=1))
     try:

@@ -10,9 +10,9 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import AnswerStep, Interleaver, StepLimit
-from pytest_cepbench.models.registry import detect
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.protocols import BoundRole, Describer, Reply
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Describer, Reply
 from tests.models.binding import plain
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import WORDS, pictures

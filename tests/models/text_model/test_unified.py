@@ -11,9 +11,9 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.protocols import Describer, Generator, Movable
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.drawing import PipelineDecoder
 from pytest_cepbench.models.text_model.loading import LoadedDescriber
 from pytest_cepbench.models.text_model.unified import UnifiedModel

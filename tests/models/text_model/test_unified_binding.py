@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import UNIFIED_ROLES
-from pytest_cepbench.models.registry import detect
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, spec
 

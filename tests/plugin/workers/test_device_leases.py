@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.models.system_limits import THREADS, usable_cores
+from pytest_cepbench.models.devices import THREADS, usable_cores
 from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.workers.device_leases import Leases, count_workers, plan_leases
 from tests.models.files import LLAVA, write_checkpoint

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
+from pytest_cepbench.models.checkpoints.binding import Adapter, CheckpointParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
-from pytest_cepbench.models.load_plan import Adapter, CheckpointParams
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
+from pytest_cepbench.models.protocols import Model, RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.text_generation import DescriberParams
 from tests.models.files import VIT, write_checkpoint
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.model_spec import parse_params, parse_spec
+from pytest_cepbench.models.spec import parse_params, parse_spec
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import RoleName, VqaQuestion
-from pytest_cepbench.models.safe_loading import explained
 from tests.models.binding import bind_text, plain
 from tests.tiny import describers, detectors, encoders, generators, unified
 from tests.tiny.common import JUDGE_WORDS, pictures

@@ -1,38 +1,50 @@
-"""Binding a checkpoint, as the adapters of all libraries do it: parameters, device, identity."""
+"""Folders and hub ids, bound by the adapter of their role: parameters, device, identity."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.binding import (
+    BindContext,
+    BoundRole,
+    CoveredFiles,
+    DetectedModel,
+    HashFile,
+    Provider,
+)
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     check_configuration,
+    complete_checkpoint,
     file_options,
     fingerprint,
+    inspect_checkpoint,
     list_files,
     stored_precision,
 )
 from pytest_cepbench.models.checkpoints.checkpoint import WEIGHT_FILES
+from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
+from pytest_cepbench.models.checkpoints.peft_adapters import idle_parts
+from pytest_cepbench.models.checkpoints.placement import DeviceMap, require_quantization
 from pytest_cepbench.models.checkpoints.source_options import SourceOptions
-from pytest_cepbench.models.device_maps import DeviceMap
-from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
-from pytest_cepbench.models.idle_parts import idle_parts
-from pytest_cepbench.models.model_spec import ModelSpec, check_at_least, parse_params
-from pytest_cepbench.models.protocols import BindContext, BoundRole, Model, RoleName
-from pytest_cepbench.models.quantization import require_quantization
+from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
+from pytest_cepbench.models.spec import ModelSpec, check_at_least, parse_params
 from pytest_cepbench.models.torch_runtime import (
     IMAGE_BACKENDS,
     bound_spinning,
+    check_configuration_names,
     library_versions,
     require,
     resolve_device,
     resolve_dtype,
 )
-from pytest_cepbench.models.versions import check_configuration_names
 
 _SMALL_BYTES = 64 << 20
 """Weights up to here are read from the processor's caches, or nearly so: what takes time is the
@@ -221,7 +233,7 @@ class Adapter(Generic[P]):
             require("accelerate")
         require_quantization(checkpoint, plan.device)
         self.check(plan)
-        weights = _weights_bytes(checkpoint)
+        weights = _stored_bytes(checkpoint)
         small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
         size_left_open = "batch_size" not in spec.params
         writes = role in ("describer", "writer")
@@ -294,7 +306,7 @@ def _refuse_tensor_parallel(spec: ModelSpec) -> None:
         )
 
 
-def _weights_bytes(checkpoint: Checkpoint) -> int:
+def _stored_bytes(checkpoint: Checkpoint) -> int:
     """The size of the weights' files, which tells builds of one architecture apart.
 
     0 for a file of weights by itself.
@@ -304,3 +316,164 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     paths = [path / name for name in names]
     paths += [path for part in checkpoint.parts if not part.component for _, path in part.paths()]
     return sum(path.stat().st_size for path in paths if path.name.endswith(WEIGHT_FILES))
+
+
+_ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
+    "describer": (
+        {"transformers": "text_model.text_generation:DESCRIBER"},
+        "describes nothing. Give an image-text-to-text model of transformers",
+    ),
+    "generator": (
+        {"diffusers": "pipelines.generator:ADAPTER"},
+        "cannot be a generator. Give a diffusers pipeline (a folder with model_index.json)",
+    ),
+    "encoder": (
+        {
+            "transformers": "encoders.transformers_encoder:ADAPTER",
+            "open_clip": "encoders.library_encoders:OPEN_CLIP",
+            "timm": "encoders.library_encoders:TIMM",
+            "sentence_transformers": "encoders.library_encoders:SENTENCE_TRANSFORMERS",
+        },
+        (
+            "gives no vectors. Give a vision model of transformers, timm or open_clip, or a "
+            "sentence-transformers model"
+        ),
+    ),
+    "detector": (
+        {"transformers": "detectors.classes_detector:BOXES"},
+        "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
+    ),
+    "judge": (
+        {"transformers": "text_model.judge:ADAPTER"},
+        "judges nothing. Give an image-text-to-text model of transformers",
+    ),
+    "writer": (
+        {"transformers": "text_model.text_generation:WRITER"},
+        "writes nothing. Give an image-text-to-text model of transformers",
+    ),
+    "editor": (
+        {"diffusers": "pipelines.editor:ADAPTER"},
+        "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
+    ),
+    "interleaver": (
+        {},
+        (
+            "cannot be an interleaver unless it describes and draws. Give an Emu3 or a Janus, a "
+            "writer and a generator, or wrap its own code as python:package.module:factory"
+        ),
+    ),
+    "vqa": (
+        {"transformers": "text_model.vqa:ADAPTER"},
+        "answers no questions. Give an image-text-to-text model of transformers",
+    ),
+}
+"""The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
+is imported alone, so that a describer binds where diffusers is not installed."""
+
+_OF_UNIFIED = (*UNIFIED_ROLES, "writer", "interleaver")
+"""Roles of a unified model that it plays with one load."""
+
+_UNIFIED = "text_model.unified:bind_unified"
+
+_DETECTORS = {
+    "owlv2": "detectors.transformers_detector:ADAPTER",
+    "owlvit": "detectors.transformers_detector:ADAPTER",
+    "mask2former": "detectors.classes_detector:MASKS",
+}
+"""The adapters of model types that have one of their own."""
+
+_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+_FLOATS = {"F64", "F32", "F16", "BF16"}
+"""Types that loading converts to the model's precision; integers and eight-bit types stay."""
+
+
+def _detect(spec: ModelSpec) -> DetectedModel:
+    checkpoint = inspect_checkpoint(spec)
+    roles = checkpoint.roles
+    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified=is_unified(roles))
+
+
+def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Raises as `models.binding.bind`."""
+    checkpoint = inspect_checkpoint(spec)
+    if not _plays(checkpoint, role) and not context.force:
+        raise RoleError(_wrong_role(spec, role, checkpoint))
+    complete_checkpoint(spec, checkpoint)
+    unified = is_unified(checkpoint.roles)
+    # A describer that the user forces to draw may be unified by rules that are not known here.
+    drawing = role == "generator" and "describer" in checkpoint.roles
+    if (unified and role in _OF_UNIFIED) or drawing:
+        bound: BoundRole = _imported(_UNIFIED)(role, spec, checkpoint, context)
+        return bound
+    return _adapter(spec, role, checkpoint).bind(role, spec, checkpoint, context)
+
+
+def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
+    """A model that describes can judge and answer questions too, where it is named for that."""
+    return ("describer" if role in ("judge", "vqa") else role) in checkpoint.roles
+
+
+def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:
+    adapters, otherwise = _ADAPTERS[role]
+    if checkpoint.kind not in adapters:
+        raise RoleError(
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"
+        )
+    place = adapters[checkpoint.kind]
+    if role == "detector":
+        place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)
+    adapter: Adapter[Any] = _imported(place)
+    return adapter
+
+
+def _imported(place: str) -> Any:
+    """An adapter, or a function, by its module and name: "encoders.timm_encoder:ADAPTER"."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"pytest_cepbench.models.{module}"), name)
+
+
+def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
+    is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
+    if checkpoint.roles:
+        *others, last = checkpoint.roles
+        able = f"{', '.join(others)} or {last}" if others else last
+        option = f"--{checkpoint.roles[0]}"
+        return f"{is_what}, so it can be the {able}, not the {role}. Give it as {option}"
+    return (
+        f"{is_what}, so no role could be told from its configuration, and not that of the {role}. "
+        f"To try it all the same, name the role: --{role}, or --model with --cep-role={role}"
+    )
+
+
+def _weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
+    checkpoint = inspect_checkpoint(spec)
+    if device is None:
+        device = resolve_device(spec.params.get("device", "auto"))
+    dtype = resolve_dtype(spec.params.get("dtype", "auto"), device, stored_precision(checkpoint))
+    files = checkpoint.weight_files(file_options(spec))
+    return sum(_loaded_bytes(file, _WIDTHS[dtype]) for file in files) or None
+
+
+def _loaded_bytes(file: Path, width: int) -> int:
+    """Bytes of a file's weights once loaded; of pickled weights the file's size.
+
+    width: bytes of one number in the model's precision.
+    """
+    if file.suffix != ".safetensors":
+        return file.stat().st_size
+    tensors = check_safetensors(file).values()
+    return sum(
+        prod(tensor["shape"]) * width
+        if tensor["dtype"] in _FLOATS
+        else tensor["data_offsets"][1] - tensor["data_offsets"][0]
+        for tensor in tensors
+    )
+
+
+PROVIDER = Provider(
+    detect=_detect,
+    bind=_bind,
+    check_installed=lambda _: require("torch"),
+    weights_bytes=_weights_bytes,
+)

@@ -1,8 +1,12 @@
-"""Models of transformers that are spread over devices, host memory and disk, by accelerate.
+"""Weights that lie elsewhere or otherwise than a plain model's: divided, offloaded, quantized.
 
-Weights that lie elsewhere than where they work are brought in by accelerate's hooks, layer by
-layer. Here they are made independent of the checkpoint's files, and handed out to be checked: a
-parameter that was offloaded is an empty shell on the device `meta`.
+Models of transformers are spread over devices, host memory and disk by accelerate. Weights that lie
+elsewhere than where they work are brought in by its hooks, layer by layer. Here they are made
+independent of the checkpoint's files, and handed out to be checked: a parameter that was offloaded
+is an empty shell on the device `meta`.
+
+transformers reads the `quantization_config` of a checkpoint and loads its weights as they are
+stored. What it needs for that is known before torch is imported.
 """
 
 from __future__ import annotations
@@ -14,15 +18,23 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_cepbench.errors import DeviceMemoryError, ModelError
-from pytest_cepbench.models.system_limits import free_memory
+from pytest_cepbench.errors import (
+    CheckpointError,
+    DeviceMemoryError,
+    MissingDependencyError,
+    ModelError,
+)
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.devices import free_memory
 from pytest_cepbench.models.torch_runtime import own_memory
 
 if TYPE_CHECKING:
     import torch
+
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 """Values of `device_map`: how transformers divides a model among devices."""
@@ -249,3 +261,103 @@ def _copy_files(index: Mapping[str, dict[str, str]], folder: Path) -> None:
         copy = folder / f"{number}.safetensors"
         save_file({name: tensor.contiguous()}, copy)
         entry["safetensors_file"] = str(copy)
+
+
+_PACKAGES: dict[str, tuple[str, ...]] = {
+    "aqlm": ("accelerate", "aqlm"),
+    "auto-round": ("auto_round",),
+    "awq": ("accelerate", "gptqmodel"),
+    "bitnet": ("accelerate",),
+    "bitsandbytes": ("accelerate", "bitsandbytes"),
+    "compressed-tensors": ("compressed_tensors",),
+    "eetq": ("accelerate", "kernels"),
+    "fbgemm_fp8": ("accelerate", "fbgemm_gpu"),
+    "fp8": ("accelerate",),
+    "gptq": ("optimum", "gptqmodel"),
+    "higgs": ("accelerate", "flute"),
+    "hqq": ("accelerate", "hqq"),
+    "modelopt": ("accelerate", "modelopt"),
+    "mxfp4": ("accelerate",),
+    "quanto": ("accelerate", "optimum.quanto"),
+    "quark": ("quark",),
+    "spqr": ("accelerate", "spqr_quant"),
+    "torchao": ("torchao",),
+    "vptq": ("accelerate", "vptq"),
+}
+"""The packages, as they are imported, by the `quant_method` of a configuration."""
+
+_DISTRIBUTIONS = {
+    "auto_round": "auto-round",
+    "compressed_tensors": "compressed-tensors",
+    "fbgemm_gpu": "fbgemm-gpu-genai",
+    "flute": "flute-kernel",
+    "modelopt": "nvidia-modelopt",
+    "optimum.quanto": "optimum-quanto",
+    "quark": "amd-quark",
+}
+"""Those whose name at the package index is another one."""
+
+_ACCELERATOR_ONLY = ("eetq", "fbgemm_fp8", "fp_quant", "higgs", "nvfp4", "spqr", "vptq")
+
+
+def quantization_method(checkpoint: Checkpoint) -> str | None:
+    """The method by which the weights of a transformers checkpoint are quantized; None for others.
+
+    Raises CheckpointError for a `quantization_config` that names none.
+    """
+    stated = checkpoint.quantization
+    if not stated:
+        return None
+    method = stated.get("quant_method") if isinstance(stated, dict) else None
+    # The first versions of bitsandbytes' support wrote no method.
+    if method is None and isinstance(stated, dict):
+        method = "bitsandbytes" if {"load_in_8bit", "load_in_4bit"} & stated.keys() else None
+    if not isinstance(method, str):
+        raise CheckpointError(
+            f"{checkpoint.path / 'config.json'}: a quantization_config without quant_method, so "
+            "nothing says how its weights are read"
+        )
+    return method
+
+
+def require_quantization(checkpoint: Checkpoint, device: str) -> None:
+    """Check, without importing, that a checkpoint's quantized weights can be read and used.
+
+    device: where it will run. Raises MissingDependencyError naming the packages that are not
+    installed, CheckpointError for a method that has no code for a CPU.
+    """
+    method = quantization_method(checkpoint)
+    if method is None:
+        return
+    require_packages(checkpoint.path, "its weights are", method)
+    if device == "cpu" and method in _ACCELERATOR_ONLY:
+        refuse_cpu(checkpoint.path, "its weights are", method)
+
+
+def require_packages(place: Path, what: str, method: str) -> None:
+    """Check, without importing, that what a method of quantization needs is installed.
+
+    place: of the weights. what: they are, for people: "the unet is". Raises MissingDependencyError.
+    """
+    missing = [name for name in _PACKAGES.get(method, ()) if not _is_installed(name)]
+    if missing:
+        names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
+        raise MissingDependencyError(
+            f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
+            f"installed: pip install {names}"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the package around it is not
+        return False
+
+
+def refuse_cpu(place: Path, what: str, method: str) -> NoReturn:
+    """Raise CheckpointError for a method that has no code for a CPU; as `require_packages`."""
+    raise CheckpointError(
+        f"{place}: {what} quantized by {method}, which runs on an accelerator only, and device is "
+        "cpu. Gate it where there is one, or gate the weights before they were quantized"
+    )

@@ -19,7 +19,7 @@ from tests.tiny.adapters import build_adapter, edit_tensors  # noqa: E402
 
 pytestmark = pytest.mark.models
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 DESCRIBER = REPOSITORY / "reference" / "checkpoints" / "describer-step2000"
 
 

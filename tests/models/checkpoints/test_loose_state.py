@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="shards need the [models] extra")
 
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.protocols import Describer  # noqa: E402
-from pytest_cepbench.models.versions import undistributed  # noqa: E402
+from pytest_cepbench.models.torch_runtime import undistributed  # noqa: E402
 from tests.models.binding import bind_text  # noqa: E402
 from tests.tiny.common import pictures, skip_before  # noqa: E402
 

@@ -16,10 +16,9 @@ import pytest
 
 from pytest_cepbench.artifacts.digest import RACY_NS, FileStamp
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
-from pytest_cepbench.models.fingerprint_check import CoveredFiles, HashFile
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import BoundRole, RoleName
-from pytest_cepbench.models.registry import bind
+from pytest_cepbench.models.binding import BoundRole, CoveredFiles, HashFile, bind
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from tests.models.binding import CONTEXT, bind_text
 from tests.models.files import LLAVA, VIT, safetensors_bytes, write_checkpoint, write_pipeline

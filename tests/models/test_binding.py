@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.protocols import ROLE_NAMES, BindContext, RoleName
-from pytest_cepbench.models.registry import Provider, bind, detect, provider_of
-from pytest_cepbench.models.schemes import SCHEMES, Scheme
+from pytest_cepbench.models.binding import BindContext, Provider, bind, detect, provider_of
+from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
+from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
 from pytest_cepbench.plugin.options import OPTIONS
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
@@ -94,9 +93,9 @@ def test_binding_imports_no_model_library(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "m", LLAVA)
     code = f"""
 import sys
-from pytest_cepbench.models.protocols import BindContext
-from pytest_cepbench.models.registry import bind, detect
-from pytest_cepbench.models.model_spec import parse_spec
+from pytest_cepbench.models.binding import BindContext
+from pytest_cepbench.models.binding import bind, detect
+from pytest_cepbench.models.spec import parse_spec
 spec = parse_spec({str(folder)!r})
 detect(spec)
 bound = bind(spec, "describer", BindContext(lambda path: path.name))
@@ -160,7 +159,7 @@ def test_the_table_of_schemes_imports_no_provider() -> None:
     """Options and help read the table, and cost a user of plain pytest next to nothing."""
     code = """
 import sys
-from pytest_cepbench.models.schemes import SCHEMES
+from pytest_cepbench.models.spec import SCHEMES
 assert SCHEMES
 print([name for name in ("numpy", "PIL", "msgspec", "torch") if name in sys.modules])
 """

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.loading import check_values
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.safe_loading import check_values
 from tests.models.binding import bind_text
 from tests.tiny import describers, detectors, encoders, generators, text_encoders
 

@@ -15,7 +15,7 @@ from PIL import Image
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError, SpecError
-from pytest_cepbench.models.device_maps import parse_max_memory
+from pytest_cepbench.models.checkpoints.placement import parse_max_memory
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
@@ -207,9 +207,9 @@ def test_weights_in_host_memory_are_taken_from_the_hooks(llava: Path) -> None:
     from transformers import AutoModelForImageTextToText
 
     from pytest_cepbench.models.checkpoints import inspect_checkpoint
-    from pytest_cepbench.models.device_maps import offloaded_weight, own_offloaded_weights
-    from pytest_cepbench.models.model_spec import parse_spec
-    from pytest_cepbench.models.safe_loading import check_values
+    from pytest_cepbench.models.checkpoints.loading import check_values
+    from pytest_cepbench.models.checkpoints.placement import offloaded_weight, own_offloaded_weights
+    from pytest_cepbench.models.spec import parse_spec
 
     model = AutoModelForImageTextToText.from_pretrained(llava).eval()
     cpu_offload(model, execution_device=torch.device("cpu"))

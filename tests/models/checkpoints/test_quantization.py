@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.quantization import quantization_method, require_quantization
+from pytest_cepbench.models.checkpoints.placement import quantization_method, require_quantization
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, inspect, write_checkpoint
 
@@ -102,8 +102,8 @@ def test_quantized_weights_stay_packed(method: str, whole: Path, tmp_path: Path)
     """They are loaded as they are stored, their files may be overwritten, and they describe."""
     import torch
 
-    from pytest_cepbench.models.model_spec import parse_spec
-    from pytest_cepbench.models.registry import weights_bytes
+    from pytest_cepbench.models.binding import weights_bytes
+    from pytest_cepbench.models.spec import parse_spec
 
     folder = save_quantized(tmp_path / "quantized", whole, method)
     estimate = weights_bytes(parse_spec(str(folder)), "cpu")

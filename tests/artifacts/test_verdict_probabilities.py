@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.models.text_model.verdicts import (
-    PROBABILITIES,
-    VerdictProbabilities,
-)
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities
 
 LIKELIHOODS = st.lists(st.floats(-50, 0), min_size=4, max_size=4)
 

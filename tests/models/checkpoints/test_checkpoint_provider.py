@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.models.model_spec import parse_spec
-from pytest_cepbench.models.registry import weights_bytes
+from pytest_cepbench.models.binding import weights_bytes
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, write_checkpoint, write_pipeline
 
 
