@@ -19,7 +19,7 @@ import pytest
 from huggingface_hub import constants
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.datasets.mme import CATEGORIES
+from pytest_cepbench.datasets.folder import CATEGORIES
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts
 from pytest_cepbench.datasets.replay import open_answers, open_replay
 from pytest_cepbench.datasets.sample import Dataset, GoldStep, Sample, SeedImage
