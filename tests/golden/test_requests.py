@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import decode_image
-from pytest_cepbench.artifacts.criteria import CRITERIA
+from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     Battle,
