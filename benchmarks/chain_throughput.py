@@ -34,12 +34,12 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, trace
-from pytest_cepbench.chains.chain_plan import derive_seed
-from pytest_cepbench.chains.validation import admit_image, admit_text
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
+from pytest_cepbench.models.roles import admit_image, admit_text
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment

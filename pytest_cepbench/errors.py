@@ -352,3 +352,8 @@ def error_line(error: BaseException) -> str:
 def named_error(error: BaseException) -> str:
     """The class of an error of foreign code and what it says, without keys."""
     return f"{type(error).__name__}: {mask_secrets(str(error))}"
+
+
+def in_words(error: BaseException) -> str:
+    """An exception of a model as text, short enough to be stored."""
+    return named_error(error)[:300]

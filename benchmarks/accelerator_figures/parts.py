@@ -36,8 +36,8 @@ from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time
 from benchmarks.real_size import build
 from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, trace
 from pytest_cepbench.chains.batching import LARGEST, BatchCaller, Call, CallCounts
-from pytest_cepbench.chains.chain_plan import ChainPlan
-from pytest_cepbench.chains.model_handle import DeviceSwap
+from pytest_cepbench.chains.chain import ChainPlan
+from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.metrics import gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator

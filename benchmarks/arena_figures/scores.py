@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, HIGHEST_SCORE
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import (
     WEIGHTS,

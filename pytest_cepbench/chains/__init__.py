@@ -5,15 +5,21 @@ role: a runner looks for results in the store and calls its model, in batches, f
 A `ChainGroup` grows the chains of a shard of samples and repairs them where stored images were
 lost; `look_ahead` says which steps are pending. `trace`, `vectors`, `boxes` give their features.
 
-plan, growth: chain_plan, chain, growth, chain_group, features.
-calls: steps, role_runner, batching, pipeline, model_handle, validation, progress.
+plan, growth: chain, growth, features.
+calls: steps, role_runner, batching.
 on a cluster: ray.
 """
 
 from pytest_cepbench.chains.batching import CallCounts, total
-from pytest_cepbench.chains.chain import Chain, Link, load_link, naming_damage
-from pytest_cepbench.chains.chain_group import ChainGroup, PendingChain, grow_together, look_ahead
-from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, Modality
+from pytest_cepbench.chains.chain import (
+    CaptionRules,
+    Chain,
+    ChainPlan,
+    Link,
+    Modality,
+    load_link,
+    naming_damage,
+)
 from pytest_cepbench.chains.features import (
     Trace,
     boxes,
@@ -23,7 +29,14 @@ from pytest_cepbench.chains.features import (
     vqa_answers,
     vqa_query,
 )
-from pytest_cepbench.chains.growth import ChainModels, start_chains
+from pytest_cepbench.chains.growth import (
+    ChainGroup,
+    ChainModels,
+    PendingChain,
+    grow_together,
+    look_ahead,
+    start_chains,
+)
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.chains.answers.piece_refs import PieceRefs
+from pytest_cepbench.chains.answers.answer_plan import PieceRefs
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate.labels.label_file import DrawnBattle
 from pytest_cepbench.ratings.items import make_item, write_study

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner, total
-from pytest_cepbench.chains.model_handle import DeviceSwap
-from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains.role_runner import DeviceSwap
+from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.errors import CepError, StoreError, UnreadError
 from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
 from pytest_cepbench.evaluation.run_context import RunContext, StopFlag, identities_of

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_cepbench.artifacts import Failure, digest_text
-from pytest_cepbench.chains.answers.battles import AnswerPair
-from pytest_cepbench.chains.answers.piece_refs import (
+from pytest_cepbench.chains.answers.answer_plan import (
     PieceRefs,
     refer_to_gold,
     refer_to_question,
     refer_to_recorded,
 )
+from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.datasets.opening.answers import RecordedAnswer, RecordedAnswers
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DatasetError

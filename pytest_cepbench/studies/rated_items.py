@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains.answers.piece_refs import (
+from pytest_cepbench.chains.answers.answer_plan import (
     PieceRefs,
     refer_to_answer,
     refer_to_question,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.chains.answers.answer_plan import PieceRefs
 from pytest_cepbench.chains.answers.battles import AnswerPair
-from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.ratings.exports import named_battles

@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.answers.answer_plan import AnswerPlan
+from pytest_cepbench.chains.answers.answer_plan import (
+    AnswerPlan,
+    refer_to_answer,
+    refer_to_question,
+)
 from pytest_cepbench.chains.answers.answering import AnswerModels, make_answers
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_in_order
-from pytest_cepbench.chains.answers.piece_refs import refer_to_answer, refer_to_question
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.metrics.arena import JudgedBattle, roulette

@@ -10,8 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.chains.answers.answer_plan import PieceRefs
 from pytest_cepbench.chains.answers.battles import AnswerPair
-from pytest_cepbench.chains.answers.piece_refs import PieceRefs
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.datasets.sample import GoldStep, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError

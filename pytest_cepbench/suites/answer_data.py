@@ -12,20 +12,22 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
-from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
-from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
-from pytest_cepbench.chains.answers.battles import (
-    AnswerPair,
-    PairOutcome,
-    judge_pairs,
-    verdict_keys,
-)
-from pytest_cepbench.chains.answers.piece_refs import (
+from pytest_cepbench.chains.answers.answer_plan import (
+    AnswerPlan,
+    BattleRules,
     PieceRefs,
     refer_to_answer,
     refer_to_gold,
     refer_to_question,
+)
+from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
+from pytest_cepbench.chains.answers.battles import (
+    AnswerPair,
+    PairOutcome,
+    StoredAnswer,
+    judge_pairs,
+    score_answers,
+    verdict_keys,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, StoreError

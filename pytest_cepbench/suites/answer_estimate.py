@@ -9,14 +9,18 @@ from typing import Any
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores, Winner
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
-from pytest_cepbench.chains.answers.answering import SampleAnswer, foresee_answers
-from pytest_cepbench.chains.answers.battles import AnswerPair, judge_pairs
-from pytest_cepbench.chains.answers.piece_refs import (
+from pytest_cepbench.chains.answers.answer_plan import (
     PieceRefs,
     refer_to_answer,
     refer_to_gold,
     refer_to_question,
+)
+from pytest_cepbench.chains.answers.answering import SampleAnswer, foresee_answers
+from pytest_cepbench.chains.answers.battles import (
+    AnswerPair,
+    StoredAnswer,
+    judge_pairs,
+    score_answers,
 )
 from pytest_cepbench.chains.batching import Ask
 from pytest_cepbench.chains.role_runner import Results, stored_scores

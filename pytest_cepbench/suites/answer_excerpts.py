@@ -7,8 +7,8 @@ from typing import Literal
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.chains.answers.answer_plan import refer_to_question
 from pytest_cepbench.chains.answers.battles import PairOutcome
-from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.sample import Sample, SeedImage
 from pytest_cepbench.store import Store

@@ -21,7 +21,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
     ScoreName,
     TieName,
 )
-from pytest_cepbench.chains.chain_plan import PLACEHOLDER
+from pytest_cepbench.chains.chain import PLACEHOLDER
 from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text

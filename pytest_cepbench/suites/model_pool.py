@@ -7,8 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytest_cepbench.chains import CallCounts, RoleRunner
-from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
-from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
+from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind
 from pytest_cepbench.models.devices import DeviceAssignment

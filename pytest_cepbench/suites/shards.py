@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.batching import MOST_CRASHES
-from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store

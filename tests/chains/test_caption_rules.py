@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains import CaptionRules
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains import ChainPlan
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 
 IDS = st.text(st.characters(codec=None), max_size=10)
 STEPS = st.tuples(st.integers(0, 2**40), IDS, st.integers(1, 99))

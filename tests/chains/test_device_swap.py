@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner, grow_together, total
-from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
+from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store

@@ -14,7 +14,7 @@ import pytest_cepbench
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import ChainPlan, Trace
 from pytest_cepbench.chains.batching import BatchCaller, Call, CallCounts
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.errors import ModelError, RoleError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (

@@ -13,7 +13,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains import ChainPlan, start_chains
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
     EmbeddedImage,

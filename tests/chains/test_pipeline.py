@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains.pipeline import in_batches, read_all
+from pytest_cepbench.chains.batching import in_batches, read_all
 
 PATIENCE = 10.0  # seconds until a test gives up on another thread
 
@@ -162,7 +162,7 @@ def test_threads_read_what_takes_half_a_millisecond_each(
             clock[0] += seconds[item]
         return item
 
-    monkeypatch.setattr("pytest_cepbench.chains.pipeline.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("pytest_cepbench.chains.batching.time.perf_counter", lambda: clock[0])
     assert read_all(range(8), read) == list(range(8))
     here = threading.get_ident()
     assert [reader == here for reader in readers] == [True] * alone + [False] * (8 - alone)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cepbench.chains import progress as module
-from pytest_cepbench.chains.progress import Progress
+from pytest_cepbench.chains import steps as module
+from pytest_cepbench.chains.steps import Progress
 
 
 @pytest.fixture

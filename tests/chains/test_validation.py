@@ -12,13 +12,13 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
-from pytest_cepbench.chains.validation import (
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.roles import (
     admit_detections,
     admit_image,
     admit_text,
     admit_vectors,
 )
-from pytest_cepbench.errors import ModelError
 from tests.artifacts.files import noise
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
-from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
+from pytest_cepbench.chains.answers.answer_plan import (
+    AnswerPlan,
+    BattleRules,
+    refer_to_answer,
+    refer_to_question,
+)
 from pytest_cepbench.chains.answers.answering import AnswerModels, make_answers
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_pairs
-from pytest_cepbench.chains.answers.piece_refs import refer_to_answer, refer_to_question
 from pytest_cepbench.store import Store
 from tests.chains.answers.roles import (
     SmallEditor,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains.chain_plan import CaptionRules, ChainPlan, derive_seed
+from pytest_cepbench.chains.chain import CaptionRules, ChainPlan, derive_seed
 from pytest_cepbench.chains.steps import battle_inputs, key_of
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Battle, RoleName

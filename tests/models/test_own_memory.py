@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import CallCounts
-from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
+from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text

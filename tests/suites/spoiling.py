@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.shapes import (
     Degradation,
     caption,

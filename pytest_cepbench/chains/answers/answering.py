@@ -19,9 +19,13 @@ from pytest_cepbench.artifacts.answer import (
     only_reasoning,
     steps_without_reasoning,
 )
-from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, parts_of
-from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_question
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.answers.answer_plan import (
+    AnswerPlan,
+    PieceRefs,
+    parts_of,
+    refer_to_question,
+)
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of, load_losses
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers

@@ -31,7 +31,6 @@ from pytest_cepbench.artifacts import (
 )
 from pytest_cepbench.artifacts.outcome import CriteriaScores, CriterionScore
 from pytest_cepbench.chains.ray.cluster import VERSIONS, other_versions
-from pytest_cepbench.chains.validation import admit_drawing, admit_image
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import open_regular
@@ -46,6 +45,7 @@ from pytest_cepbench.models.protocols import (
     RoleName,
     Usage,
 )
+from pytest_cepbench.models.roles import admit_drawing, admit_image
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 

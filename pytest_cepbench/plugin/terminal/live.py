@@ -20,7 +20,7 @@ from pytest_cepbench.evaluation.run_context import write_message
 from pytest_cepbench.plugin.versions import draws_on_terminal
 
 if TYPE_CHECKING:
-    from pytest_cepbench.chains.progress import Progress
+    from pytest_cepbench.chains.steps import Progress
 
 PAUSE = 0.25
 """Seconds between two looks at what a terminal shows."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains import ChainPlan, Step, load_link
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store import ImageRef

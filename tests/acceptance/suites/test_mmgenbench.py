@@ -18,7 +18,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from pytest_cepbench.chains import Link
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench

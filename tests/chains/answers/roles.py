@@ -16,8 +16,8 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
 from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer
 from pytest_cepbench.chains.answers.answering import AnswerModels
-from pytest_cepbench.chains.answers.piece_refs import PieceRefs, refer_to_answer
 from pytest_cepbench.datasets.sample import DrawnImage, GoldStep, Sample
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import (

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
-from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers, score_key
-from pytest_cepbench.chains.answers.piece_refs import refer_to_question
+from pytest_cepbench.chains.answers.answer_plan import refer_to_question
+from pytest_cepbench.chains.answers.battles import StoredAnswer, score_answers, score_key
 from pytest_cepbench.errors import DamagedInputsError, ModelError
 from pytest_cepbench.models.protocols import AnsweredQuestion, Reply
 from pytest_cepbench.store import Store, StoredResult

@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.chains.answers.answer_plan import BattleRules, OrderName, TieName
+from pytest_cepbench.chains.answers.answer_plan import (
+    BattleRules,
+    OrderName,
+    TieName,
+    refer_to_question,
+)
 from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     OrderedVerdict,
     battle_key,
     judge_pairs,
 )
-from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.models.protocols import Battle
 from pytest_cepbench.store import Store
 from tests.chains.answers.roles import SmallJudge, in_words, question, runner, stored_answer

@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.answers.answer_plan import BattleRules, OrderName, TieName
+from pytest_cepbench.chains.answers.answer_plan import (
+    BattleRules,
+    OrderName,
+    TieName,
+    refer_to_question,
+)
 from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     OrderedVerdict,
     PairOutcome,
     judge_pairs,
 )
-from pytest_cepbench.chains.answers.piece_refs import refer_to_question
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import Battle, Reply
 from pytest_cepbench.store import Store

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains.validation import admit_image
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Usage
+from pytest_cepbench.models.roles import admit_image
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, drawn, fault
 

@@ -12,8 +12,8 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.answers.answer_scores import StoredAnswer, score_answers
-from pytest_cepbench.chains.answers.piece_refs import refer_to_question
+from pytest_cepbench.chains.answers.answer_plan import refer_to_question
+from pytest_cepbench.chains.answers.battles import StoredAnswer, score_answers
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Reply
 from pytest_cepbench.models.text_model.scores import SCORE_SCHEMA

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import CallCounts
-from pytest_cepbench.chains.model_handle import DeviceSwap, ModelHandle
+from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError, SpecError
 from pytest_cepbench.models.checkpoints.placement import parse_max_memory
 from pytest_cepbench.models.protocols import RoleName

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.chains.chain_plan import derive_seed
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.store import Store

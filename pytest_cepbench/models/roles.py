@@ -28,8 +28,7 @@ from pytest_cepbench.artifacts.answer import (
     steps_without_reasoning,
 )
 from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
-from pytest_cepbench.chains.batching import in_words
-from pytest_cepbench.errors import CepError, ImageError, ModelError, is_own_bug
+from pytest_cepbench.errors import CepError, ImageError, ModelError, in_words, is_own_bug
 from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion
 from pytest_cepbench.store import Store
 
