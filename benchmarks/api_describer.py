@@ -143,7 +143,7 @@ def _measure(setting: Setting, options: argparse.Namespace) -> Measurement:
                     Step(runner.key(f"{repeat}", 0, "image", image.digest), 0, image.to_pil)
                     for image in images
                 ]
-                assert set(runner.describe(f"{repeat}", steps)()) == {"a red circle"}
+                assert set(runner.ask("describe", steps, f"{repeat}")) == {"a red circle"}
                 spent.append(time.perf_counter() - started)
                 cpu.append(time.process_time() - busy)
                 retries.append((runner.tally.usage - before).retries)

@@ -39,7 +39,7 @@ from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics import cosine_to_start, gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
-from pytest_cepbench.models.roles import admit_image, admit_text
+from pytest_cepbench.models.roles import check_image, check_text
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -98,11 +98,11 @@ def one_at_a_time(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> Sid
         for t in range(plan.iterations):
             seeds = [derive_seed(plan.seed, sample.id, 2 * t + step) for step in (1, 2)]
             said = describer.describe([image], plan.describe, seeds[:1])[0]
-            text = admit_text(said.value if isinstance(said, Reply) else said)
+            text = check_text(said.value if isinstance(said, Reply) else said)
             if isinstance(text, Failure):
                 break
             prompt = plan.generate.replace("{description}", text)
-            drawn = admit_image(generator.generate([prompt], seeds[1:])[0])
+            drawn = check_image(generator.generate([prompt], seeds[1:])[0])
             if isinstance(drawn, Failure):
                 break
             image = drawn.to_pil()
@@ -153,7 +153,7 @@ def cut(values: Sequence[Any], runner: RoleRunner) -> list[Sequence[Any]]:
 
 def to_image(drawn: object) -> Image.Image:
     """What a pipeline returned as Pillow's image."""
-    admitted = admit_image(drawn)
+    admitted = check_image(drawn)
     assert not isinstance(admitted, Failure)
     return admitted.to_pil()
 

@@ -59,11 +59,11 @@ class Call:
     """One call of a model, and the code of this package that follows it.
 
     make: asks the model. Any exception but a `CepError` is an outcome of the model's.
-    admit: checks and converts its outputs; another exception than a `CepError` is a bug here.
+    check: checks and converts its outputs; another exception than a `CepError` is a bug here.
     """
 
     make: Callable[[], Any]
-    admit: Callable[[Sequence[Any]], Sequence[object]] = list
+    check: Callable[[Sequence[Any]], Sequence[object]] = list
 
 
 Ask = Callable[[Any, Sequence[Any], Sequence[int]], Call]
@@ -208,7 +208,7 @@ class BatchCaller:
             # The exception itself is dropped: its traceback holds the tensors that did not fit.
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
-            return self._admit(call, returned, len(inputs))
+            return self._check(call, returned, len(inputs))
         if no_memory:
             release_memory()
         if len(inputs) == 1 and no_memory:
@@ -225,13 +225,13 @@ class BatchCaller:
         first = self._ask(model, inputs[:half], seeds[:half], ask)
         return first + self._ask(model, inputs[half:], seeds[half:], ask)
 
-    def _admit(self, call: Call, returned: object, expected: int) -> list[Any]:
+    def _check(self, call: Call, returned: object, expected: int) -> list[Any]:
         if not isinstance(returned, Iterable):
             raise ModelError(
                 f"{self.bound.spec} returned a {type(returned).__name__} for {expected} inputs: a "
                 "sequence with a result for each is expected"
             )
-        outputs = list(call.admit(returned))  # type: ignore[arg-type] # a list or an array
+        outputs = list(call.check(returned))  # type: ignore[arg-type] # a list or an array
         if len(outputs) != expected:
             raise ModelError(
                 f"{self.bound.spec} returned {len(outputs)} results for {expected} inputs"

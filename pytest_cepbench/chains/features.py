@@ -100,7 +100,7 @@ def vectors(
         return Step(key, 0, lambda: load_link(chain, generation, store))
 
     with naming_damage(chains, generation):
-        results = encoder.encode(kind, [step(chain) for chain in chains])
+        results = encoder.ask(f"encode_{kind}s", [step(chain) for chain in chains])
     assert all(isinstance(result, np.ndarray | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
 
@@ -132,7 +132,7 @@ def boxes(
     texts = {name: canonical_json(list(words)) for name, words in queries.items()}
     with naming_damage(chains, generation):
         steps = _steps(chains, generation, texts, json.loads, detector, store)
-        results = detector.detect(steps)
+        results = detector.ask("detect", steps)
     assert all(isinstance(result, Detections | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
 
@@ -185,7 +185,8 @@ def vqa_answers(
     Raises as `trace`.
     """
     with naming_damage(chains, generation):
-        results = vqa.answer(_steps(chains, generation, queries, vqa_questions, vqa, store))
+        steps = _steps(chains, generation, queries, vqa_questions, vqa, store)
+        results = vqa.ask("answer", steps)
     return [
         _stored_answers(result, len(vqa_questions(queries[chain.sample.id])))
         for result, chain in zip(results, chains, strict=True)

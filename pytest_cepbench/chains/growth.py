@@ -39,7 +39,7 @@ from pytest_cepbench.datasets.sample import (
 from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.errors import DamagedChainsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.roles import admit_image, admit_text, shortened
+from pytest_cepbench.models.roles import ROLES, check_image, check_text
 from pytest_cepbench.store import ImageRef, Result, Store
 
 
@@ -172,9 +172,9 @@ def grow_generation(
         runner.progress.step = f"generation {generation} of {plan.generations}, {role}"
     with naming_damage(able, generation - 1):
         if plan.describes(generation):
-            results = runner.describe(plan.describe, steps)
+            results = runner.begin("describe", steps, plan.describe)
         else:
-            results = runner.generate(steps)
+            results = runner.begin("generate", steps)
 
     def add() -> None:
         for chain, step, result in zip(able, steps, results(), strict=True):
@@ -269,21 +269,21 @@ def _link(
     if artifact is None:
         return Failure("missing", f"{replay.path} holds no {modality} of it")
     if isinstance(artifact, str):
-        text = admit_text(artifact)
+        text = check_text(artifact)
         text = text if isinstance(text, Failure) else read_answer(text)
         if isinstance(text, Failure):
             return text
-        text = shortened(text, "describer")
+        text = ROLES["describer"].beginning(text)
         return Link("text", digest_text(text), text=text)
     return _image_link(artifact, store)
 
 
 def _image_link(image: SeedImage, store: Store) -> Link | Failure:
     def check() -> str:
-        admitted = admit_image(image.load().to_pil())
-        if isinstance(admitted, Failure):
-            return f"{admitted.kind}: {admitted.detail}"  # a digest has no colon
-        return admitted.digest
+        checked = check_image(image.load().to_pil())
+        if isinstance(checked, Failure):
+            return f"{checked.kind}: {checked.detail}"  # a digest has no colon
+        return checked.digest
 
     try:
         outcome = _cached_look(image, "replayed", check, store)

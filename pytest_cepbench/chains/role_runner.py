@@ -14,15 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
-from pytest_cepbench.artifacts.outcome import CriteriaScores
-from pytest_cepbench.chains.batching import Ask, BatchCaller, Call, CallCounts, in_batches
+from pytest_cepbench.chains.batching import BatchCaller, Call, CallCounts, in_batches
 from pytest_cepbench.chains.steps import (
     Progress,
     Step,
-    battle_inputs,
     find_truncations,
     key_of,
     load_truncations,
@@ -36,42 +32,15 @@ from pytest_cepbench.errors import (
     in_words,
 )
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import (
-    CODE,
-    CUT,
-    ROLE_METHODS,
-    AnswerScorer,
-    Battle,
-    Describer,
-    Detector,
-    Editor,
-    Encoder,
-    Generator,
-    Interleaver,
-    JsonDescriber,
-    JsonWriter,
-    Judge,
-    Model,
-    Movable,
-    Reply,
-    Vqa,
-    Writer,
-)
+from pytest_cepbench.models.protocols import CODE, CUT, Model, Movable, Reply
 from pytest_cepbench.models.roles import (
     LONGEST_TEXT,
-    TEXT_ROLES,
-    AdmittedAnswer,
-    admit_answer,
-    admit_answers,
-    admit_detections,
-    admit_drawing,
-    admit_reply,
-    admit_scores,
-    admit_text,
-    admit_vectors,
-    admit_winner,
-    answer_in,
-    shortened,
+    METHODS,
+    ROLES,
+    CheckedAnswer,
+    Method,
+    Role,
+    check_drawn,
 )
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
@@ -126,32 +95,33 @@ class RoleRunner:
         method of the role.
         """
         model = self.handle.model(self.tally)
-        protocol, methods = ROLE_METHODS[self.bound.role]
-        if not isinstance(model, protocol):  # else each batch would fail, as if the model had
+        if not isinstance(model, self._role.protocol):  # each batch would fail, as if it had
             raise RoleError(
                 f"{self.bound.spec} was loaded as a {type(model).__name__}, which cannot play the "
-                f"{self.bound.role}: it lacks {' or '.join(methods)}"
+                f"{self.bound.role}: it lacks {' or '.join(map(str, self._role.required))}"
             )
         return model
+
+    @property
+    def _role(self) -> Role:
+        return ROLES[self.bound.role]
 
     def stored(self, steps: Sequence[Step]) -> list[Result | None]:
         """The results of steps that are in the store; nothing is counted, no model is called."""
         results = self.store.get(step.key for step in steps)
         return [self._answer(results[s.key]) if s.key in results else None for s in steps]
 
-    def _answers(self, made: Results) -> Results:
-        return lambda: [self._answer(result) for result in made()]
-
     def _answer(self, result: Result) -> Result:
         """What counts of a stored result: of a text with reasoning, or a very long one, a part."""
         answer = self._without_reasoning(result)
-        role = self.bound.role
-        return shortened(answer, role) if isinstance(answer, str) and role in TEXT_ROLES else answer
+        texts = isinstance(answer, str) and self._role.answer_in is not None
+        return self._role.beginning(str(answer)) if texts else answer
 
     def _without_reasoning(self, result: Result) -> Result:
-        role = self.bound.role
-        hides = role in TEXT_ROLES and self.bound.hides_reasoning
-        return answer_in(result, role) if hides and isinstance(result, str) else result
+        answer_in = self._role.answer_in
+        if answer_in is None or not isinstance(result, str) or not self.bound.hides_reasoning:
+            return result
+        return answer_in(result)
 
     def provenance(self, keys: Iterable[str]) -> dict[str, dict[str, str]]:
         """How stored results came about, by key; those that are not stored are left out."""
@@ -166,8 +136,8 @@ class RoleRunner:
         stored = list(self.store.get(keys).values())
         answers = [self._without_reasoning(result) for result in stored]
         reasoned = sum(own is not result for own, result in zip(answers, stored, strict=True))
-        role = self.bound.role
-        long = sum(isinstance(own, str) and shortened(own, role) != own for own in answers)
+        beginning = self._role.beginning
+        long = sum(isinstance(own, str) and beginning(own) != own for own in answers)
         notes = []
         if reasoned:
             notes.append(
@@ -197,99 +167,11 @@ class RoleRunner:
         """Key of a step on one input artifact: everything its result depends on."""
         return key_of(self.bound, prompt, seed, [[kind, digest]])
 
-    def describe(self, prompt: str, steps: Sequence[Step]) -> Results:
-        """Ask for a text of each step; the results are texts and failures."""
-
-        def ask(model: Describer, images: Sequence[Any], seeds: Sequence[int]) -> Call:
-            return Call(partial(model.describe, images, prompt, seeds), _admit_texts)
-
-        return self._answers(self._run(steps, ask))
-
     def json_key(
         self, prompt: str, schema: Mapping[str, Any], seed: int, inputs: Sequence[Sequence[str]]
     ) -> str:
         """Key of a step that asks for JSON: as other keys, and of the schema too."""
         return key_of(self.bound, prompt, seed, [*inputs, ["schema", digest_json(schema)]])
-
-    def describe_json(self, schema: Mapping[str, Any], steps: Sequence[Step]) -> list[Result]:
-        """A text or a failure for each step; keys are of `json_key`, steps load (image, prompt).
-
-        schema: that the text should follow. A model that cannot be held to it is asked as always.
-        """
-
-        def ask(model: Describer, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
-            images, prompts = zip(*inputs, strict=True)
-            if isinstance(model, JsonDescriber):
-                held = partial(model.describe_json, images, prompts, schema, seeds)
-                return Call(held, _admit_texts)
-
-            def make() -> Sequence[object]:
-                answers: list[object] = [None] * len(images)
-                for prompt in dict.fromkeys(prompts):
-                    own = [i for i, other in enumerate(prompts) if other == prompt]
-                    texts = model.describe(
-                        [images[i] for i in own], prompt, [seeds[i] for i in own]
-                    )
-                    for i, text in zip(own, texts, strict=True):
-                        answers[i] = text
-                return answers
-
-            return Call(make, _admit_texts)
-
-        return self._answers(self._run(steps, ask))()
-
-    def write_json(
-        self, prompt: str, schema: Mapping[str, Any], steps: Sequence[Step]
-    ) -> list[Result]:
-        """As `describe_json`, of a writer; steps load the pieces of a question."""
-
-        def ask(model: Writer, questions: Sequence[Any], seeds: Sequence[int]) -> Call:
-            if isinstance(model, JsonWriter):
-                held = partial(model.write_json, questions, prompt, schema, seeds)
-                return Call(held, _admit_texts)
-            return Call(partial(model.write, questions, prompt, seeds), _admit_texts)
-
-        return self._answers(self._run(steps, ask))()
-
-    def generate(self, steps: Sequence[Step]) -> Results:
-        """Ask for an image of each step, whose input is the finished prompt, or a failure."""
-
-        def ask(model: Generator, texts: Sequence[Any], seeds: Sequence[int]) -> Call:
-            drawn = Call(partial(model.generate, texts, seeds))
-            return self._noting_truncations(drawn, model, texts)
-
-        return self._run(steps, ask, ahead=False)
-
-    def encode(self, kind: str, steps: Sequence[Step]) -> list[Result]:
-        """A vector or a failure for each step; kind is "image" or "text"."""
-
-        def ask(model: Encoder, inputs: Sequence[Any], _: Sequence[int]) -> Call:
-            encode = model.encode_images if kind == "image" else model.encode_texts
-            # A tensor becomes an array inside of the call: its library does that.
-            call = Call(
-                lambda: np.asarray(encode(inputs)),
-                lambda vectors: admit_vectors(vectors, len(inputs)),
-            )
-            return call if kind == "image" else self._noting_truncations(call, model, inputs)
-
-        return self._run(steps, ask, ahead=kind == "image")()
-
-    def _noting_truncations(self, call: Call, model: Model, texts: Sequence[str]) -> Call:
-        """The call, which also stores the texts that the model did not read to the end."""
-        truncated: list[StoredResult] = []
-
-        def make() -> object:
-            outputs = call.make()
-            truncated.extend(find_truncations(self.bound, model, texts))
-            return outputs
-
-        def admit(outputs: Sequence[object]) -> Sequence[object]:
-            admitted = call.admit(outputs)
-            if truncated:
-                self.store.put(truncated)
-            return admitted
-
-        return Call(make, admit)
 
     def cut_texts(self, texts: Iterable[str]) -> dict[str, str]:
         """The texts that were longer than the model reads, with "tokens of most tokens" of each.
@@ -298,109 +180,46 @@ class RoleRunner:
         """
         return load_truncations(self.bound, texts, self.store)
 
-    def detect(self, steps: Sequence[Step]) -> list[Result]:
-        """Detections or a failure for each step; steps load (image, queries)."""
+    def ask(self, method: str, steps: Sequence[Step], *shared: Any) -> list[Result]:
+        """The result of each step, a failure where the model gave none.
 
-        def ask(model: Detector, inputs: Sequence[Any], _: Sequence[int]) -> Call:
-            images, queries = zip(*inputs, strict=True)
-            admit = partial(admit_detections, queries=queries)
-            return Call(partial(model.detect, images, queries), admit)
-
-        return self._run(steps, ask)()
-
-    def write(self, prompt: str, steps: Sequence[Step]) -> list[Result]:
-        """A text or a failure for each step; steps load the pieces of a question."""
-
-        def ask(model: Writer, questions: Sequence[Any], seeds: Sequence[int]) -> Call:
-            return Call(partial(model.write, questions, prompt, seeds), _admit_texts)
-
-        return self._answers(self._run(steps, ask))()
-
-    def answer(self, steps: Sequence[Step]) -> list[Result]:
-        """The probabilities of each step's answers, as canonical JSON, or a failure.
-
-        Steps load (image or text, its questions).
+        method: name of one of the role's `METHODS`; steps load its inputs. shared: its other
+        arguments. Raises DamagedInputsError for inputs that the store has lost, what loading the
+        model raises, ModelError, StoreError.
         """
+        return self.begin(method, steps, *shared)()
 
-        def ask(model: Vqa, inputs: Sequence[Any], _: Sequence[int]) -> Call:
-            pieces, questions = zip(*inputs, strict=True)
+    def begin(self, method: str, steps: Sequence[Step], *shared: Any) -> Results:
+        """As `ask`; the last results may be on their way to the store as this returns."""
+        asked = METHODS[method]
+        assert asked in self._role.methods, f"a {self.bound.role} is not asked to {method}"
+        made = self._run(steps, asked, shared)
+        return lambda: [self._answer(result) for result in made()]
 
-            def admit(replies: Sequence[object]) -> Sequence[object]:
-                if len(replies) != len(questions):
-                    return replies  # which is refused as it is for every role
-                return [
-                    admit_reply(reply, partial(admit_answers, questions=asked))
-                    for reply, asked in zip(replies, questions, strict=True)
-                ]
+    def _call(
+        self, method: Method, shared: Sequence[Any], model: Any, inputs: Sequence[Any], seeds: Any
+    ) -> Call:
+        """A call; texts that the model did not read to the end are stored before its outputs."""
+        arguments = method.arguments(inputs, shared, seeds)
+        ask = method.of(model)
+        truncated: list[StoredResult] = []
 
-            return Call(partial(model.answer, pieces, questions), admit)
+        def make() -> object:
+            outputs = method.convert(ask(*arguments))
+            if method.reads_texts:
+                truncated.extend(find_truncations(self.bound, model, inputs))
+            return outputs
 
-        return self._run(steps, ask)()
+        def check(outputs: Sequence[object]) -> Sequence[object]:
+            checked = method.check(outputs, inputs, self.bound)
+            if truncated:
+                self.store.put(truncated)
+            return checked
 
-    def edit(self, steps: Sequence[Step]) -> list[Result]:
-        """An image or a failure for each step; steps load (image, text)."""
+        return Call(make, check)
 
-        def ask(model: Editor, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
-            images, texts = zip(*inputs, strict=True)
-            return Call(partial(model.edit, images, texts, seeds))
-
-        return self._run(steps, ask)()
-
-    def interleave(self, steps: Sequence[Step]) -> list[Result]:
-        """The canonical JSON of an answer, or a failure, for each step.
-
-        Steps load (pieces of a question, StepLimit). The answers are stored by their digests too.
-        """
-
-        def ask(model: Interleaver, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
-            questions, limits = zip(*inputs, strict=True)
-
-            def admit(answers: Sequence[object]) -> Sequence[object]:
-                if len(answers) != len(limits):
-                    return answers  # which is refused as it is for every role
-                own = partial(admit_answer, hides_reasoning=self.bound.hides_reasoning)
-                return [
-                    admit_drawing(answer, partial(own, most=limit.most))
-                    for answer, limit in zip(answers, limits, strict=True)
-                ]
-
-            return Call(partial(model.interleave, questions, limits, seeds), admit)
-
-        return self._answers(self._run(steps, ask))()
-
-    def judge_steps(self, steps: Sequence[Step]) -> list[Result]:
-        """A verdict (a `Winner`) or a failure for each step; steps load a `Battle`."""
-
-        def ask(model: Judge, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
-            return Call(partial(model.judge, inputs, seeds), _each(admit_winner))
-
-        return self._run(steps, ask)()
-
-    def score_steps(self, steps: Sequence[Step]) -> list[CriteriaScores]:
-        """The scores of each step, all of them failures where the judge gave none.
-
-        Steps load an `AnsweredQuestion`; the judge is one that `scores_answers`.
-        """
-
-        def ask(model: AnswerScorer, inputs: Sequence[Any], seeds: Sequence[int]) -> Call:
-            return Call(partial(model.score_answers, inputs, seeds), _each(_scores_as_text))
-
-        return [stored_scores(result) for result in self._run(steps, ask)()]
-
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Result]:
-        """A verdict (a `Winner`) or a failure for each battle; equal battles are judged once.
-
-        seeds: one for each battle, below 2**32.
-        """
-
-        def step(battle: Battle, seed: int) -> Step:
-            key = key_of(self.bound, "", seed, battle_inputs(battle))
-            return Step(key, seed, lambda: battle)
-
-        return self.judge_steps([step(*pair) for pair in zip(battles, seeds, strict=True)])
-
-    def _run(self, steps: Sequence[Step], ask: Ask, *, ahead: bool = True) -> Results:
-        """The results of all steps, from the store or the model. ahead: read inputs on threads."""
+    def _run(self, steps: Sequence[Step], method: Method, shared: Sequence[Any]) -> Results:
+        """The results of all steps, from the store or the model."""
         known = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
@@ -411,7 +230,7 @@ class RoleRunner:
         self._count(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(numbered, ask, ahead=ahead) if numbered else []
+        storing = self._make(numbered, method, shared) if numbered else []
 
         def results() -> list[Result]:
             for stored in storing:
@@ -421,10 +240,11 @@ class RoleRunner:
         return results
 
     def _make(
-        self, numbered: Sequence[tuple[int, Step]], ask: Ask, *, ahead: bool
+        self, numbered: Sequence[tuple[int, Step]], method: Method, shared: Sequence[Any]
     ) -> list[Callable[[], dict[str, Result]]]:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
+        ask = partial(self._call, method, shared)
 
         def call(
             batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
@@ -441,7 +261,7 @@ class RoleRunner:
                 outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
             self._answered = True
             self._count(len(steps))
-            return partial(self._store_results, steps, outputs)
+            return partial(self._store_results, method, steps, outputs)
 
         storing = in_batches(
             numbered,
@@ -449,7 +269,7 @@ class RoleRunner:
             self._writer if self._store_seconds > _QUICK else None,
             read=lambda item: item[1].load(),
             call=call,
-            ahead=ahead,
+            ahead=not method.reads_texts,
         )
         self.caller.save(self.store)
         if damaged:
@@ -465,7 +285,9 @@ class RoleRunner:
         if self.progress is not None:
             self.progress.add(results)
 
-    def _store_results(self, steps: Sequence[Step], outputs: Sequence[object]) -> dict[str, Result]:
+    def _store_results(
+        self, method: Method, steps: Sequence[Step], outputs: Sequence[object]
+    ) -> dict[str, Result]:
         """Store outputs and lasting failures, and return all; another run may do better."""
         batch = {"batch": str(len(steps)), "model": self.bound.short_fingerprint}
         provenance = {**self.bound.provenance, **batch}
@@ -474,16 +296,15 @@ class RoleRunner:
         entries = []
         for step, output in zip(steps, outputs, strict=True):
             # Here, where it may be a thread of its own: it looks at every pixel.
-            drawn = self.bound.role in ("generator", "editor")
-            admitted = admit_drawing(output) if drawn else output
-            reply = admitted if isinstance(admitted, Reply) else Reply(admitted)
+            checked = check_drawn(output) if method.draws else output
+            reply = checked if isinstance(checked, Reply) else Reply(checked)
             value = reply.value
             if reply.passing and isinstance(value, Failure):
                 transient[step.key] = value
                 continue
             if isinstance(value, ImageArtifact):
                 value = ImageRef(self.store.put_image(value))
-            elif isinstance(value, AdmittedAnswer):
+            elif isinstance(value, CheckedAnswer):
                 answer = value.store(self.store)
                 entries += answer_results(answer, provenance)
                 entries += loss_results(step.key, value.lost, value.cut)
@@ -539,13 +360,6 @@ class RoleRunner:
             known[text] = None
 
 
-def _each(admit: Callable[[object], object]) -> Callable[[Sequence[object]], Sequence[object]]:
-    return lambda outputs: [admit_reply(output, admit) for output in outputs]
-
-
-_admit_texts = _each(admit_text)
-
-
 def _read_provenance(text: str) -> dict[str, str]:
     """The texts of a provenance, which may come from any store and hold anything."""
     try:
@@ -555,21 +369,6 @@ def _read_provenance(text: str) -> dict[str, str]:
     if not isinstance(fields, dict):
         return {}
     return {name: value for name, value in fields.items() if isinstance(value, str)}
-
-
-def _scores_as_text(value: object) -> object:
-    scores = admit_scores(value)
-    return scores if isinstance(scores, Failure) else scores.to_json()
-
-
-def stored_scores(result: Result) -> CriteriaScores:
-    """The scores of a stored result; all of them failures where it is one, or no scores."""
-    if isinstance(result, Failure):
-        return CriteriaScores.failed(result)
-    try:
-        return CriteriaScores.from_json(str(result))
-    except ValueError as error:  # a shared store may hold anything under a key
-        return CriteriaScores.failed(Failure("no-score", str(error)))
 
 
 class DeviceSwap:

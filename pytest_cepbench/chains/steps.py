@@ -17,7 +17,6 @@ import msgspec
 
 from pytest_cepbench.artifacts import (
     Failure,
-    ImageArtifact,
     canonical_json,
     digest_json,
     digest_text,
@@ -25,7 +24,7 @@ from pytest_cepbench.artifacts import (
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import Battle, CountsTokens, Model, RoleName
+from pytest_cepbench.models.protocols import CountsTokens, Model, RoleName
 from pytest_cepbench.store import Store, StoredResult
 
 STEP_VERSION = 1
@@ -62,18 +61,6 @@ def key_of(bound: BoundRole, prompt: str, seed: int, inputs: Sequence[Sequence[s
             "inputs": inputs,
         }
     )
-
-
-def battle_inputs(battle: Battle) -> list[list[str]]:
-    """The inputs of a verdict: every text and image, in order, and which part it belongs to."""
-    parts = {"question": battle.question, "first": battle.first, "second": battle.second}
-    return [
-        [part, "text", digest_text(piece)]
-        if isinstance(piece, str)
-        else [part, "image", ImageArtifact.from_pil(piece).digest]
-        for part, pieces in parts.items()
-        for piece in pieces
-    ]
 
 
 # -- texts that are longer than a model reads: known from when they were encoded or drawn ---------

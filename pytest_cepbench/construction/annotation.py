@@ -94,7 +94,7 @@ def _annotate(
             _step(describer, source, question, seed, record, prompts[record.image])
             for record in asked
         ]
-        return describer.describe_json(question.schema, steps)
+        return describer.ask("describe_json", steps, question.schema)
 
     first = dict(
         zip(

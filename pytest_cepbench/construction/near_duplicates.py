@@ -28,17 +28,11 @@ def find_near_duplicates(
     Raises what the encoder's model raises; an image without a vector is counted.
     """
     records = source.records
-    results = encoder.encode(
-        "image",
-        [
-            Step(
-                encoder.key("", 0, "image", record.image),
-                0,
-                partial(_load, source, record),
-            )
-            for record in records
-        ],
-    )
+    steps = [
+        Step(encoder.key("", 0, "image", record.image), 0, partial(_load, source, record))
+        for record in records
+    ]
+    results = encoder.ask("encode_images", steps)
     kept = [i for i, result in enumerate(results) if not isinstance(result, Failure)]
     rows = [np.asarray(results[i], dtype=np.float64) for i in kept]
     vectors = np.stack(rows) if rows else np.zeros((0, 1))

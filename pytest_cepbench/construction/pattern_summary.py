@@ -70,7 +70,7 @@ def summarize(
 
     def ask(text: str) -> str:
         key = writer.json_key("", schema, seed, [["text", digest_text(text)]])
-        (result,) = writer.write_json("", schema, [Step(key, seed, lambda: (text,))])
+        (result,) = writer.ask("write_json", [Step(key, seed, lambda: (text,))], "", schema)
         if isinstance(result, Failure):
             raise MeasurementError(
                 f"the writer {writer.bound.spec} gave no summary: {result.kind}: {result.detail}"

@@ -335,16 +335,3 @@ class Movable(Protocol):
 
 
 Model = Describer | Generator | Encoder | Detector | Judge | Writer | Editor | Interleaver | Vqa
-
-ROLE_METHODS: Mapping[RoleName, tuple[type, tuple[str, ...]]] = {
-    "describer": (Describer, ("describe(images, prompt, seeds)",)),
-    "generator": (Generator, ("generate(texts, seeds)",)),
-    "encoder": (Encoder, ("encode_images(images)", "encode_texts(texts)")),
-    "detector": (Detector, ("detect(images, queries)",)),
-    "judge": (Judge, ("judge(battles, seeds)",)),
-    "writer": (Writer, ("write(questions, prompt, seeds)",)),
-    "editor": (Editor, ("edit(images, texts, seeds)",)),
-    "interleaver": (Interleaver, ("interleave(questions, limits, seeds)",)),
-    "vqa": (Vqa, ("answer(pieces, questions)",)),
-}
-"""The Protocol of each role, and its methods for people."""

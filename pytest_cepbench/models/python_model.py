@@ -53,13 +53,13 @@ from pytest_cepbench.models.binding import (
 )
 from pytest_cepbench.models.protocols import (
     CODE,
-    ROLE_METHODS,
     AnswerScorer,
     Model,
     Queries,
     RoleName,
     is_unified,
 )
+from pytest_cepbench.models.roles import ROLES
 from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "python/1"
@@ -72,9 +72,7 @@ _DIGITS = 16
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
     """The roles whose Protocol an object satisfies."""
-    return tuple(
-        role for role, (protocol, _) in ROLE_METHODS.items() if isinstance(model, protocol)
-    )
+    return tuple(name for name, role in ROLES.items() if isinstance(model, role.protocol))
 
 
 def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -254,10 +252,10 @@ def _modules_beside(folder: Path) -> list[str]:
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
-    protocol, methods = ROLE_METHODS[role]
-    if isinstance(model, protocol):
+    if isinstance(model, ROLES[role].protocol):
         return
-    missing = [m for m in methods if not callable(getattr(model, m.partition("(")[0], None))]
+    methods = ROLES[role].required
+    missing = [str(m) for m in methods if not callable(getattr(model, m.name, None))]
     able = " and ".join(roles_of(model)) or "no role"
     article = "an" if role[0] in "aeiou" else "a"
     raise RoleError(

@@ -1,9 +1,14 @@
-"""Validation of models' outputs, once where they enter: an artifact, or the failure it is."""
+"""Roles: what each is asked, and what becomes of a reply, in one table (`ROLES`).
+
+Outputs are checked once, where they enter: each is an artifact, or the failure that it is. A new
+role is an entry of the table, its Protocol, and its adapters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, get_args
 
@@ -29,11 +34,23 @@ from pytest_cepbench.artifacts.answer import (
 )
 from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
 from pytest_cepbench.errors import CepError, ImageError, ModelError, in_words, is_own_bug
-from pytest_cepbench.models.protocols import AnswerStep, Reply, VqaQuestion
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import (
+    AnswerStep,
+    Describer,
+    Detector,
+    Editor,
+    Encoder,
+    Generator,
+    Interleaver,
+    Judge,
+    Reply,
+    RoleName,
+    Vqa,
+    VqaQuestion,
+    Writer,
+)
 from pytest_cepbench.store import Store
-
-TEXT_ROLES = ("describer", "writer", "interleaver")
-"""Roles whose results are texts of a model, or answers with such."""
 
 LONGEST_TEXT = 100_000
 """Characters of a text that are drawn, compared and shown, some 15,000 words: counting the words of
@@ -43,14 +60,14 @@ _DIGITS = 6
 """Of a probability, as they are kept."""
 
 
-def admit_reply(output: object, admit: Callable[[object], object]) -> object:
-    """Apply `admit` to a bare result, or to the one in a reply, which stays around it."""
+def in_reply(output: object, check: Callable[[object], object]) -> object:
+    """Apply `check` to a bare result, or to the one in a reply, which stays around it."""
     if isinstance(output, Reply):
-        return replace(output, value=admit(output.value))
-    return admit(output)
+        return replace(output, value=check(output.value))
+    return check(output)
 
 
-def admit_text(value: object) -> str | Failure:
+def check_text(value: object) -> str | Failure:
     """A description; an empty one is a failure. Raises ModelError for what is no string."""
     if isinstance(value, Failure):
         return value
@@ -64,7 +81,7 @@ def admit_text(value: object) -> str | Failure:
     return value
 
 
-def admit_winner(value: object) -> str | Failure:
+def check_winner(value: object) -> str | Failure:
     """A judge's verdict. Raises ModelError for any other value than the four of `Winner`."""
     if isinstance(value, Failure) or (isinstance(value, str) and value in get_args(Winner)):
         return value
@@ -74,7 +91,7 @@ def admit_winner(value: object) -> str | Failure:
     )
 
 
-def admit_scores(value: object) -> CriteriaScores | Failure:
+def check_scores(value: object) -> CriteriaScores | Failure:
     """A judge's scores of one answer; in a mapping, what is no score fails its criterion alone.
 
     Raises ModelError for what is neither, and for a criterion that does not exist.
@@ -92,7 +109,7 @@ def admit_scores(value: object) -> CriteriaScores | Failure:
         raise ModelError(f"a judge's scores: {error}") from error
 
 
-def admit_answers(value: object, questions: Sequence[VqaQuestion]) -> str | Failure:
+def check_probabilities(value: object, questions: Sequence[VqaQuestion]) -> str | Failure:
     """The probabilities that a VQA model gives for one picture or text, as canonical JSON.
 
     One that is not in [0, 1] makes them a failure. Raises ModelError where there is not one number
@@ -112,7 +129,7 @@ def admit_answers(value: object, questions: Sequence[VqaQuestion]) -> str | Fail
     return canonical_json([round(probability, _DIGITS) for probability in probabilities])
 
 
-def admit_image(value: object) -> ImageArtifact | Failure:
+def check_image(value: object) -> ImageArtifact | Failure:
     """A generated image. NaN pixels, an all-black image and an impossible shape are failures.
 
     An all-black image is what safety checkers and overflowing half-precision decoders give.
@@ -139,16 +156,16 @@ def admit_image(value: object) -> ImageArtifact | Failure:
     return image
 
 
-def admit_drawing(output: object, admit: Callable[[object], object] = admit_image) -> object:
-    """A generated image as `admit_image` takes it; in its reply, where it has one.
+def check_drawn(output: object, check: Callable[[object], object] = check_image) -> object:
+    """A generated image as `check_image` takes it; in its reply, where it has one.
 
     Where its class, which may be a user's own, raises as its pixels are read, it is a failure that
     another run may not meet.
 
-    admit: as of `admit_reply`, for what holds images.
+    check: as of `in_reply`, for what holds images.
     """
     try:
-        return admit_reply(output, admit)
+        return in_reply(output, check)
     except CepError:
         raise
     except Exception as error:
@@ -158,7 +175,7 @@ def admit_drawing(output: object, admit: Callable[[object], object] = admit_imag
 
 
 @dataclass(frozen=True)
-class AdmittedAnswer:
+class CheckedAnswer:
     """A valid answer whose images are not stored yet.
 
     steps: (text, image or None) of each; some may be reasoning alone.
@@ -180,15 +197,15 @@ class AdmittedAnswer:
         )
 
 
-def admit_answer(
+def check_answer(
     value: object, most: int = MOST_STEPS, *, hides_reasoning: bool = False
-) -> AdmittedAnswer | Failure:
+) -> CheckedAnswer | Failure:
     """An interleaved answer, cut after so many steps.
 
     hides_reasoning: whether reasoning is no part of the answer. It keeps its place, for
         `answer_in`, but does not count as steps, and images in it are left out.
 
-    A step without text and image is none, and an image that `admit_image` does not take is left out
+    A step without text and image is none, and an image that `check_image` does not take is left out
     of its step. An answer without steps is a failure: the first image's, where it lost one. Raises
     ModelError for what is no sequence of steps.
     """
@@ -203,7 +220,7 @@ def admit_answer(
     for step in value:
         if not isinstance(step, AnswerStep) or not isinstance(step.text, str):
             raise ModelError(f"the steps of an answer are AnswerStep objects, got {step!r:.80}")
-        image = None if step.image is None else admit_image(step.image)
+        image = None if step.image is None else check_image(step.image)
         if isinstance(image, Failure):
             lost.append(image)
             image = None
@@ -220,16 +237,11 @@ def admit_answer(
         for (text, _), step in zip(steps[:end], answer, strict=False)
     )
     whole = tuple(step for step in kept if step[0] or step[1] is not None)
-    return AdmittedAnswer(whole, tuple(lost), max(0, len(counted) - most))
+    return CheckedAnswer(whole, tuple(lost), max(0, len(counted) - most))
 
 
-def answer_in(stored: str, role: str) -> str | Failure:
-    """A stored text, or the canonical JSON of an answer, without the reasoning in it.
-
-    role: one of `TEXT_ROLES`, that gave it.
-    """
-    if role != "interleaver":
-        return read_answer(stored)
+def _steps_alone(stored: str) -> str | Failure:
+    """The canonical JSON of an answer without the reasoning in its steps."""
     whole = [(step.text, step.image) for step in Answer.from_json(stored).steps]
     steps = [step for step in steps_without_reasoning(whole) if step is not None]
     if not steps:
@@ -237,17 +249,15 @@ def answer_in(stored: str, role: str) -> str | Failure:
     return stored if steps == whole else Answer(tuple(StoredStep(*s) for s in steps)).to_json()
 
 
-def shortened(answer: str, role: str) -> str:
-    """A text, or the canonical JSON of an answer, with at most `LONGEST_TEXT` characters a text."""
+def _steps_beginning(answer: str) -> str:
+    """The canonical JSON of an answer, with at most `LONGEST_TEXT` characters a text."""
     if len(answer) <= LONGEST_TEXT:
         return answer
-    if role != "interleaver":
-        return answer[:LONGEST_TEXT]
     steps = Answer.from_json(answer).steps
     return Answer(tuple(StoredStep(s.text[:LONGEST_TEXT], s.image) for s in steps)).to_json()
 
 
-def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:
+def check_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] | Failure]:
     """Features, one row per input. Rows that are zero or not finite have no direction: failures.
 
     Raises ModelError when it is not an (expected, dimension) array of numbers.
@@ -261,10 +271,10 @@ def admit_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] 
         )
     with np.errstate(over="ignore"):  # what overflows float32 is infinite and counted below
         rows = array.astype(np.float32)
-    return [_admit_vector(row) for row in rows]
+    return [_check_vector(row) for row in rows]
 
 
-def _admit_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Failure:
+def _check_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Failure:
     if not np.isfinite(row).all():
         return Failure("nan-vector", "features are NaN or infinite")
     if not row.any():
@@ -272,23 +282,12 @@ def _admit_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Fai
     return row
 
 
-def admit_detections(value: object, queries: Sequence[Sequence[str]]) -> list[Detections | Failure]:
-    """Detections, one result per image, most confident first, their numbers plain floats.
+def check_detections(value: object, queries: Sequence[str]) -> Detections | Failure:
+    """Detections in one image, most confident first, their numbers plain floats.
 
-    queries: of each image. A box that is none (NaN, inside out) or a score outside
-    [0, 1] makes the image a failure. Raises ModelError when there is not one `Detections` or
-    `Failure` for each image, or one of them holds something else, or answers what was not asked.
+    queries: that were asked. A box that is none (NaN, inside out) or a score outside [0, 1] makes
+    them a failure. Raises ModelError for what holds something else, or answers what was not asked.
     """
-    results = list(value) if isinstance(value, Iterable) else [value]
-    if len(results) != len(queries):
-        raise ModelError(
-            f"a detector returns one result for each image, this one returned {len(results)} for "
-            f"{len(queries)} images"
-        )
-    return [_admit_detections(*pair) for pair in zip(results, queries, strict=True)]
-
-
-def _admit_detections(value: object, queries: Sequence[str]) -> Detections | Failure:
     if isinstance(value, Failure):
         return value
     if not isinstance(value, Detections):
@@ -330,3 +329,231 @@ def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         return array
     scaled: npt.NDArray[np.uint8] = (array.clip(0.0, 1.0) * 255).round().astype(np.uint8)
     return scaled
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+Check = Callable[[Sequence[object], Sequence[Any], BoundRole], Sequence[object]]
+"""Makes of a call's outputs, of its inputs and of the bound role what is stored, an item each."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to ask the models of a role.
+
+    name: of the model's method.
+    inputs: names of its sequences; a step loads an item of the one, a tuple of items of several.
+    check: of its outputs.
+    shared: names of arguments that stand for all inputs of a call.
+    seeds: whether the last argument is a seed for each input.
+    draws: whether its results are images: their pixels are checked by the thread that stores them.
+    reads_texts: whether its inputs are texts that a model may not read to their end, see
+        `CountsTokens`.
+    optional: whether models may lack it.
+    otherwise: asks a model that lacks it by another method, with the same arguments.
+    convert: makes of outputs what `check` takes, as part of the call: a tensor is made an array by
+        its own library.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    check: Check = lambda outputs, inputs, bound: outputs  # noqa: ARG005
+    shared: tuple[str, ...] = ()
+    seeds: bool = True
+    draws: bool = False
+    reads_texts: bool = False
+    optional: bool = False
+    otherwise: Callable[..., object] | None = None
+    convert: Callable[[Any], object] = lambda outputs: outputs
+
+    def __str__(self) -> str:
+        """With its arguments, for people."""
+        seeds = ("seeds",) * self.seeds
+        return f"{self.name}({', '.join((*self.inputs, *self.shared, *seeds))})"
+
+    def arguments(
+        self, inputs: Sequence[Any], shared: Sequence[Any], seeds: Sequence[int]
+    ) -> list[Any]:
+        """The arguments of a call for inputs of steps and their seeds."""
+        columns = [inputs] if len(self.inputs) == 1 else list(zip(*inputs, strict=True))
+        assert len(shared) == len(self.shared), f"{self} is asked with {len(shared)} more"
+        return [*columns, *shared, *([seeds] if self.seeds else [])]
+
+    def of(self, model: object) -> Callable[..., object]:
+        """The model's method, or what stands for it."""
+        own: Callable[..., object] | None = getattr(model, self.name, None)
+        if own is None and self.otherwise is not None:
+            return partial(self.otherwise, model)
+        assert own is not None, f"a {type(model).__name__} has no {self.name}"
+        return own
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a role's models are asked, and how their stored results are read.
+
+    protocol: that its models satisfy.
+    methods: by which they are asked.
+    answer_in: a stored text without the reasoning in it; None of a role that gives no texts.
+    beginning: a text with at most `LONGEST_TEXT` characters, or an answer of such.
+    """
+
+    protocol: type
+    methods: tuple[Method, ...]
+    answer_in: Callable[[str], str | Failure] | None = None
+    beginning: Callable[[str], str] = lambda text: text[:LONGEST_TEXT]
+
+    @property
+    def required(self) -> tuple[Method, ...]:
+        """The methods that no model of the role lacks."""
+        return tuple(method for method in self.methods if not method.optional)
+
+
+def _each(
+    check: Callable[[Any, BoundRole, object], object],
+    take: Callable[[object, Callable[[object], object]], object] = in_reply,
+) -> Check:
+    """Check each output by itself. check: of the input, the bound role and the output."""
+
+    def checked(outputs: Sequence[object], inputs: Sequence[Any], bound: BoundRole) -> Any:
+        if len(outputs) != len(inputs):
+            return outputs  # which is refused as it is for every role
+        return [take(o, partial(check, i, bound)) for o, i in zip(outputs, inputs, strict=True)]
+
+    return checked
+
+
+def _vectors(outputs: Sequence[object], inputs: Sequence[Any], _: BoundRole) -> Sequence[object]:
+    return check_vectors(outputs, len(inputs))
+
+
+def _answer(asked: Any, bound: BoundRole, value: object) -> object:
+    return check_answer(value, asked[1].most, hides_reasoning=bound.hides_reasoning)
+
+
+def _scores(_: Any, __: BoundRole, value: object) -> object:
+    scores = check_scores(value)
+    return scores if isinstance(scores, Failure) else scores.to_json()
+
+
+def _describe_by_prompt(
+    model: Describer,
+    images: Sequence[Any],
+    prompts: Sequence[str],
+    _: Mapping[str, Any],
+    seeds: Sequence[int],
+) -> list[object]:
+    """As `describe_json`, of a describer that cannot be held to a schema."""
+    answers: list[object] = [None] * len(images)
+    for prompt in dict.fromkeys(prompts):
+        own = [i for i, other in enumerate(prompts) if other == prompt]
+        texts = model.describe([images[i] for i in own], prompt, [seeds[i] for i in own])
+        for i, text in zip(own, texts, strict=True):
+            answers[i] = text
+    return answers
+
+
+def _write_by_prompt(
+    model: Writer,
+    questions: Sequence[Any],
+    prompt: str,
+    _: Mapping[str, Any],
+    seeds: Sequence[int],
+) -> object:
+    """As `write_json`, of a writer that cannot be held to a schema."""
+    return model.write(questions, prompt, seeds)
+
+
+_TEXT = _each(lambda _, __, value: check_text(value))
+_VERDICT = _each(lambda _, __, value: check_winner(value))
+
+ROLES: Mapping[RoleName, Role] = {
+    "describer": Role(
+        Describer,
+        (
+            Method("describe", ("images",), _TEXT, ("prompt",)),
+            Method(
+                "describe_json",
+                ("images", "prompts"),
+                _TEXT,
+                ("schema",),
+                optional=True,
+                otherwise=_describe_by_prompt,
+            ),
+        ),
+        answer_in=read_answer,
+    ),
+    "generator": Role(Generator, (Method("generate", ("texts",), draws=True, reads_texts=True),)),
+    "encoder": Role(
+        Encoder,
+        (
+            Method("encode_images", ("images",), _vectors, seeds=False, convert=np.asarray),
+            Method(
+                "encode_texts",
+                ("texts",),
+                _vectors,
+                seeds=False,
+                convert=np.asarray,
+                reads_texts=True,
+            ),
+        ),
+    ),
+    "detector": Role(
+        Detector,
+        (
+            Method(
+                "detect",
+                ("images", "queries"),
+                _each(lambda asked, _, value: check_detections(value, asked[1])),
+                seeds=False,
+            ),
+        ),
+    ),
+    "judge": Role(
+        Judge,
+        (
+            Method("judge", ("battles",), _VERDICT),
+            Method("score_answers", ("answers",), _each(_scores), optional=True),
+        ),
+    ),
+    "writer": Role(
+        Writer,
+        (
+            Method("write", ("questions",), _TEXT, ("prompt",)),
+            Method(
+                "write_json",
+                ("questions",),
+                _TEXT,
+                ("prompt", "schema"),
+                optional=True,
+                otherwise=_write_by_prompt,
+            ),
+        ),
+        answer_in=read_answer,
+    ),
+    "editor": Role(Editor, (Method("edit", ("images", "texts"), draws=True),)),
+    "interleaver": Role(
+        Interleaver,
+        (Method("interleave", ("questions", "limits"), _each(_answer, take=check_drawn)),),
+        answer_in=_steps_alone,
+        beginning=_steps_beginning,
+    ),
+    "vqa": Role(
+        Vqa,
+        (
+            Method(
+                "answer",
+                ("pieces", "questions"),
+                _each(lambda asked, _, value: check_probabilities(value, asked[1])),
+                seeds=False,
+            ),
+        ),
+    ),
+}
+"""Every role. A result becomes an artifact or a failure by `check` and is stored under its step's
+key (`chains/steps.py`, `key_of`): images and answers by their digests, all else as it is."""
+
+METHODS: Mapping[str, Method] = {
+    method.name: method for role in ROLES.values() for method in role.methods
+}
+"""By name: no two roles share a method."""

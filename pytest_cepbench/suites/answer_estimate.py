@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores, Winner
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import (
     PieceRefs,
@@ -22,8 +22,7 @@ from pytest_cepbench.chains.answers.battles import (
     judge_pairs,
     score_answers,
 )
-from pytest_cepbench.chains.batching import Ask
-from pytest_cepbench.chains.role_runner import Results, stored_scores
+from pytest_cepbench.chains.role_runner import Results
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.store import Result, Store
@@ -35,9 +34,11 @@ from pytest_cepbench.suites.measures.answer_base import JUDGE
 
 _NOT_MADE = Failure("missing", "it is yet to be made")
 
-# After these nothing is asked for again.
-_ANY_WINNER: Winner = "A"
-_ANY_SCORES = CriteriaScores.of(dict.fromkeys(CRITERIA, 0)).to_json()
+# By method of the judge: after these nothing is asked for again.
+_TAKEN: dict[str, Result] = {
+    "judge": "A",
+    "score_answers": CriteriaScores.of(dict.fromkeys(CRITERIA, 0)).to_json(),
+}
 
 
 @dataclass
@@ -53,19 +54,14 @@ class CountingRunner(RoleRunner):
     missing: set[str] = field(default_factory=set)
     incomplete: bool = False
 
-    def _run(self, steps: Sequence[Step], _: Ask, *, ahead: bool = True) -> Results:  # noqa: ARG002
-        results = self._count_steps(steps, _ANY_WINNER if self.bound.role == JUDGE else _NOT_MADE)
-        return lambda: results
-
-    def score_steps(self, steps: Sequence[Step]) -> list[CriteriaScores]:
-        """The scores in the store; others are taken to be whole."""
-        return [stored_scores(result) for result in self._count_steps(steps, _ANY_SCORES)]
-
-    def _count_steps(self, steps: Sequence[Step], unknown: Result) -> list[Result]:
+    def begin(self, method: str, steps: Sequence[Step], *_: object) -> Results:
+        """The results in the store; no model is asked."""
+        unknown = _TAKEN.get(method, _NOT_MADE)
         known = self.store.get(step.key for step in steps)
         self.results.update(known)
         self.missing.update(step.key for step in steps if step.key not in known)
-        return [known.get(step.key, unknown) for step in steps]
+        results = [self._answer(known.get(step.key, unknown)) for step in steps]
+        return lambda: results
 
 
 def count_answer_steps(

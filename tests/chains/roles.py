@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
+from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_text
 from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, Trace, trace
+from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.store import Store
+from pytest_cepbench.models.protocols import Battle, Model, RoleName
+from pytest_cepbench.store import Result, Store
 from tests.artifacts.files import noise
 
 PLAN = ChainPlan("image", 4, "describe", "draw: {description}")
@@ -243,3 +244,26 @@ def outcomes(traces: Sequence[Trace]) -> dict[str, tuple[Any, ...]]:
 def inputs_of(*models: AnyRole) -> int:
     """How many inputs the models were asked about."""
     return sum(len(call) for model in models for call in model.calls)
+
+
+def battle_inputs(battle: Battle) -> list[list[str]]:
+    """The inputs of a verdict: every text and image, in order, and which part it belongs to."""
+    parts = {"question": battle.question, "first": battle.first, "second": battle.second}
+    return [
+        [part, "text", digest_text(piece)]
+        if isinstance(piece, str)
+        else [part, "image", ImageArtifact.from_pil(piece).digest]
+        for part, pieces in parts.items()
+        for piece in pieces
+    ]
+
+
+def verdicts_of(
+    runner: RoleRunner, battles: Sequence[Battle], seeds: Sequence[int]
+) -> list[Result]:
+    """A verdict or a failure for each battle."""
+
+    def step(battle: Battle, seed: int) -> Step:
+        return Step(key_of(runner.bound, "", seed, battle_inputs(battle)), seed, lambda: battle)
+
+    return runner.ask("judge", [step(*pair) for pair in zip(battles, seeds, strict=True)])

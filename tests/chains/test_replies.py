@@ -128,7 +128,7 @@ def test_stored_texts_of_any_age_are_read_without_reasoning(store: Store) -> Non
     texts = ("<think>a</think>one", "two", "<think>a")
     store.put([StoredResult(step.key, text) for step, text in zip(steps, texts, strict=True)])
 
-    one, two, failed = runner.describe("a word", steps)()
+    one, two, failed = runner.ask("describe", steps, "a word")
 
     assert (one, two) == ("one", "two")
     assert isinstance(failed, Failure)
@@ -146,7 +146,7 @@ def test_reasoning_can_be_a_part_of_the_text(store: Store, changes: dict[str, An
     image = Image.new("RGB", (4, 4))
     step = Step(runner.key("p", 0, "image", "d"), 0, lambda: image)
 
-    (text,) = runner.describe("p", [step])()
+    (text,) = runner.ask("describe", [step], "p")
 
     assert str(text).startswith("<think>")
     assert step.key != key_of(plain, "p", 0, [["image", "d"]])
@@ -163,8 +163,8 @@ def test_cut_texts_are_counted_out_of_the_store(store: Store) -> None:
     whole = RoleRunner(bound("describer", SmallDescriber()), store)
     image = Image.new("RGB", (4, 4))
     steps = [Step(f"{i:064}", 0, lambda: image) for i in range(4)]
-    runner.describe("a word", steps[:1])()
-    whole.describe("a word", steps[1:])()
+    runner.ask("describe", steps[:1], "a word")
+    whole.ask("describe", steps[1:], "a word")
 
     (warning,) = whole.cut_warning([step.key for step in steps], "texts")
 
@@ -178,7 +178,7 @@ def test_a_text_of_megabytes_is_drawn_and_compared_by_its_beginning(store: Store
     image = Image.new("RGB", (4, 4))
     steps = [Step(f"{i:064}", 0, lambda: image) for i in range(2)]
 
-    long, short = runner.describe("a word", steps)()
+    long, short = runner.ask("describe", steps, "a word")
 
     assert (long, short) == (("word " * 20_000), "word " * 20_000)
     assert len(str(store.get([steps[0].key])[steps[0].key])) == 5_000_000

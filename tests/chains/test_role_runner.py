@@ -26,6 +26,7 @@ from tests.chains.roles import (
     bound,
     find_all,
     inputs_of,
+    verdicts_of,
 )
 
 TEXTS = ["one two three four", "one two", "one two three four five", "three words here"]
@@ -63,12 +64,12 @@ def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
     detector = SmallDetector()
     with Store(tmp_path) as store:
         runner = _detector(store, detector, batch_size=2)
-        actual = runner.detect(_looks(runner, 5))
+        actual = runner.ask("detect", _looks(runner, 5))
     assert [len(call) for call in detector.calls] == [2, 2, 1]
     assert actual == [find_all(_picture(i), ["a cup"]) for i in range(5)]
     with Store(tmp_path) as store:
         again = _detector(store, SmallDetector())
-        assert again.detect(_looks(again, 5)) == actual
+        assert again.ask("detect", _looks(again, 5)) == actual
         assert (again.tally.loads, again.tally.inputs, again.tally.hits) == (0, 0, 5)
 
 
@@ -76,8 +77,8 @@ def test_other_queries_are_another_question(store: Store) -> None:
     """What was actual for a cup says nothing of a bus."""
     detector = SmallDetector()
     runner = _detector(store, detector)
-    runner.detect(_looks(runner, 1))
-    (actual,) = runner.detect(_looks(runner, 1, ["a cup", "a bus"]))
+    runner.ask("detect", _looks(runner, 1))
+    (actual,) = runner.ask("detect", _looks(runner, 1, ["a cup", "a bus"]))
     assert isinstance(actual, Detections)
     assert {item.query for item in actual.found} == {"a cup", "a bus"}
     assert detector.calls == [[("a cup",)], [("a cup", "a bus")]]
@@ -97,7 +98,7 @@ def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) ->
     for _ in range(2):
         with Store(tmp_path) as store:
             runner = _detector(store, SmallDetector(answer))
-            (actual,) = runner.detect(_looks(runner, 1))
+            (actual,) = runner.ask("detect", _looks(runner, 1))
             assert isinstance(actual, Detections)
             assert list(actual.found) == expected
             assert {
@@ -114,18 +115,18 @@ def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -
         return find_all(image, queries)
 
     runner = _detector(store, SmallDetector(answer))
-    actual = runner.detect(_looks(runner, 3))
+    actual = runner.ask("detect", _looks(runner, 3))
     assert [isinstance(item, Failure) for item in actual] == [False, True, False]
     assert actual[1] == Failure("exception", "RuntimeError: cannot take this")
     healthy = _detector(store, SmallDetector())
-    assert not any(isinstance(item, Failure) for item in healthy.detect(_looks(healthy, 3)))
+    assert not any(isinstance(item, Failure) for item in healthy.ask("detect", _looks(healthy, 3)))
     assert healthy.tally.inputs == 1
 
 
 def test_texts_longer_than_the_encoder_reads_are_known(store: Store) -> None:
     """Each with its length and the most that is read; the others are not named."""
     runner = _encoder(store, TruncatingEncoder(most=3), batch_size=2)
-    runner.encode("text", _reads(runner, TEXTS))
+    runner.ask("encode_texts", _reads(runner, TEXTS))
     assert runner.cut_texts(TEXTS) == {
         "one two three four": "4 of 3", "one two three four five": "5 of 3",
     }  # fmt: skip
@@ -137,11 +138,11 @@ def test_they_are_known_in_the_next_run_without_loading(tmp_path: Path) -> None:
     """A note in a report must not come and go with what is in the store."""
     with Store(tmp_path) as store:
         runner = _encoder(store, TruncatingEncoder(most=3))
-        runner.encode("text", _reads(runner, TEXTS))
+        runner.ask("encode_texts", _reads(runner, TEXTS))
     with Store(tmp_path) as store:
         encoder = TruncatingEncoder(most=3)
         again = _encoder(store, encoder)
-        again.encode("text", _reads(again, TEXTS))
+        again.ask("encode_texts", _reads(again, TEXTS))
         assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
         assert (again.tally.loads, inputs_of(encoder)) == (0, 0)
 
@@ -155,9 +156,9 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
 
     runner = _encoder(store, TruncatingEncoder(3, stop_at_the_second), batch_size=2)
     with pytest.raises(ModelError, match="the device is gone"):
-        runner.encode("text", _reads(runner, TEXTS))
+        runner.ask("encode_texts", _reads(runner, TEXTS))
     again = _encoder(store, TruncatingEncoder(3), batch_size=2)
-    again.encode("text", _reads(again, TEXTS))
+    again.ask("encode_texts", _reads(again, TEXTS))
     assert again.tally.hits == 2
     assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
 
@@ -169,7 +170,7 @@ def test_another_encoder_cuts_other_texts(store: Store) -> None:
         _encoder(store, TruncatingEncoder(9), fingerprint="long"),
     )
     for runner in (short, long):
-        runner.encode("text", _reads(runner, TEXTS))
+        runner.ask("encode_texts", _reads(runner, TEXTS))
     assert len(short.cut_texts(TEXTS)) == 2
     assert long.cut_texts(TEXTS) == {}
 
@@ -177,10 +178,10 @@ def test_another_encoder_cuts_other_texts(store: Store) -> None:
 def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
     """One that cannot count is not asked, and images are not counted either."""
     runner = _encoder(store, SmallEncoder())
-    runner.encode("text", _reads(runner, TEXTS))
+    runner.ask("encode_texts", _reads(runner, TEXTS))
     assert runner.cut_texts(TEXTS) == {}
     short = _encoder(store, TruncatingEncoder(0), fingerprint="short")
-    short.encode("image", [Step("key", 0, lambda: _picture(0))])
+    short.ask("encode_images", [Step("key", 0, lambda: _picture(0))])
     assert short.cut_texts(TEXTS) == {}
 
 
@@ -206,7 +207,7 @@ def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: in
     swapped = Battle(battle.question, battle.second, battle.first)
 
     for _ in range(2):
-        assert runner.judge([battle, swapped, battle], [1, 1, 2]) == ["B", "A", "B"]
+        assert verdicts_of(runner, [battle, swapped, battle], [1, 1, 2]) == ["B", "A", "B"]
     assert judge.batches == [judged]
     assert (runner.tally.inputs, runner.tally.hits) == (judged, 6 - judged)
 
@@ -216,7 +217,7 @@ def test_answers_of_other_code_are_named(tmp_path: Path) -> None:
     for code in ("code v1", "code v2", "code v3"):
         with Store(tmp_path) as store:
             runner = _detector(store, SmallDetector(), provenance={CODE: code})
-            runner.detect(_looks(runner, int(code[-1])))
+            runner.ask("detect", _looks(runner, int(code[-1])))
             warnings = runner.warnings
     assert [warning.partition(" and come")[0] for warning in warnings] == [
         "the detector's answers were made by code v1",
@@ -230,10 +231,10 @@ def test_results_that_name_no_code_are_not_named(tmp_path: Path) -> None:
     for text in ('{"batch": "1"}', "no JSON", "[1]", '{"code": 1}', "[" * 10_000):
         with Store(tmp_path / str(len(text))) as store:
             runner = _detector(store, SmallDetector(), provenance={CODE: "code v1"})
-            runner.detect(_looks(runner, 1))
+            runner.ask("detect", _looks(runner, 1))
             store.index.write("UPDATE results SET provenance = ?", [(text,)])
             again = _detector(store, SmallDetector(), provenance={CODE: "code v2"})
-            again.detect(_looks(again, 1))
+            again.ask("detect", _looks(again, 1))
             assert again.warnings == []
 
 
@@ -246,13 +247,13 @@ def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
     for count, device in ((2, "cpu"), (3, "cuda")):
         with Store(tmp_path) as store:
             runner = _detector(store, SmallDetector(), provenance={"device": device}, warn=warn)
-            runner.detect(_looks(runner, count))
+            runner.ask("detect", _looks(runner, count))
     assert runner.warnings == ["cpu 2", "cuda 1"]
 
 
 def test_a_thousand_provenances_are_kept(store: Store) -> None:
     """A server that calls itself otherwise in each answer fills no memory."""
     runner = _detector(store, SmallDetector(), warn=lambda fields: [str(len(fields))])
-    runner.detect(_looks(runner, 1))
+    runner.ask("detect", _looks(runner, 1))
     runner._add_provenances(f'{{"n": "{number}"}}' for number in range(2000))
     assert runner.warnings == ["1000"]

@@ -52,7 +52,7 @@ def describe(role: RoleRunner, count: int = 4) -> None:
         Step(f"{i:064x}", 0, lambda i=i: Image.fromarray(noise(4, 4, seed=i)))  # type: ignore[misc]
         for i in range(count)
     ]
-    role.describe("describe", steps)()
+    role.ask("describe", steps, "describe")
 
 
 def test_what_is_written_during_the_first_answers_is_refused(weights: Path, store: Store) -> None:

@@ -12,12 +12,13 @@ import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains.chain import CaptionRules, ChainPlan, derive_seed
-from pytest_cepbench.chains.steps import battle_inputs, key_of
+from pytest_cepbench.chains.steps import key_of
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Battle, RoleName
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.studies.rated_items import RatedItems
+from tests.chains.roles import battle_inputs
 from tests.golden.frozen import assert_frozen
 from tests.models.binding import bind_text
 from tests.models.files import (

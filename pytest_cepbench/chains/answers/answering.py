@@ -235,7 +235,7 @@ def _interleave(
         )
         for own, question in asked
     ]
-    results = runner.interleave(steps)
+    results = runner.ask("interleave", steps)
     losses = load_losses([step.key for step in steps], store)
     for (own, _), step, result in zip(asked, steps, results, strict=True):
         own.keys = [step.key]
@@ -288,7 +288,7 @@ def _compose(
     assert models.writer is not None  # the suite assigns one where there is no interleaver
     steps = [writer_step(plan, own.sample, question, models.writer) for own, question in asked]
     drafts: list[_Draft] = []
-    texts = models.writer.write(plan.system, steps)
+    texts = models.writer.ask("write", steps, plan.system)
     for (own, question), step, text in zip(asked, steps, texts, strict=True):
         own.keys.append(step.key)
         if isinstance(text, Failure):
@@ -331,12 +331,12 @@ def _draw(plan: AnswerPlan, models: AnswerModels, places: Sequence[tuple[_Draft,
     if generated and models.generator is not None:
         runner = models.generator
         steps = [_generator_step(plan, draft, k, runner) for draft, k in generated]
-        _add_images(generated, steps, runner.generate(steps)(), "generator")
+        _add_images(generated, steps, runner.ask("generate", steps), "generator")
     if edited and models.editor is not None:
         runner = models.editor
         steps = [_editor_step(plan, draft, k, runner) for draft, k in edited]
         try:
-            results = runner.edit(steps)
+            results = runner.ask("edit", steps)
         except DamagedInputsError as damage:
             # The image before was lost: it is made again by what made it.
             lost = [key for i in damage.indices for key in edited[i][0].own.keys[1:]]

@@ -26,6 +26,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.models.text_model.scores import SCORE_PROMPT
+from pytest_cepbench.store import Result
 
 _FIRST_SCORES: dict[TieName, dict[Winner, float]] = {
     "half": {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0},
@@ -232,11 +233,11 @@ def _ask(
     """Add the verdicts on pairs, each in the order that is asked for."""
     step = partial(_step, rules=rules, judge=judge)
     steps = [step(pairs[number], candidate_first=first, again=False) for number, first in asked]
-    results = judge.judge_steps(steps) if steps else []
+    results = judge.ask("judge", steps) if steps else []
     failed = [k for k, result in enumerate(results) if isinstance(result, Failure)]
     if failed and judge.bound.seeded:
         again = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
-        for k, repeated, result in zip(failed, again, judge.judge_steps(again), strict=True):
+        for k, repeated, result in zip(failed, again, judge.ask("judge", again), strict=True):
             steps[k], results[k] = repeated, result
     known = judge.provenance(s.key for s in steps) if rules.reads_probabilities else {}
     for (number, first), asked_step, result in zip(asked, steps, results, strict=True):
@@ -309,14 +310,13 @@ def score_answers(
     Raises DamagedInputsError with the places of answers whose images are damaged, ModelError,
     CheckpointError, StoreError.
     """
-    scores = judge.score_steps(
-        [_score_step(answer, run_seed, judge, again=False) for answer in answers]
-    )
+    steps = [_score_step(answer, run_seed, judge, again=False) for answer in answers]
+    scores = [_stored_scores(result) for result in judge.ask("score_answers", steps)]
     lacking = [number for number, own in enumerate(scores) if own.failures]
     if lacking and judge.bound.seeded:
         steps = [_score_step(answers[number], run_seed, judge, again=True) for number in lacking]
-        for number, more in zip(lacking, judge.score_steps(steps), strict=True):
-            scores[number] = scores[number].filled_from(more)
+        for number, more in zip(lacking, judge.ask("score_answers", steps), strict=True):
+            scores[number] = scores[number].filled_from(_stored_scores(more))
     return scores
 
 
@@ -340,3 +340,13 @@ def _score_step(answer: StoredAnswer, run_seed: int, judge: RoleRunner, *, again
         return AnsweredQuestion(question, pieces)
 
     return Step(key, seed, load)
+
+
+def _stored_scores(result: Result) -> CriteriaScores:
+    """The scores of a stored result; all of them failures where it is one, or no scores."""
+    if isinstance(result, Failure):
+        return CriteriaScores.failed(result)
+    try:
+        return CriteriaScores.from_json(str(result))
+    except ValueError as error:  # a shared store may hold anything under a key
+        return CriteriaScores.failed(Failure("no-score", str(error)))

@@ -36,7 +36,6 @@ from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, IdleParts, bind
 from pytest_cepbench.models.protocols import (
-    ROLE_METHODS,
     AnsweredQuestion,
     AnswerStep,
     Battle,
@@ -45,7 +44,7 @@ from pytest_cepbench.models.protocols import (
     RoleName,
     Usage,
 )
-from pytest_cepbench.models.roles import admit_drawing, admit_image
+from pytest_cepbench.models.roles import METHODS, check_drawn, check_image
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
@@ -53,11 +52,8 @@ _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 _FIRST_ANSWERS = "the first answers were made"
 
-METHODS = (
-    *(method.partition("(")[0] for _, methods in ROLE_METHODS.values() for method in methods),
-    *("describe_json", "write_json", "score_answers", "text_lengths"),
-)
-"""What models are asked: the methods of all roles, and those that some models have besides."""
+ASKED = (*METHODS, "text_lengths")
+"""What models are asked: the methods of all roles, and how long texts are."""
 
 _OTHER_WEIGHTS = (
     "the weights or configurations differ: copy them, or share the folder, and let no trainer "
@@ -96,7 +92,7 @@ class ActorReady:
 
     bound: as bound on its node; its `load` raises in the driver.
     idle: its trained parts that change nothing.
-    methods: of `METHODS`, those that the loaded model has.
+    methods: of `ASKED`, those that the loaded model has.
     node_id, node: id of its node and the name for people; empty where it was only bound.
     seconds: of loading.
     """
@@ -173,7 +169,7 @@ class RemoteModel:
     """A model that is asked elsewhere: it has the methods that the model has.
 
     So it plays the roles that the model plays, with the same abilities. For one thread at a time.
-    methods: of `METHODS`. ask: calls one of them with its arguments.
+    methods: of `ASKED`. ask: calls one of them with its arguments.
     """
 
     def __init__(
@@ -194,8 +190,8 @@ class RemoteModel:
 
 
 def methods_of(model: object) -> tuple[str, ...]:
-    """Those of `METHODS` that a model has."""
-    return tuple(method for method in METHODS if callable(getattr(model, method, None)))
+    """Those of `ASKED` that a model has."""
+    return tuple(method for method in ASKED if callable(getattr(model, method, None)))
 
 
 def as_sent(value: Any) -> Any:
@@ -327,12 +323,13 @@ def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
     lengths = None
     with warnings.catch_warnings(action="default"):  # as `CallCounts.timed`, and why
         outputs = getattr(model, method)(*args)
-        if method in ("generate", "encode_texts") and isinstance(model, CountsTokens):
+        asked = METHODS.get(method)  # None for `text_lengths`
+        if asked is not None and asked.reads_texts and isinstance(model, CountsTokens):
             lengths = model.text_lengths(args[0])
         if not (isinstance(outputs, Sequence) or hasattr(outputs, "__array__")):
             outputs = list(outputs)
-        if method in ("generate", "edit"):  # here, since bytes are less to send than floats
-            outputs = [admit_drawing(image) for image in outputs]
+        if asked is not None and asked.draws:  # here, since bytes are less to send than floats
+            outputs = [check_drawn(image) for image in outputs]
         value = _plain(outputs)
     return ActorAnswer(value, _plain(lengths), time.perf_counter() - started)
 
@@ -372,7 +369,7 @@ _PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (np.generic, lambda number: number.item()),
     (int, int),
     (float, float),
-    (Image.Image, lambda image: _plain(admit_image(image))),
+    (Image.Image, lambda image: _plain(check_image(image))),
     (ImageArtifact, lambda image: image.pixels),
     (_OURS, _plain_dataclass),
     (Mapping, lambda parts: {_plain(name): _plain(part) for name, part in parts.items()}),

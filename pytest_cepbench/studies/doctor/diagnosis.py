@@ -234,7 +234,7 @@ def encode(
         Step(runner.key("", 0, kind, digest), 0, always(artifact)) for digest, artifact in inputs
     ]
     vectors: list[Vector | None] = []
-    for result in runner.encode(kind, steps):
+    for result in runner.ask(f"encode_{kind}s", steps):
         vector = None if isinstance(result, Failure) else np.asarray(result, dtype=np.float64)
         vectors.append(None if vector is None else vector / np.linalg.norm(vector))
     return vectors

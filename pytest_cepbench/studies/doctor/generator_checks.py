@@ -113,8 +113,8 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     pairs = [
         (first.digest, second.digest)
         for first, second in zip(
-            suite.runner("generator").generate(steps)(),
-            suite.second("generator").generate(steps)(),
+            suite.runner("generator").ask("generate", steps),
+            suite.second("generator").ask("generate", steps),
             strict=True,
         )
         if isinstance(first, ImageRef) and isinstance(second, ImageRef)
@@ -167,7 +167,7 @@ def _between_seeds(
     store, plan = suite.model_pool.store, texts.plan
     rows: list[list[Vector]] = [[] for _ in texts.drawn]
     for seed in range(plan.seed, plan.seed + SEEDS):
-        results = suite.runner("generator").generate(texts.steps(suite, seed))()
+        results = suite.runner("generator").ask("generate", texts.steps(suite, seed))
         images = [store.get_image(r.digest) if isinstance(r, ImageRef) else None for r in results]
         there = [(row, image) for row, image in zip(rows, images, strict=True) if image is not None]
         vectors = _vectors(suite, reader, [image for _, image in there])

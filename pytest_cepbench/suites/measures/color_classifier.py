@@ -65,7 +65,7 @@ def tell_colors(
         for chain, (_, target) in zip(chains, wanted, strict=True)
     ]
     with naming_damage(chains, generation):
-        vectors = encoder.encode("image", steps)
+        vectors = encoder.ask("encode_images", steps)
     _refuse_one_vector(steps, vectors, encoder)
     names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
     colors: list[dict[ToColor, str]] = [{} for _ in images]
@@ -123,7 +123,7 @@ def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
         for row in texts
         for text in row
     ]
-    vectors = encoder.encode("text", steps)
+    vectors = encoder.ask("encode_texts", steps)
     if any(isinstance(vector, Failure) for vector in vectors):
         raise MeasurementError(
             f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"

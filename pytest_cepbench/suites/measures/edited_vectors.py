@@ -142,7 +142,7 @@ class VectorComparison:
             return encoded
         kind = able[0].links[self.at].kind
         steps = [_step(load_answer(c, self.at, store), runner, mirrored=mirrored) for c in able]
-        for chain, result in zip(able, runner.encode(kind, steps), strict=True):
+        for chain, result in zip(able, runner.ask(f"encode_{kind}s", steps), strict=True):
             assert isinstance(result, np.ndarray | Failure)
             encoded[chain.sample.id] = result
         return encoded

@@ -16,7 +16,7 @@ from pytest_cepbench import __version__
 from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.ray.actor import (
-    METHODS,
+    ASKED,
     ActorAnswer,
     ActorFault,
     ActorReady,
@@ -91,7 +91,7 @@ def test_a_ready_actor_says_what_it_loaded() -> None:
     assert ready.bound.files is None
     assert (bound.methods, set(ready.methods)) == (
         (),
-        set(METHODS) - {"describe_json", "write_json"},
+        set(ASKED) - {"describe_json", "write_json"},
     )
     assert bound.seconds == 0.0
     assert 0 < ready.seconds < 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, digest_text
+from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray.actor import (
     ActorFault,
@@ -26,13 +26,13 @@ from pytest_cepbench.chains.ray.actor import (
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import (
-    ROLE_METHODS,
     AnsweredQuestion,
     Battle,
     RoleName,
     StepLimit,
     VqaQuestion,
 )
+from pytest_cepbench.models.roles import ROLES
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
@@ -57,17 +57,18 @@ INPUTS: dict[RoleName, list[Any]] = {
     "vqa": [(WIDE, ASKED * 2), ("a text", ASKED), ("odd", ASKED)],
 }
 
-CALLS: dict[RoleName, Callable[[RoleRunner, Sequence[Step]], Any]] = {
-    "describer": lambda runner, steps: runner.describe("say", steps)(),
-    "generator": lambda runner, steps: runner.generate(steps)(),
-    "encoder": lambda runner, steps: runner.encode("text", steps),
-    "detector": lambda runner, steps: runner.detect(steps),
-    "judge": lambda runner, steps: runner.judge_steps(steps),
-    "writer": lambda runner, steps: runner.write("say", steps),
-    "editor": lambda runner, steps: runner.edit(steps),
-    "interleaver": lambda runner, steps: runner.interleave(steps),
-    "vqa": lambda runner, steps: runner.answer(steps),
+CALLS: dict[RoleName, tuple[str, ...]] = {
+    "describer": ("describe", "say"),
+    "generator": ("generate",),
+    "encoder": ("encode_texts",),
+    "detector": ("detect",),
+    "judge": ("judge",),
+    "writer": ("write", "say"),
+    "editor": ("edit",),
+    "interleaver": ("interleave",),
+    "vqa": ("answer",),
 }
+"""The method of each role, and its other arguments."""
 
 
 def _in_actor(role: RoleName) -> RemoteModel:
@@ -90,7 +91,7 @@ def _plain(result: Any) -> Any:
     return result.tolist() if isinstance(result, np.ndarray) else result
 
 
-@pytest.mark.parametrize("role", ROLE_METHODS)
+@pytest.mark.parametrize("role", ROLES)
 def test_results_and_failures_are_those_of_one_process(role: RoleName, tmp_path: Path) -> None:
     """To the bit; what is kept of texts that were too long is too."""
     bound = bind(parse_spec(SPEC), role, BindContext(str))
@@ -103,7 +104,8 @@ def test_results_and_failures_are_those_of_one_process(role: RoleName, tmp_path:
                 for i, value in enumerate(INPUTS[role])
             ]
             with warnings.catch_warnings(record=True):  # the describer's own
-                results = CALLS[role](runner, steps)
+                method, *shared = CALLS[role]
+                results = runner.ask(method, steps, *shared)
             texts = [value for value in INPUTS[role] if isinstance(value, str)]
             found.append(([_plain(result) for result in results], runner.cut_texts(texts)))
 
@@ -124,7 +126,8 @@ def test_a_judge_s_scores_are_those_of_one_process(tmp_path: Path) -> None:
                 Step(digest_text(str(i)), i, lambda value=value: value)  # type: ignore[misc]
                 for i, value in enumerate(answers)
             ]
-            found.append(runner.score_steps(steps))
+            found.append(runner.ask("score_answers", steps))
 
     assert found[0] == found[1]
-    assert [scores.value("richness") for scores in found[0]] == [8, None]
+    scores = [CriteriaScores.from_json(str(text)) for text in found[0]]
+    assert [own.value("richness") for own in scores] == [8, None]

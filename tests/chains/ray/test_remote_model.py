@@ -15,13 +15,13 @@ from PIL import Image
 from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray import pools as module
-from pytest_cepbench.chains.ray.actor import METHODS, ActorAnswer, RemoteModel, as_sent, methods_of
+from pytest_cepbench.chains.ray.actor import ASKED as ASKED_METHODS
+from pytest_cepbench.chains.ray.actor import ActorAnswer, RemoteModel, as_sent, methods_of
 from pytest_cepbench.chains.ray.pools import ServedModel
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import StoppedError
 from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import (
-    ROLE_METHODS,
     AnsweredQuestion,
     AnswerScorer,
     Battle,
@@ -32,6 +32,7 @@ from pytest_cepbench.models.protocols import (
     StepLimit,
     VqaQuestion,
 )
+from pytest_cepbench.models.roles import ROLES
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
@@ -56,31 +57,30 @@ class _Actors:
         return self.answer
 
 
-@pytest.mark.parametrize("role", ROLE_METHODS)
+@pytest.mark.parametrize("role", ROLES)
 def test_a_remote_model_plays_the_roles_of_its_methods(role: RoleName) -> None:
     """All of its methods are passed on: a role that is left out would fail every batch."""
-    protocol, methods = ROLE_METHODS[role]
-    names = [method.partition("(")[0] for method in methods]
+    names = [method.name for method in ROLES[role].required]
     actors = _Actors(["value"])
 
     model: Any = RemoteModel(names, actors.ask)
 
-    assert isinstance(model, protocol)
+    assert isinstance(model, ROLES[role].protocol)
     for name in names:
         assert getattr(model, name)(["input"], "rest") == ["value"]
     assert actors.requests == [(name, (["input"], "rest")) for name in names]
-    others = [other for other, (kind, _) in ROLE_METHODS.items() if isinstance(model, kind)]
+    others = [other for other, own in ROLES.items() if isinstance(model, own.protocol)]
     assert others == [role]
 
 
 def test_a_remote_model_has_the_abilities_of_its_methods() -> None:
     """Those of the model and no other: else it would be asked another way than in one process."""
-    able: Any = RemoteModel(METHODS, _Actors().ask)
+    able: Any = RemoteModel(ASKED_METHODS, _Actors().ask)
     abilities = (JsonDescriber, JsonWriter, AnswerScorer, CountsTokens)
     assert all(isinstance(able, ability) for ability in abilities)
     plain: Any = RemoteModel(["describe", "write", "judge"], _Actors().ask)
     assert not any(isinstance(plain, ability) for ability in abilities)
-    assert methods_of(able) == tuple(METHODS)
+    assert methods_of(able) == tuple(ASKED_METHODS)
     assert set(methods_of(plain)) == {"describe", "write", "judge"}
 
 
@@ -200,7 +200,7 @@ def test_questions_about_a_picture_reach_a_server(
         served = ServedModel(bound.load)
         runner = RoleRunner(replace(bound, load=lambda: served.remote(_never)), store)
 
-        (answer,) = runner.answer([step])
+        (answer,) = runner.ask("answer", [step])
 
     assert answer == canonical_json([1.0])
     assert len(server.seen) == 1

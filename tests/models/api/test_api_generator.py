@@ -11,7 +11,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.models.roles import admit_image
+from pytest_cepbench.models.roles import check_image
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, drawn, fault
 
@@ -71,7 +71,7 @@ def test_an_answer_without_an_image_is_asked_for_again(server: FakeServer, load:
 
     assert (
         reply.usage.retries,
-        admit_image(reply.value).size,  # type: ignore[union-attr]
+        check_image(reply.value).size,  # type: ignore[union-attr]
     ) == (6, (8, 8))
 
 

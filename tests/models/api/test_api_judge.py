@@ -14,6 +14,7 @@ from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Battle, Judge
 from pytest_cepbench.store import Store
+from tests.chains.roles import verdicts_of
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer
 from tests.models.binding import bind_text
@@ -111,7 +112,7 @@ def test_a_verdict_is_stored_under_everything_it_depends_on(
 
     def judged(query: str, *battles: Battle) -> list[object]:
         bound = bind_text(server.spec(query), "judge")
-        return list(RoleRunner(bound, store).judge(battles, [0] * len(battles)))
+        return list(verdicts_of(RoleRunner(bound, store), battles, [0] * len(battles)))
 
     with Store(tmp_path / "store") as store:
         assert judged("", BATTLE, BATTLE, swapped, moved) == ["Tie(A)"] * 4
@@ -134,7 +135,9 @@ def test_an_answer_without_a_verdict_is_stored_as_what_it_is(
 
     with Store(tmp_path / "store") as store:
         for _ in range(2):
-            (result,) = RoleRunner(bind_text(server.spec(), "judge"), store).judge([BATTLE], [0])
+            (result,) = verdicts_of(
+                RoleRunner(bind_text(server.spec(), "judge"), store), [BATTLE], [0]
+            )
             assert isinstance(result, Failure)
             assert result.kind == "no-verdict"
     assert len(server.seen) == 1
@@ -155,6 +158,6 @@ def test_a_judge_of_ones_own_is_held_to_the_four_verdicts(tmp_path: Path) -> Non
 
     with Store(tmp_path / "store") as store:
         longer = Battle([], ["a", "b"], ["c"])
-        assert RoleRunner(bound, store).judge([longer], [0]) == ["A"]
+        assert verdicts_of(RoleRunner(bound, store), [longer], [0]) == ["A"]
         with pytest.raises(ModelError, match=r"one of 'A', 'Tie\(A\)', 'Tie\(B\)', 'B' .*'draw'"):
-            RoleRunner(bound, store).judge([BATTLE], [0])
+            verdicts_of(RoleRunner(bound, store), [BATTLE], [0])

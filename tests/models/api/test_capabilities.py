@@ -63,7 +63,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def _describe(server: FakeServer, store: Store) -> list[str]:
     """Describe one image through the store; what is told then."""
     runner = RoleRunner(bind_text(server.spec("key_env=none"), "describer"), store)
-    runner.describe("what?", [Step("k" * 64, 0, lambda: Image.new("RGB", (2, 2)))])()
+    runner.ask("describe", [Step("k" * 64, 0, lambda: Image.new("RGB", (2, 2)))], "what?")
     return runner.warnings
 
 

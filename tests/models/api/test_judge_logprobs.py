@@ -13,10 +13,11 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.steps import battle_inputs, key_of
+from pytest_cepbench.chains.steps import key_of
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import Battle, Reply
 from pytest_cepbench.store import Store
+from tests.chains.roles import battle_inputs, verdicts_of
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import Answer, FakeServer, chat_answer, document, fault
 from tests.models.binding import bind_text
@@ -183,7 +184,7 @@ def test_probabilities_are_stored_with_the_verdict(server: FakeServer, tmp_path:
 
     with Store(tmp_path / "store") as store:
         runner = RoleRunner(bound, store)
-        assert runner.judge([BATTLE], [0]) == ["A"]
+        assert verdicts_of(runner, [BATTLE], [0]) == ["A"]
         key = key_of(bound, "", 0, battle_inputs(BATTLE))
         stored = VerdictProbabilities.from_provenance(runner.provenance([key])[key])
     assert stored == VerdictProbabilities((0.6, 0.0, 0.0, 0.4))

@@ -82,7 +82,7 @@ def test_a_served_checkpoint_says_what_it_says_here(
         steps = [
             Step(runner.key(PROMPT, 0, "image", image.digest), 0, image.to_pil) for image in images
         ]
-        return list(runner.describe(PROMPT, steps)())
+        return list(runner.ask("describe", steps, PROMPT))
 
     with Store(tmp_path / "store") as store:
         runners = {

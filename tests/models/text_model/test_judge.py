@@ -16,6 +16,7 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.protocols import Battle, Judge, Reply
 from pytest_cepbench.store import Store
+from tests.chains.roles import verdicts_of
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
 from tests.tiny.common import pictures, skip_before
@@ -145,12 +146,12 @@ def test_verdicts_are_stored_with_their_probabilities(tiny_judge: Build, tmp_pat
     bound = bind_text(spec, "judge")
 
     with Store(tmp_path / "store") as store:
-        verdicts = list(RoleRunner(bound, store).judge(battles, [0] * 8))
+        verdicts = list(verdicts_of(RoleRunner(bound, store), battles, [0] * 8))
         again = RoleRunner(bind_text(spec, "judge"), store)
-        assert list(again.judge(battles, [1] * 8)) == verdicts
+        assert list(verdicts_of(again, battles, [1] * 8)) == verdicts
         assert (again.tally.inputs, again.tally.hits) == (0, 8)
         smaller = RoleRunner(bind_text(f"{spec}&max_pixels=1024", "judge"), store)
-        smaller.judge(battles, [0] * 8)
+        verdicts_of(smaller, battles, [0] * 8)
         assert smaller.tally.inputs == 8
     assert set(verdicts) <= set(WINNERS)
 

@@ -115,11 +115,11 @@ def test_answers_are_stored_and_not_asked_again(tiny: Build, tmp_path: Path) -> 
             key = RoleRunner(bound, store).key(text, 0, "image", "digest of red")
             return Step(key, 0, lambda: (red, vqa_questions(text)))
 
-        first = RoleRunner(bound, store).answer([step(query)])
+        first = RoleRunner(bound, store).ask("answer", [step(query)])
         again = RoleRunner(bind_text(f"{tiny('llava')}?device=cpu", "vqa"), store)
-        assert list(again.answer([step(query)])) == list(first)
+        assert list(again.ask("answer", [step(query)])) == list(first)
         assert (again.tally.inputs, again.tally.hits) == (0, 1)
-        again.answer([step(query.replace("Yes", "No"))])
+        again.ask("answer", [step(query.replace("Yes", "No"))])
         assert again.tally.inputs == 1
 
 

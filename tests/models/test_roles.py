@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,32 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.protocols import (
+    ROLE_NAMES,
+    AnswerScorer,
+    JsonDescriber,
+    JsonWriter,
+    RoleName,
+)
 from pytest_cepbench.models.roles import (
-    admit_detections,
-    admit_image,
-    admit_text,
-    admit_vectors,
+    METHODS,
+    ROLES,
+    check_detections,
+    check_image,
+    check_text,
+    check_vectors,
 )
 from tests.artifacts.files import noise
+
+# Protocols of abilities that not every model of a role has, and the method of each.
+ABILITIES = (AnswerScorer, JsonDescriber, JsonWriter)
 
 
 @given(st.text(st.characters(codec=None)))
 def test_a_text_passes_unless_it_is_blank(text: str) -> None:
     """Nothing is trimmed or mended: what a model said goes on, unless it said nothing."""
-    admitted = admit_text(text)
-    assert admitted == text if text.strip() else isinstance(admitted, Failure)
+    checked = check_text(text)
+    assert checked == text if text.strip() else isinstance(checked, Failure)
 
 
 @pytest.mark.parametrize(
@@ -34,27 +47,27 @@ def test_a_text_passes_unless_it_is_blank(text: str) -> None:
 )
 def test_blank_texts_are_failures(text: str, detail: str) -> None:
     """An empty and a blank description differ in what the reader is told."""
-    assert admit_text(text) == Failure("empty-text", detail)
+    assert check_text(text) == Failure("empty-text", detail)
 
 
-@pytest.mark.parametrize("admit", [admit_text, admit_image])
-def test_a_failure_stays_itself(admit: Any) -> None:
+@pytest.mark.parametrize("check", [check_text, check_image])
+def test_a_failure_stays_itself(check: Any) -> None:
     """A role may say of one input that it failed."""
-    assert admit(Failure("blank-image", "flagged")) == Failure("blank-image", "flagged")
+    assert check(Failure("blank-image", "flagged")) == Failure("blank-image", "flagged")
 
 
 @pytest.mark.parametrize("value", [None, b"bytes", 3, ["a text"]])
 def test_a_describer_returns_texts(value: object) -> None:
     """Anything else is a wrong plug-in, not a failed sample."""
     with pytest.raises(ModelError, match=rf"this one returned {type(value).__name__}"):
-        admit_text(value)
+        check_text(value)
 
 
 @pytest.mark.parametrize("value", [None, "a text", [[1, 2, 3]], b"\x89PNG"])
 def test_a_generator_returns_images(value: object) -> None:
     """Anything else is a wrong plug-in, not a failed sample."""
     with pytest.raises(ModelError, match=rf"this one returned {type(value).__name__}"):
-        admit_image(value)
+        check_image(value)
 
 
 def test_images_come_in_three_forms() -> None:
@@ -66,16 +79,16 @@ def test_images_come_in_three_forms() -> None:
         *(pixels / f(255) for f in (np.float32, np.float64)),
     ]
     for form in forms:
-        admitted = admit_image(form)
-        assert isinstance(admitted, ImageArtifact)
-        np.testing.assert_array_equal(admitted.pixels, pixels)
+        checked = check_image(form)
+        assert isinstance(checked, ImageArtifact)
+        np.testing.assert_array_equal(checked.pixels, pixels)
 
 
 def test_floats_beyond_the_range_are_clipped() -> None:
     """Decoders overshoot a little."""
-    admitted = admit_image(np.array([[[-0.2, 0.5, 1.3]]]))
-    assert isinstance(admitted, ImageArtifact)
-    assert admitted.pixels.tolist() == [[[0, 128, 255]]]
+    checked = check_image(np.array([[[-0.2, 0.5, 1.3]]]))
+    assert isinstance(checked, ImageArtifact)
+    assert checked.pixels.tolist() == [[[0, 128, 255]]]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -84,16 +97,16 @@ def test_pixels_that_are_no_numbers_are_a_failure(value: float, kind: type) -> N
     """One of them is enough: half-precision decoders overflow."""
     pixels: Any = np.full((4, 4, 3), 0.5, kind)
     pixels[1, 2, 0] = value
-    assert admit_image(pixels) == Failure("nan-image", "pixels are NaN or infinite")
+    assert check_image(pixels) == Failure("nan-image", "pixels are NaN or infinite")
 
 
 def test_a_black_picture_is_a_failure() -> None:
     """That is what safety checkers give; one pixel that is not black makes it a picture."""
     black = np.zeros((4, 4, 3), np.uint8)
     for form in (black, Image.fromarray(black), black.astype(np.float32)):
-        assert admit_image(form) == Failure("blank-image", "every pixel is black")
+        assert check_image(form) == Failure("blank-image", "every pixel is black")
     black[0, 0, 2] = 1
-    assert isinstance(admit_image(black), ImageArtifact)
+    assert isinstance(check_image(black), ImageArtifact)
 
 
 @pytest.mark.parametrize(
@@ -112,30 +125,30 @@ def test_a_black_picture_is_a_failure() -> None:
 )
 def test_impossible_shapes_are_failures(value: Any) -> None:
     """Nothing is guessed of a picture that is not (height, width, 3)."""
-    admitted = admit_image(value)
-    assert isinstance(admitted, Failure)
-    assert admitted.kind == "bad-image"
-    assert str(value.shape) in admitted.detail
+    checked = check_image(value)
+    assert isinstance(checked, Failure)
+    assert checked.kind == "bad-image"
+    assert str(value.shape) in checked.detail
 
 
 @given(hnp.arrays(np.float32, (3, 4), elements=st.floats(width=32)))
 def test_each_vector_is_judged_by_itself(array: Any) -> None:
     """A row with NaN or of zeros is a failure; the others of the batch are not."""
-    for row, admitted in zip(array, admit_vectors(array, 3), strict=True):
+    for row, checked in zip(array, check_vectors(array, 3), strict=True):
         if np.isfinite(row).all() and row.any():
-            np.testing.assert_array_equal(admitted, row)
+            np.testing.assert_array_equal(checked, row)
         else:
-            assert isinstance(admitted, Failure)
-            assert admitted.kind == "nan-vector"
+            assert isinstance(checked, Failure)
+            assert checked.kind == "nan-vector"
 
 
 def test_numbers_of_any_type_become_float32() -> None:
     """Integers and wide floats are taken; what float32 cannot hold has no direction."""
     for kind in (np.int64, np.uint8, np.float16, np.float64):
-        (admitted,) = admit_vectors(np.array([[1, 2]], kind), 1)
-        assert isinstance(admitted, np.ndarray)
-        assert admitted.dtype == np.float32
-    assert admit_vectors(np.array([[1e300, 1.0], [1e-300, 0.0]]), 2) == [
+        (checked,) = check_vectors(np.array([[1, 2]], kind), 1)
+        assert isinstance(checked, np.ndarray)
+        assert checked.dtype == np.float32
+    assert check_vectors(np.array([[1e300, 1.0], [1e-300, 0.0]]), 2) == [
         Failure("nan-vector", "features are NaN or infinite"),
         Failure("nan-vector", "features are all zero"),
     ]
@@ -151,7 +164,7 @@ def test_an_encoder_returns_one_row_per_input(value: object) -> None:
     with pytest.raises(
         ModelError, match=r"returns \(3, dimension\) numbers for 3 inputs, this one"
     ):
-        admit_vectors(value, 3)
+        check_vectors(value, 3)
 
 
 CAT = Detection("cat", 0.5, (0.0, 0.0, 4.0, 4.0))
@@ -167,11 +180,12 @@ def test_detections_pass_with_built_in_numbers_in_the_order_of_confidence() -> N
         Mask(1, 2, (1, 1)),
         "red",
     )
-    (admitted,) = admit_detections((Detections((CAT, dog)),), [["cat", "dog"]])
-    assert admitted == Detections(
+    checked = check_detections(Detections((CAT, dog)), ["cat", "dog"])
+    assert checked == Detections(
         (Detection("dog", 0.75, (0.0, 1.0, 2.0, 3.5), Mask(1, 2, (1, 1)), "red"), CAT)
     )
-    (first, _) = admitted.found
+    assert isinstance(checked, Detections)
+    (first, _) = checked.found
     assert {type(first.score), *map(type, first.box)} == {float}
 
 
@@ -179,7 +193,7 @@ def test_each_image_is_judged_by_itself() -> None:
     """A failure stays itself, and an empty answer is an answer."""
     failed = Failure("exception", "no")
     results = [failed, Detections(), Detections((CAT,))]
-    assert admit_detections(results, [["cat"]] * 3) == results
+    assert [check_detections(result, ["cat"]) for result in results] == results
 
 
 @pytest.mark.parametrize("place", [np.nan, np.inf, 9.0])
@@ -188,35 +202,71 @@ def test_a_box_that_is_none_fails_its_image(place: float) -> None:
     buffer: Any = np.array([0.0, 0.0, 4.0, 4.0])
     bad = Detections((Detection("cat", 0.5, buffer),))
     buffer[1] = place
-    admitted, other = admit_detections([bad, Detections((CAT,))], [["cat"], ["cat"]])
-    assert isinstance(admitted, Failure)
-    assert admitted.kind == "bad-boxes"
-    assert "left, top, right, bottom" in admitted.detail
+    checked = check_detections(bad, ["cat"])
+    other = check_detections(Detections((CAT,)), ["cat"])
+    assert isinstance(checked, Failure)
+    assert checked.kind == "bad-boxes"
+    assert "left, top, right, bottom" in checked.detail
     assert other == Detections((CAT,))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "one result for each image, this one returned 1 for 2"),
-        ([Detections()], "returned 1 for 2 images"),
-        ([Detections()] * 3, "returned 3 for 2 images"),
-        ([Detections(), None], "Detections for each image, this one returned NoneType"),
-        ([Detections(), [CAT]], "this one returned list"),
+        (None, "Detections for each image, this one returned NoneType"),
+        ([CAT], "this one returned list"),
         # Wrong types are ignored below: users give them.
-        ([Detections(), Detections((("cat", 0.5),))], "held a tuple"),  # type: ignore[arg-type]
-        ([Detections(), Detections((Detection("a cat", 0.5, CAT.box),))],
+        (Detections((("cat", 0.5),)), "held a tuple"),  # type: ignore[arg-type]
+        (Detections((Detection("a cat", 0.5, CAT.box),)),
          "word for word, this one answered 'a cat'"),
-        ([Detections(),
-          Detections((Detection("cat", 0.5, CAT.box, [[1]]),))],  # type: ignore[arg-type]
+        (Detections((Detection("cat", 0.5, CAT.box, [[1]]),)),  # type: ignore[arg-type]
          "returned list and NoneType"),
-        ([Detections(),
-          Detections((Detection("cat", 0.5, CAT.box, None, 3),))],  # type: ignore[arg-type]
+        (Detections((Detection("cat", 0.5, CAT.box, None, 3),)),  # type: ignore[arg-type]
          "returned NoneType and int"),
     ],
-    ids=range(9),
+    ids=range(6),
 )  # fmt: skip
 def test_a_detector_returns_detections(value: object, message: str) -> None:
     """Anything else is a wrong plug-in, not a failed sample, and it is told what came."""
     with pytest.raises(ModelError, match=message):
-        admit_detections(value, [["dog"], ["cat", "dog"]])
+        check_detections(value, ["cat", "dog"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_table_asks_as_the_protocol_says(role: RoleName) -> None:
+    """An argument that stands elsewhere, or is left out, would fail every batch of the role."""
+    own = ROLES[role]
+    for method in own.methods:
+        protocol = next(p for p in (own.protocol, *ABILITIES) if hasattr(p, method.name))
+        expected = list(signature(getattr(protocol, method.name)).parameters)[1:]
+        assert [*method.inputs, *method.shared, *["seeds"] * method.seeds] == expected
+        assert str(method) == f"{method.name}({', '.join(expected)})"
+        assert method.optional == (protocol is not own.protocol)
+    assert set(ROLES) == set(ROLE_NAMES)
+    assert len(METHODS) == sum(len(own.methods) for own in ROLES.values())
+
+
+def test_a_describer_without_json_is_asked_once_for_each_prompt() -> None:
+    """Its texts come back in the order of the inputs."""
+    calls: list[Any] = []
+
+    class Plain:
+        """Reads the prompt and the image, which is a text here."""
+
+        def describe(self, images: Any, prompt: str, seeds: Any) -> list[str]:
+            """A text for each."""
+            calls.append((list(images), prompt, list(seeds)))
+            return [f"{image} {prompt}" for image in images]
+
+    method = METHODS["describe_json"]
+    arguments = method.arguments([("a", "1"), ("b", "2"), ("c", "1")], ({},), [7, 8, 9])
+    assert method.of(Plain())(*arguments) == ["a 1", "b 2", "c 1"]
+    assert calls == [(["a", "c"], "1", [7, 9]), (["b"], "2", [8])]
+
+
+def test_a_method_that_a_model_lacks_is_a_bug_of_ours() -> None:
+    """And so is another number of arguments: neither becomes a failure of the model."""
+    with pytest.raises(AssertionError, match="has no describe"):
+        METHODS["describe"].of(object())
+    with pytest.raises(AssertionError, match="is asked with 0 more"):
+        METHODS["describe"].arguments(["a"], (), [1])
