@@ -1,5 +1,5 @@
-"""The project of the plugin's tests, in which options are read."""
+"""The projects of the plugin's tests: one in which options are read, and one that is accepted."""
 
-from tests.plugin.conftest import project
+from tests.plugin.conftest import accepted_root, project
 
-__all__ = ["project"]
+__all__ = ["accepted_root", "project"]
