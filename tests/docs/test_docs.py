@@ -52,11 +52,13 @@ from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKno
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.spec import SCHEMES
-from pytest_cepbench.models.text_model.conversations import ConversationParams
-from pytest_cepbench.models.text_model.judge import LocalJudgeParams
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.models.text_model.parameters import UnifiedParams
-from pytest_cepbench.models.text_model.text_generation import DescriberParams
+from pytest_cepbench.models.text_model.parameters import (
+    ConversationParams,
+    GenerationParams,
+    LocalJudgeParams,
+    UnifiedParams,
+)
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
@@ -79,7 +81,7 @@ JUDGES = DOCS / "judges.md"
 
 _PARAMETERS = (
     PeopleParams,
-    DescriberParams,
+    GenerationParams,
     GeneratorParams,
     EditorParams,
     UnifiedParams,
@@ -222,7 +224,7 @@ def test_every_parameter_in_a_spec_exists(page: Path) -> None:
 @pytest.mark.parametrize(
     ("heading", "index", "kind"),
     [
-        ("Describers", 0, DescriberParams),
+        ("Describers", 0, GenerationParams),
         ("Generators", 0, GeneratorParams),
         ("Editors", 1, EditorParams),
         ("Unified models", 0, UnifiedParams),

@@ -13,26 +13,21 @@ the global generator there, so each drawing is a call of its own under its own s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.placement import input_device
-from pytest_cepbench.models.text_model.loading import LoadedDescriber
-from pytest_cepbench.models.text_model.text_generation import cache_argument
+from pytest_cepbench.models.text_model.likelihood import cache_argument
+from pytest_cepbench.models.text_model.loading import LoadedTextModel
 from pytest_cepbench.models.torch_runtime import seeded
 
 if TYPE_CHECKING:
     import torch
-from typing import TYPE_CHECKING
-
-from pytest_cepbench.errors import SpecError
 
 
 class ImageDecoder(Protocol):
@@ -53,24 +48,28 @@ class ImageDecoder(Protocol):
         ...
 
 
-@contextmanager
-def configured(model: Any, config: Any) -> Iterator[None]:
-    """Let a generation configuration be the model's own for a while.
+def _generate(model: Any, config: Any, choose: Callable[..., Any], **inputs: Any) -> torch.Tensor:
+    """The tokens that a model writes of which `choose` says what may follow.
 
-    transformers fills what a call does not set from the model's own, which is there for its texts:
-    a penalty of repetitions would work on image tokens too.
+    The configuration is the model's own meanwhile: transformers fills what a call does not set from
+    there, and a penalty of repetitions that is there for texts would work on image tokens too.
     """
+    from transformers import LogitsProcessorList
+
     before = model.generation_config
     model.generation_config = config
     try:
-        yield
+        tokens: torch.Tensor = model.generate(
+            **inputs, generation_config=config, logits_processor=LogitsProcessorList([choose])
+        )
     finally:
         model.generation_config = before
+    return tokens
 
 
-def channels_first(pixels: torch.Tensor) -> torch.Tensor:
+def _on_host(pixels: torch.Tensor) -> torch.Tensor:
     """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w), which transformers 5 requires."""
-    return pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)
+    return (pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)).float().cpu()
 
 
 def to_image(finish: Any, pixels: torch.Tensor) -> Image.Image | Failure:
@@ -98,7 +97,7 @@ class TokenSampler:
         import torch
 
         self.broken = torch.zeros(len(seeds), dtype=torch.bool)
-        self._generators = None
+        self._generators: list[torch.Generator] = []
         self._warpers: list[Callable[..., torch.Tensor]] = []
         if settings["do_sample"]:
             self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
@@ -106,26 +105,19 @@ class TokenSampler:
 
     def __call__(self, scores: torch.Tensor) -> torch.Tensor:
         """The token of each drawing; scores: (drawings, tokens) logits."""
+        import torch
+
         scores = scores.float()
         self.broken |= scores.isnan().any(dim=1).cpu()
         for warper in self._warpers:
             scores = warper(None, scores)
-        if self._generators is not None:
-            scores = _add_gumbel(scores, self._generators)
+        if self._generators:
+            # On the CPU, so that the noise is the same on every device.
+            noise = [
+                torch.empty(scores.shape[1]).exponential_(generator=g) for g in self._generators
+            ]
+            scores = scores - torch.stack(noise).log().to(scores.device)
         return scores.argmax(dim=1)
-
-
-def _add_gumbel(scores: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
-    """Scores whose largest is a draw from their distribution; generators: one for each row.
-
-    The noise is drawn on the CPU, so that it is the same on every device.
-    """
-    import torch
-
-    noise = [
-        torch.empty(scores.shape[1]).exponential_(generator=generator) for generator in generators
-    ]
-    return scores - torch.stack(noise).log().to(scores.device)
 
 
 def _make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
@@ -142,7 +134,7 @@ def _make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tenso
     return warpers
 
 
-def only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Scores like `like`, in shape and kind, that leave a sampler only the chosen tokens."""
     import torch
 
@@ -160,10 +152,9 @@ class PipelineDecoder:
     by_size = True
 
     def __init__(
-        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+        self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
     ) -> None:
-        self._model = loaded.model
-        self._processor = loaded.processor
+        self._loaded = loaded
         made = getattr(loaded.model, "output_modalities", None) or ("text",)
         if "image" not in made or not hasattr(loaded.model, "decode_image_tokens"):
             raise RoleError(
@@ -181,14 +172,13 @@ class PipelineDecoder:
         """See `ImageDecoder`."""
         import torch
 
-        made = []
+        model, device = self._loaded.model, self._loaded.device
+        mode, made = {"generation_mode": "image"}, []
         for prompt, seed in zip(prompts, seeds, strict=True):
-            inputs = self._processor(text=[prompt], generation_mode="image", return_tensors="pt")
-            with seeded([input_device(self._model)], seed):
-                tokens = self._model.generate(
-                    **inputs.to(input_device(self._model)), generation_mode="image", **self._call
-                )
-            made.append(channels_first(self._model.decode_image_tokens(tokens)).float().cpu())
+            inputs = self._loaded.processor(text=[prompt], return_tensors="pt", **mode)
+            with seeded([device], seed):
+                tokens = model.generate(**inputs.to(device), **mode, **self._call)
+            made.append(_on_host(model.decode_image_tokens(tokens)))
         return torch.cat(made)
 
 
@@ -202,10 +192,9 @@ class JanusDecoder:
     by_size = False
 
     def __init__(
-        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+        self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
     ) -> None:
-        self._model = loaded.model
-        self._processor = loaded.processor
+        self._loaded = loaded
         self._settings = settings
         config = loaded.model.config
         self._config = _janus_config(checkpoint, loaded)
@@ -222,36 +211,37 @@ class JanusDecoder:
 
     def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """See `ImageDecoder`."""
-        from transformers import DynamicCache, LogitsProcessorList
+        from transformers import DynamicCache
 
-        model, sampler = self._model, TokenSampler(self._settings, seeds)
-        inputs = self._processor(
+        loaded, sampler = self._loaded, TokenSampler(self._settings, seeds)
+        model = loaded.model
+        inputs = loaded.processor(
             text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
-        ).to(input_device(model))
+        ).to(loaded.device)
         scale = self._settings["guidance_scale"]
 
         def choose(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             guided, unguided = scores.float().chunk(2)
             guided = unguided + scale * (guided - unguided)
-            return only(sampler(guided), guided)
+            return _only(sampler(guided), guided)
 
         # The static cache of its own grows from call to call, and rounding with it.
         cache = DynamicCache(config=model.config.get_text_config(decoder=True))
-        with configured(model, self._config):
-            codes = model.generate(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                generation_mode="image",
-                generation_config=self._config,
-                logits_processor=LogitsProcessorList([choose]),
-                **{cache_argument(model): cache},
-            )
-        pixels = channels_first(model.decode_image_tokens(codes)).float().cpu()
+        codes = _generate(
+            model,
+            self._config,
+            choose,
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            generation_mode="image",
+            **{cache_argument(model): cache},
+        )
+        pixels = _on_host(model.decode_image_tokens(codes))
         pixels[sampler.broken] = float("nan")
         return pixels
 
 
-def _janus_config(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Any:
+def _janus_config(checkpoint: Checkpoint, loaded: LoadedTextModel) -> Any:
     from transformers import GenerationConfig
 
     stored, tokenizer = loaded.model.generation_config, loaded.tokenizer
@@ -290,13 +280,12 @@ class Emu3Decoder:
     by_size = True  # smaller images are padded before they are read, and padding changes them
 
     def __init__(
-        self, checkpoint: Checkpoint, loaded: LoadedDescriber, settings: Mapping[str, Any]
+        self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
     ) -> None:
         import torch
         from transformers import GenerationConfig
 
-        self._model = loaded.model
-        self._processor = loaded.processor
+        self._loaded = loaded
         self._settings = settings
         self._tokens = torch.tensor(_image_tokens(checkpoint, loaded))
         self._end_of_row = int(loaded.model.vocabulary_mapping.eol_token_id)
@@ -320,10 +309,9 @@ class Emu3Decoder:
     def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
         """See `ImageDecoder`."""
         import torch
-        from transformers import LogitsProcessorList
 
-        model, sampler = self._model, TokenSampler(self._settings, seeds)
-        height, width, tokens = self._height, self._width, self._tokens.to(input_device(model))
+        model, sampler = self._loaded.model, TokenSampler(self._settings, seeds)
+        height, width, tokens = self._height, self._width, self._tokens.to(self._loaded.device)
         inputs = self._inputs(prompts)
         unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
         start = inputs["input_ids"].shape[1]
@@ -332,27 +320,24 @@ class Emu3Decoder:
             column = (ids.shape[1] - start) % (width + 1)
             if column == width:
                 ends = torch.full((len(ids),), self._end_of_row, device=scores.device)
-                return only(ends, scores)
-            return only(tokens[sampler(scores[:, tokens])], scores)
+                return _only(ends, scores)
+            return _only(tokens[sampler(scores[:, tokens])], scores)
 
-        with configured(model, self._config):
-            output = model.generate(
-                **inputs,
-                generation_config=self._config,
-                logits_processor=LogitsProcessorList([choose]),
-                negative_prompt_ids=unwanted["input_ids"],
-                negative_prompt_attention_mask=unwanted["attention_mask"],
-            )
-        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
-        pixels: torch.Tensor = model.decode_image_tokens(
-            image_tokens=drawn, height=height, width=width
+        output = _generate(
+            model,
+            self._config,
+            choose,
+            **inputs,
+            negative_prompt_ids=unwanted["input_ids"],
+            negative_prompt_attention_mask=unwanted["attention_mask"],
         )
-        pixels = pixels.float().cpu()
+        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
+        pixels = _on_host(model.decode_image_tokens(image_tokens=drawn, height=height, width=width))
         pixels[sampler.broken] = float("nan")
         return pixels
 
     def _inputs(self, prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        inputs = self._processor(
+        inputs = self._loaded.processor(
             text=list(prompts),
             return_for_image_generation=True,
             ratio=self._settings["image_ratio"],
@@ -361,10 +346,10 @@ class Emu3Decoder:
             return_tensors="pt",
         )
         names = ("input_ids", "attention_mask")
-        return {name: inputs[name].to(input_device(self._model)) for name in names}
+        return {name: inputs[name].to(self._loaded.device) for name in names}
 
 
-def _image_tokens(checkpoint: Checkpoint, loaded: LoadedDescriber) -> Sequence[int]:
+def _image_tokens(checkpoint: Checkpoint, loaded: LoadedTextModel) -> Sequence[int]:
     """The ids of all image tokens; CheckpointError where the vocabulary has not every one."""
     mapping = loaded.model.vocabulary_mapping
     codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0

@@ -9,9 +9,7 @@ distribution over the whole numbers after the criterion's title, as in G-Eval, s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -29,20 +27,16 @@ from pytest_cepbench.artifacts.outcome import (
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
-from pytest_cepbench.models.text_model.conversations import (
-    Conversation,
-    ConversationParams,
-    JudgeConversations,
-    check_chat,
-)
-from pytest_cepbench.models.text_model.judge_prompts import (
-    DEFAULT_PROMPT,
-    JUDGE_PROMPTS,
-    JudgePrompt,
-    check_prompt,
-)
+from pytest_cepbench.models.text_model.conversations import Conversations, check_chat
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt
 from pytest_cepbench.models.text_model.likelihood import Scorer, number_scorer, phrase_scorer
-from pytest_cepbench.models.text_model.loading import LoadedDescriber, load_describer
+from pytest_cepbench.models.text_model.loading import (
+    Conversation,
+    LoadedTextModel,
+    conversation,
+    load_text_model,
+)
+from pytest_cepbench.models.text_model.parameters import LocalJudgeParams
 from pytest_cepbench.models.text_model.scores import LINE_CLOSING, LINE_LEADS, score_system
 
 _EXPECTED_DIGITS = 6
@@ -60,34 +54,14 @@ _PROBES = (
 """Battles of unequal length, so that one is padded, first with images and then without."""
 
 
-@dataclass(frozen=True)
-class LocalJudgeParams(ConversationParams):
-    """Parameters of a local judge's spec, with those of `ConversationParams`.
-
-    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
-    Raises ValueError for one that does not exist.
-    """
-
-    prompt: str = DEFAULT_PROMPT
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_prompt(self.prompt)
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """With the version of the prompt."""
-        return {"prompt": JUDGE_PROMPTS[self.prompt].version, **super().decisive}
-
-
 def _load(plan: LoadPlan[LocalJudgeParams]) -> TransformersJudge:
-    return TransformersJudge(plan, load_describer(plan, {"do_sample": False}, chat=True))
+    return TransformersJudge(plan, load_text_model(plan, {"do_sample": False}, chat=True))
 
 
 class TransformersJudge:
     """A loaded judge: holds the model, its processor and the tokens of its verdicts and scores."""
 
-    def __init__(self, plan: LoadPlan[LocalJudgeParams], loaded: LoadedDescriber) -> None:
+    def __init__(self, plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> None:
         """Raises CheckpointError for a tokenizer that cannot tell the verdicts apart and for a
         chat template that takes images out of their order, ModelError for a model that fails when
         it is shown a battle.
@@ -99,12 +73,18 @@ class TransformersJudge:
         tokens: list[list[int]] = [
             loaded.tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
         ]
+        if len({tuple(phrase) for phrase in tokens}) < len(tokens) or not all(tokens):
+            raise CheckpointError(
+                f"{plan.checkpoint.path}: its tokenizer has the same tokens for several of the "
+                f"verdicts ({'; '.join(phrases)}), so no likelihood tells them apart. Give a judge "
+                "whose vocabulary has them"
+            )
+        if not self._prompt.numbered:
+            _check_order(plan, loaded)
+        self._conversations = Conversations(plan, loaded)
         self._scorer = phrase_scorer(loaded.model, tokens)
-        self._conversations = JudgeConversations(plan, loaded)
-        self._check_phrases(phrases, tokens)
-        self._conversations.check_order()
         probes = [[self._conversation(battle) for battle in battles] for battles in _PROBES]
-        self._batched = self._conversations.reads_prompts_once(probes, self._scorer)
+        self._batched, _ = self._conversations.compare_ways(probes, self._scorer)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -125,7 +105,8 @@ class TransformersJudge:
             batched=self._batched,
             what="battle",
         )
-        return [self._verdict(logarithms) for logarithms in likelihoods]
+        remarks = () if self._batched else self._one_by_one("battle", "four")
+        return [_verdict(own, remarks) for own in likelihoods]
 
     def score_answers(
         self,
@@ -144,18 +125,11 @@ class TransformersJudge:
             batched=batched,
             what="answer",
         )
-        remarks = () if batched else (self._one_by_one("answer", len(CRITERIA)),)
+        remarks = () if batched else self._one_by_one("answer", "seven")
         return [
             Reply(own if isinstance(own, Failure) else _scores(own), remarks=remarks)
             for own in likelihoods
         ]
-
-    def _verdict(self, logarithms: FloatArray | Failure) -> Reply:
-        if isinstance(logarithms, Failure):
-            return Reply(logarithms)
-        verdict = VerdictProbabilities.from_likelihoods(logarithms.tolist())
-        remarks = () if self._batched else (self._one_by_one("battle", len(WINNERS)),)
-        return Reply(verdict.winner, provenance={PROBABILITIES: verdict.to_text()}, remarks=remarks)
 
     @cached_property
     def _number_scorer(self) -> tuple[Scorer, bool]:
@@ -175,7 +149,8 @@ class TransformersJudge:
             ]
             for battles in _PROBES
         ]
-        return scorer, self._conversations.reads_prompts_once(probes, scorer)
+        batched, _ = self._conversations.compare_ways(probes, scorer)
+        return scorer, batched
 
     def _conversation(self, battle: Battle) -> Conversation:
         params = self._plan.params
@@ -190,20 +165,38 @@ class TransformersJudge:
             score_system(numbered=self._prompt.numbered),
         )
 
-    def _check_phrases(self, phrases: Sequence[str], tokens: Sequence[Sequence[int]]) -> None:
-        if len({tuple(phrase) for phrase in tokens}) < len(tokens) or not all(tokens):
-            raise CheckpointError(
-                f"{self._plan.checkpoint.path}: its tokenizer has the same tokens for several of "
-                f"the verdicts ({'; '.join(phrases)}), so no likelihood tells them apart. Give a "
-                "judge whose vocabulary has them"
-            )
-
-    def _one_by_one(self, what: str, times: int) -> str:
-        number = {len(WINNERS): "four", len(CRITERIA): "seven"}[times]
-        return (
-            f"{self._plan.checkpoint.what} gives other likelihoods in a batch than alone: it is "
-            f"shown one {what} at a time, each of them {number} times"
+    def _one_by_one(self, what: str, times: str) -> tuple[str]:
+        return self._conversations.one_by_one(
+            f"shown one {what} at a time, each of them {times} times"
         )
+
+
+def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> None:
+    """Raise CheckpointError where nothing would say to which answer an image belongs."""
+    marker = getattr(loaded.processor, "image_token", None)
+    if not marker:
+        return
+    text = loaded.chat_text(conversation(["before", _IMAGE, "between", _IMAGE, "after"]))
+    places = [
+        text.find("before"), text.find(marker), text.find("between"), text.rfind(marker),
+        text.find("after"),
+    ]  # fmt: skip
+    if places != sorted(places):
+        numbered = " or ".join(
+            f"prompt={name}" for name, prompt in JUDGE_PROMPTS.items() if prompt.numbered
+        )
+        raise CheckpointError(
+            f"{plan.checkpoint.path}: its chat template takes images out of their places between "
+            f"texts, so nothing says to which answer one belongs. Add {numbered}, whose texts "
+            "number the images"
+        )
+
+
+def _verdict(logarithms: FloatArray | Failure, remarks: tuple[str, ...]) -> Reply:
+    if isinstance(logarithms, Failure):
+        return Reply(logarithms, remarks=remarks)
+    verdict = VerdictProbabilities.from_likelihoods(logarithms.tolist())
+    return Reply(verdict.winner, provenance={PROBABILITIES: verdict.to_text()}, remarks=remarks)
 
 
 def _scores(probabilities: FloatArray) -> CriteriaScores:

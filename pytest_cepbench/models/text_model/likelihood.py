@@ -6,24 +6,20 @@ padding does not allow that, the plain way reads prompt and continuation togethe
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pytest_cepbench.models.protocols import FloatArray
-from pytest_cepbench.models.text_model.text_generation import cache_argument
 
 if TYPE_CHECKING:
     import torch
-import itertools
-from collections.abc import Iterable
 
 
-@dataclass(frozen=True)
-class TokenRead:
+class TokenRead(NamedTuple):
     """A token whose probability is wanted.
 
     row: the continuation that it could go on with.
@@ -35,29 +31,38 @@ class TokenRead:
     token: int
 
 
-class ContinuationReader:
-    """Reads continuations of prompts, and how likely tokens are within them.
+class Scorer:
+    """Makes numbers of how likely tokens are within continuations of prompts.
 
     rows: tokens of each continuation; one may be empty.
     reads: the tokens that are wanted.
+    convert: makes (prompts, ...) numbers of (prompts, reads) log-probabilities.
+    tolerances: how far two ways to the same number may differ, in single and in half precision.
     """
 
     def __init__(
-        self, model: Any, rows: Sequence[Sequence[int]], reads: Sequence[TokenRead]
+        self,
+        model: Any,
+        rows: Sequence[Sequence[int]],
+        reads: Sequence[TokenRead],
+        convert: Callable[[FloatArray], FloatArray],
+        tolerances: tuple[float, float],
     ) -> None:
+        self.tolerances = tolerances
         self._model = model
         self._rows = rows
         self._reads = reads
+        self._convert = convert
         self._cache_argument = cache_argument(model)
-        self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
 
     @property
     def longest(self) -> int:
         """Tokens that a prompt needs room for behind it."""
         return max(read.place + 1 for read in self._reads)
 
-    def read(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, reads) log-probabilities, each prompt read once.
+    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """(prompts, ...) numbers, each prompt read once.
 
         inputs: what the processor made of the prompts, padded on the left.
         """
@@ -73,7 +78,7 @@ class ContinuationReader:
             assert behind is not None
             return behind[:, read.row, read.place - 1, read.token]
 
-        return self._pick(logarithm)
+        return self._numbers(logarithm)
 
     def _behind(self, inputs: Mapping[str, Any], cache: Any, prompts: int) -> torch.Tensor | None:
         """(prompts, rows, longest row, vocabulary) log-probabilities of what follows each token.
@@ -102,8 +107,8 @@ class ContinuationReader:
         logits = self._forward(following, use_cache=True).logits
         return logits.float().log_softmax(-1).unflatten(0, (prompts, count))
 
-    def read_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """As `read`, prompt and continuation read together, once for each continuation."""
+    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
+        """As `score`, prompt and continuation read together, once for each continuation."""
         by_row = []
         for row in self._rows:
             _forget_positions(self._model)
@@ -111,14 +116,13 @@ class ContinuationReader:
             whole = _append(inputs, row) if row else inputs
             logits = self._forward(whole, use_cache=False, keep=kept).logits
             by_row.append(logits[:, -kept:].float().log_softmax(-1))
-        return self._pick(lambda read: by_row[read.row][:, read.place, read.token])
+        return self._numbers(lambda read: by_row[read.row][:, read.place, read.token])
 
-    def _pick(self, logarithm: Callable[[TokenRead], torch.Tensor]) -> FloatArray:
+    def _numbers(self, logarithm: Callable[[TokenRead], torch.Tensor]) -> FloatArray:
         import torch
 
         columns = [logarithm(read) for read in self._reads]
-        picked: FloatArray = torch.stack(columns, dim=1).double().cpu().numpy()
-        return picked
+        return self._convert(torch.stack(columns, dim=1).double().cpu().numpy())
 
     def _positions(self, following: Mapping[str, Any]) -> dict[str, Any]:
         """Positions of the phrases' tokens, where the model does not count them itself.
@@ -142,31 +146,12 @@ class ContinuationReader:
         return self._model(**inputs, use_cache=use_cache, **options)
 
 
-@dataclass(frozen=True)
-class Scorer:
-    """Makes numbers of how likely continuations of prompts are.
+def cache_argument(model: Any) -> str:
+    """What a model's forward pass calls the keys and values that it is given and returns.
 
-    reader: of the continuations.
-    convert: makes (prompts, ...) numbers of (prompts, reads) log-probabilities.
-    tolerances: how far two ways to the same number may differ, in single and in half precision.
+    transformers before 5.24, and code that comes with a checkpoint, say `past_key_values`.
     """
-
-    reader: ContinuationReader
-    convert: Callable[[FloatArray], FloatArray]
-    tolerances: tuple[float, float]
-
-    @property
-    def longest(self) -> int:
-        """Tokens that a prompt needs room for behind it."""
-        return self.reader.longest
-
-    def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, ...) numbers; see `ContinuationReader.read`."""
-        return self.convert(self.reader.read(inputs))
-
-    def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """The same in the plain way; see `ContinuationReader.read_whole`."""
-        return self.convert(self.reader.read_whole(inputs))
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def phrase_scorer(model: Any, phrases: Sequence[Sequence[int]]) -> Scorer:
@@ -186,8 +171,7 @@ def phrase_scorer(model: Any, phrases: Sequence[Sequence[int]]) -> Scorer:
         stacked: FloatArray = np.stack(columns, axis=1)
         return stacked
 
-    reader = ContinuationReader(model, [phrase[:-1] for phrase in phrases], reads)
-    return Scorer(reader, means, tolerances=(1e-3, 0.2))
+    return Scorer(model, [phrase[:-1] for phrase in phrases], reads, means, (1e-3, 0.2))
 
 
 def _append(inputs: Mapping[str, Any], phrase: Sequence[int]) -> dict[str, Any]:
@@ -222,40 +206,6 @@ def _forget_positions(model: Any) -> None:
 Tokens = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _NumberTokens:
-    """The tokens of the numbers behind one lead.
-
-    shared: with which all of them begin, the lead's own among them.
-    endings: the rest of each number's, 0 first.
-    """
-
-    shared: Tokens
-    endings: tuple[Tokens, ...]
-
-    @classmethod
-    def of(cls, tokenizer: Any, lead: str, numbers: int) -> _NumberTokens:
-        """Raises ValueError where two numbers are the same tokens."""
-        texts = [f"{lead}{number}" for number in range(numbers)]
-        tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
-        shared = _shared_start(tokens)
-        endings = tuple(number[len(shared) :] for number in tokens)
-        if len(set(endings)) < numbers or not all(endings):
-            raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
-        return cls(shared, endings)
-
-    @property
-    def leaves(self) -> list[Tokens]:
-        """The longest tokens from which a number goes on: shorter ones are read on the way."""
-        nodes = {ending[:length] for ending in self.endings for length in range(len(ending))}
-        return [node for node in sorted(nodes) if not any(_begins(node, n) for n in nodes)]
-
-    def longer(self, number: int) -> list[int]:
-        """The numbers whose tokens go on from those of a number: 10 from 1, mostly."""
-        own = self.endings[number]
-        return [n for n, other in enumerate(self.endings) if _begins(own, other)]
-
-
 def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int) -> Scorer:
     """Distributions over whole numbers that could follow a prompt, (prompts, leads, numbers).
 
@@ -263,58 +213,74 @@ def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int
     numbers: how many there are, 0 the first.
     Raises ValueError for a tokenizer in which two numbers are the same tokens.
     """
-    tokens_of = [_NumberTokens.of(tokenizer, lead, numbers) for lead in leads]
     rows: list[Tokens] = []
     reads: list[TokenRead] = []
-    reads_of: list[list[list[int]]] = []  # by lead and number, places in `reads`
-    for lead in tokens_of:
-        leaves, first_row = lead.leaves, len(rows)
-        rows += [lead.shared + leaf for leaf in leaves]
-        own: list[list[int]] = []
-        for ending in lead.endings:
-            own.append(list(range(len(reads), len(reads) + len(ending))))
+    by_lead: list[tuple[Sequence[Tokens], list[range]]] = []  # endings, and their places in `reads`
+    for lead in leads:
+        shared, endings = _number_tokens(tokenizer, lead, numbers)
+        # The longest tokens from which a number goes on: shorter ones are read on the way.
+        nodes = {ending[:length] for ending in endings for length in range(len(ending))}
+        leaves = [node for node in sorted(nodes) if not any(_begins(node, n) for n in nodes)]
+        places = []
+        for ending in endings:
+            places.append(range(len(reads), len(reads) + len(ending)))
             for length, token in enumerate(ending):
-                on_the_way = (leaf[:length] == ending[:length] for leaf in leaves)
-                row = first_row + list(on_the_way).index(True)
-                reads.append(TokenRead(row, len(lead.shared) + length, token))
-        reads_of.append(own)
+                on_the_way = [leaf[:length] == ending[:length] for leaf in leaves]
+                row = len(rows) + on_the_way.index(True)
+                reads.append(TokenRead(row, len(shared) + length, token))
+        rows += [shared + leaf for leaf in leaves]
+        by_lead.append((endings, places))
 
     def distributions(logarithms: FloatArray) -> FloatArray:
-        by_lead = [
-            _distribution(lead, [logarithms[:, own].sum(axis=1) for own in places])
-            for lead, places in zip(tokens_of, reads_of, strict=True)
-        ]
-        stacked: FloatArray = np.stack(by_lead, axis=1)
+        stacked: FloatArray = np.stack(
+            [
+                _distribution(endings, [logarithms[:, own].sum(axis=1) for own in places])
+                for endings, places in by_lead
+            ],
+            axis=1,
+        )
         return stacked
 
-    return Scorer(ContinuationReader(model, rows, reads), distributions, tolerances=(1e-3, 0.1))
+    return Scorer(model, rows, reads, distributions, (1e-3, 0.1))
 
 
-def _distribution(lead: _NumberTokens, begun: Sequence[FloatArray]) -> FloatArray:
+def _number_tokens(tokenizer: Any, lead: str, numbers: int) -> tuple[Tokens, list[Tokens]]:
+    """The tokens with which all numbers behind a lead begin, the lead's own among them, and the
+    rest of each number's, 0 first.
+    """
+    texts = [f"{lead}{number}" for number in range(numbers)]
+    tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
+    columns = takewhile(lambda column: len(set(column)) == 1, zip(*tokens, strict=False))
+    shared = tuple(column[0] for column in columns)
+    endings = [number[len(shared) :] for number in tokens]
+    if len(set(endings)) < numbers or not all(endings):
+        raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
+    return shared, endings
+
+
+def _distribution(endings: Sequence[Tokens], begun: Sequence[FloatArray]) -> FloatArray:
     """(prompts, numbers) probabilities that sum to 1.
 
     begun: of each number, (prompts,) log-probabilities that the reply begins with its tokens.
     """
     started = np.stack(begun, axis=1)
     ended = started.copy()
-    for number in range(len(begun)):
-        for other in lead.longer(number):
-            going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
-            with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
-                ended[:, number] += np.log1p(-going_on)
+    for number, ending in enumerate(endings):
+        for other, longer in enumerate(endings):
+            if _begins(ending, longer):  # 10 goes on from 1, mostly
+                going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
+                with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
+                    ended[:, number] += np.log1p(-going_on)
     shares: FloatArray = np.exp(ended - np.logaddexp.reduce(ended, axis=1, keepdims=True))
     return shares
-
-
-def _shared_start(texts: Sequence[Tokens]) -> Tokens:
-    """The tokens with which all texts begin."""
-    columns = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
-    return tuple(column[0] for column in columns)
 
 
 def _begins(tokens: Tokens, other: Tokens) -> bool:
     """Whether the other begins with these tokens and goes on."""
     return len(tokens) < len(other) and other[: len(tokens)] == tokens
+
+
+# -- first tokens of answers -----------------------------------------------------------------------
 
 
 def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
@@ -338,4 +304,4 @@ def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
 def token_scorer(model: Any, tokens: Sequence[int]) -> Scorer:
     """Probabilities of single tokens as the first behind a prompt, (prompts, tokens)."""
     reads = [TokenRead(0, 0, token) for token in tokens]
-    return Scorer(ContinuationReader(model, [[]], reads), np.exp, tolerances=(1e-4, 0.05))
+    return Scorer(model, [[]], reads, np.exp, (1e-4, 0.05))

@@ -1,14 +1,15 @@
-"""Loading a describer: the model, what prepares its inputs, and the facts that using them needs."""
+"""Loading a text model: the model, what prepares its inputs, and the facts that their use needs."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
@@ -20,6 +21,7 @@ from pytest_cepbench.models.checkpoints.loading import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
+from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.checkpoints.tokenizer_checks import (
     check_image_token,
     check_tokens,
@@ -30,7 +32,13 @@ from pytest_cepbench.models.checkpoints.tokenizer_checks import (
 )
 from pytest_cepbench.models.torch_runtime import backend_option
 
+if TYPE_CHECKING:
+    import torch
+
 P = TypeVar("P", bound=ImageTextParams)
+
+Conversation = list[dict[str, Any]]
+"""Turns as chat templates of transformers take them."""
 
 _TEXTS_ALONE: Mapping[str, Any] = {
     "return_dict_in_generate": False,
@@ -53,8 +61,8 @@ _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
 
 @dataclass(frozen=True)
-class LoadedDescriber:
-    """The parts of a loaded describer.
+class LoadedTextModel:
+    """The parts of a loaded image-text-to-text model.
 
     processor: joins image and text; None where the checkpoint has an image processor alone.
     chat_template: the template's text, or None.
@@ -62,8 +70,8 @@ class LoadedDescriber:
     embeddings: tokens that the weights know; None where the model does not say.
     image_token: the id that stands for the image, None where there is none.
     positions: longest text in tokens where positions are learned, else None.
-    keeps_prompt: whether a text given with the image is part of the description (a caption that the
-        model continues).
+    keeps_prompt: whether a text given with the image is part of the text (a caption that the model
+        continues).
     """
 
     model: Any
@@ -77,10 +85,61 @@ class LoadedDescriber:
     positions: int | None
     keeps_prompt: bool
 
+    @property
+    def device(self) -> torch.device:
+        """Where inputs go."""
+        return input_device(self.model)
 
-def load_describer(
+    def chat_inputs(self, conversations: Sequence[Conversation]) -> Any:
+        """What the model reads of conversations, by its chat template, padded on the left."""
+        return self.processor.apply_chat_template(
+            list(conversations),
+            chat_template=self.chat_template,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+            processor_kwargs={"padding": True},
+        )
+
+    def chat_text(self, conversation: Conversation) -> str:
+        """A conversation as the chat template writes it, before it is made tokens."""
+        text: str = self.processor.apply_chat_template(
+            conversation,
+            chat_template=self.chat_template,
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        return text
+
+
+def conversation(pieces: Sequence[Any], system: str = "") -> Conversation:
+    """A message of texts and images, behind a system prompt where there is one."""
+    turns = [("system", [system])] if system else []
+    return [
+        {
+            "role": role,
+            "content": [
+                {"type": "text", "text": part}
+                if isinstance(part, str)
+                else {"type": "image", "image": part}
+                for part in parts
+            ],
+        }
+        for role, parts in [*turns, ("user", pieces)]
+    ]
+
+
+def any_of(tokens: Iterable[str]) -> re.Pattern[str]:
+    """Matches each of some tokens as it is spelled, and no other text."""
+    # The longest first, where one token begins another.
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+def load_text_model(
     plan: LoadPlan[P], settings: Mapping[str, Any], *, chat: bool
-) -> LoadedDescriber:
+) -> LoadedTextModel:
     """Load an image-text-to-text checkpoint onto its device.
 
     settings: the generation settings in force. chat: whether the checkpoint has a chat template.
@@ -92,7 +151,8 @@ def load_describer(
 
     with loading(plan):
         model = _load_model(plan)
-        processor, image_processor, tokenizer = _load_processors(plan, model)
+        with plan.checkpoint.preparation_folder() as folder:
+            processor, image_processor, tokenizer = _read_processors(plan, model, folder)
         _check_fit(plan, model, processor, tokenizer)
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -101,7 +161,7 @@ def load_describer(
             tokenizer.padding_side = "left"
         config = generation_config(model, tokenizer, settings)
     take_weights(plan.checkpoint, {"": model})
-    return LoadedDescriber(
+    return LoadedTextModel(
         model=model,
         processor=processor,
         image_processor=image_processor,
@@ -133,14 +193,8 @@ def _load_model(plan: LoadPlan[P]) -> Any:
     return apply_adapters(plan.checkpoint, model)
 
 
-def _load_processors(plan: LoadPlan[P], model: Any) -> tuple[Any, Any, Any]:
-    """Processor (or None), image processor, tokenizer."""
-    with plan.checkpoint.preparation_folder() as folder:
-        return _read_processors(plan, model, folder)
-
-
 def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, Any, Any]:
-    """As `_load_processors`; path: the folder that holds their files."""
+    """Processor (or None), image processor, tokenizer. path: the folder that holds their files."""
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
     options = {"trust_remote_code": plan.params.trust_remote_code}

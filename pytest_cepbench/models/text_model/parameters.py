@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
 from pytest_cepbench.models.spec import check_at_least, check_reasoning
+from pytest_cepbench.models.text_model.judge_prompts import (
+    DEFAULT_PROMPT,
+    JUDGE_PROMPTS,
+    check_prompt,
+)
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
@@ -22,12 +27,34 @@ _GENERATION = (
     "no_repeat_ngram_size",
 )  # fmt: skip
 
-_NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-    ("temperature", lambda value: value >= 0, "a number from 0 upwards"),
-    ("top_p", lambda value: 0 < value <= 1, "above 0 and at most 1"),
-    ("repetition_penalty", lambda value: value > 0, "a number above 0"),
-    ("length_penalty", lambda _: True, "a finite number"),
-)
+_Range = tuple[Callable[[float], bool], str]
+_ABOVE_ZERO: _Range = (lambda value: value > 0, "a number above 0")
+_SHARE: _Range = (lambda value: 0 < value <= 1, "above 0 and at most 1")
+
+_RANGES: Mapping[str, _Range] = {
+    "temperature": (lambda value: value >= 0, "a number from 0 upwards"),
+    "top_p": _SHARE,
+    "repetition_penalty": _ABOVE_ZERO,
+    "length_penalty": (lambda _: True, "a finite number"),
+    "guidance_scale": (lambda value: value >= 1, "a number from 1 (no guidance) upwards"),
+    "image_temperature": _ABOVE_ZERO,
+    "image_top_p": _SHARE,
+}
+
+
+def _check_numbers(params: object) -> None:
+    """Raise ValueError naming a number out of its range."""
+    for name, (valid, expected) in _RANGES.items():
+        value = getattr(params, name, None)
+        if value is not None and not (math.isfinite(value) and valid(value)):
+            raise ValueError(f"{name} must be {expected}, got {value}")
+
+
+def _refuse_sampling(params: object, names: Iterable[str], remedy: str) -> None:
+    """Raise ValueError for a parameter of sampling that is given though nothing is sampled."""
+    for name in names:
+        if getattr(params, name) is not None:
+            raise ValueError(f"{name} acts on sampling only: {remedy}")
 
 
 @dataclass(frozen=True)
@@ -65,29 +92,19 @@ class GenerationParams(ImageTextParams):
         super().__post_init__()
         check_reasoning(self.reasoning)
         check_at_least(self, 0, "top_k")
-        for name, valid, expected in _NUMBERS:
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and valid(value)):
-                raise ValueError(f"{name} must be {expected}, got {value}")
-        self._check_sampling()
+        _check_numbers(self)
+        if self.do_sample and self.temperature == 0:
+            raise ValueError(
+                "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
+            )
+        if not self.do_sample:
+            names = [name for name in _SAMPLING if name != "temperature" or self.temperature]
+            _refuse_sampling(self, names, "add do_sample=true, or leave it out")
         check_at_least(self, 1, "max_new_tokens", "num_beams")
         check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
         if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
             least, most = self.min_new_tokens, self.max_new_tokens
             raise ValueError(f"min_new_tokens={least} is above max_new_tokens={most}")
-
-    def _check_sampling(self) -> None:
-        if self.do_sample and self.temperature == 0:
-            raise ValueError(
-                "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
-            )
-        sampling = [n for n in _SAMPLING if getattr(self, n) is not None]
-        if self.temperature == 0:
-            sampling.remove("temperature")
-        if sampling and not self.do_sample:
-            raise ValueError(
-                f"{sampling[0]} acts on sampling only: add do_sample=true, or leave it out"
-            )
 
     @property
     def seeded(self) -> bool:
@@ -95,7 +112,9 @@ class GenerationParams(ImageTextParams):
         return self.do_sample
 
 
-P = TypeVar("P", bound=GenerationParams)
+def _first(*choices: Any) -> Any:
+    """The first that is given; None where none is."""
+    return next((choice for choice in choices if choice is not None), None)
 
 
 def generation_settings(
@@ -114,12 +133,9 @@ def generation_settings(
     settings: dict[str, Any] = {"do_sample": params.do_sample}
     if params.do_sample:
         for name, default in _SAMPLING.items():
-            choices = (getattr(params, name), stored.get(name), default)
-            settings[name] = next(choice for choice in choices if choice is not None)
+            settings[name] = _first(getattr(params, name), stored.get(name), default)
     for name in _GENERATION:
-        value = getattr(params, name)
-        if value is None:
-            value = stored.get(name)
+        value = _first(getattr(params, name), stored.get(name))
         if value is not None:
             settings[name] = value
     length = stored.get("max_length")
@@ -127,8 +143,8 @@ def generation_settings(
     return settings
 
 
-def decisive_settings(plan: LoadPlan[P], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides a text besides the checkpoint, for keys; settings: of generation, in force."""
+def decisive_settings(plan: LoadPlan[GenerationParams], longest: int) -> dict[str, Any]:
+    """What decides a text besides the checkpoint, for keys; longest: as above."""
     params = plan.params
     return {
         "dtype": plan.dtype,
@@ -137,11 +153,11 @@ def decisive_settings(plan: LoadPlan[P], settings: Mapping[str, Any]) -> dict[st
         "system_prompt": params.system_prompt,
         "prompt_template": params.prompt_template,
         **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
-        **settings,
+        **generation_settings(plan.checkpoint, params, longest),
     }
 
 
-def check_prompting(plan: LoadPlan[P]) -> None:
+def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
     """Raise SpecError for a prompt that the checkpoint has no use for."""
     spec, params, chat = plan.spec, plan.params, has_chat_template(plan.checkpoint)
     if params.system_prompt is not None and not chat:
@@ -174,7 +190,56 @@ def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-_IMAGE_SAMPLING = ("temperature", "top_p", "top_k")
+# -- judges and VQA models -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConversationParams(ImageTextParams):
+    """Parameters of the spec of a local judge or VQA model, with those of `ImageTextParams`.
+
+    system_prompt: of a judge in the place of its prompt's own, of a VQA model before each question.
+    max_pixels: larger images are made smaller, to at most so many pixels; None leaves them to the
+        checkpoint's own processor.
+    Raises ValueError for values out of range.
+    """
+
+    system_prompt: str | None = None
+    max_pixels: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "max_pixels")
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With system prompt and pixels, where they are given."""
+        optional = {"system_prompt": self.system_prompt, "max_pixels": self.max_pixels}
+        given = {name: value for name, value in optional.items() if value is not None}
+        return {**super().decisive, **given}
+
+
+@dataclass(frozen=True)
+class LocalJudgeParams(ConversationParams):
+    """Parameters of a local judge's spec, with those of `ConversationParams`.
+
+    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    Raises ValueError for one that does not exist.
+    """
+
+    prompt: str = DEFAULT_PROMPT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_prompt(self.prompt)
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With the version of the prompt."""
+        return {"prompt": JUDGE_PROMPTS[self.prompt].version, **super().decisive}
+
+
+# -- drawing with unified models -------------------------------------------------------------------
+
 
 _NEUTRAL: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
 
@@ -199,8 +264,7 @@ _OTHERWISE: dict[str, Any] = {"guidance_scale": 5.0}
 
 @dataclass(frozen=True)
 class UnifiedParams:
-    """Parameters of drawing in a unified model's spec; those of describing are a describer's
-    does.
+    """Parameters of drawing in a unified model's spec; those of texts are `GenerationParams`.
 
     image_batch_size: most texts in one call.
     guidance_scale: how far scores are pushed away from those of no prompt; 1 is no guidance.
@@ -228,11 +292,7 @@ class UnifiedParams:
     def __post_init__(self) -> None:
         check_at_least(self, 1, "image_batch_size", "image_area")
         check_at_least(self, 0, "image_top_k")
-        scale = self.guidance_scale
-        if scale is not None and not (math.isfinite(scale) and scale >= 1):
-            raise ValueError(
-                f"guidance_scale must be a number from 1 (no guidance) upwards, got {scale}"
-            )
+        _check_numbers(self)
         if self.image_ratio is not None and not re.fullmatch(
             r"[1-9]\d*:[1-9]\d*", self.image_ratio
         ):
@@ -243,23 +303,9 @@ class UnifiedParams:
             raise ValueError(
                 "image_prompt_template must say with {prompt} where the text to draw goes"
             )
-        self._check_sampling()
-
-    def _check_sampling(self) -> None:
-        temperature, top_p = self.image_temperature, self.image_top_p
-        if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
-            raise ValueError(f"image_temperature must be a number above 0, got {temperature}")
-        if top_p is not None and not 0 < top_p <= 1:
-            raise ValueError(f"image_top_p must be above 0 and at most 1, got {top_p}")
-        sampling = [
-            f"image_{name}"
-            for name in _IMAGE_SAMPLING
-            if getattr(self, f"image_{name}") is not None
-        ]
-        if sampling and not self.image_do_sample:
-            raise ValueError(
-                f"{sampling[0]} acts on sampling only: leave it or image_do_sample=false out"
-            )
+        if not self.image_do_sample:
+            names = [f"image_{name}" for name in _NEUTRAL]
+            _refuse_sampling(self, names, "leave it or image_do_sample=false out")
 
 
 def drawing_settings(
@@ -272,17 +318,19 @@ def drawing_settings(
     A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
     """
     published = _PUBLISHED.get(family, _OTHERWISE)
-    of_spec = {name: getattr(params, f"image_{name}") for name in _IMAGE_SAMPLING}
-    of_spec |= {"guidance_scale": params.guidance_scale}
-    of_spec |= {name: getattr(params, name) for name in OF_EMU3 if name in published}
-    settings: dict[str, Any] = {
+    given = {"guidance_scale": params.guidance_scale}
+    if params.image_do_sample:
+        given |= {name: getattr(params, f"image_{name}") for name in _NEUTRAL}
+    return {
         "do_sample": params.image_do_sample,
         "prompt_template": params.image_prompt_template,
+        **{
+            name: _first(value, stored.get(name), published.get(name), _NEUTRAL.get(name))
+            for name, value in given.items()
+        },
+        **{
+            name: _first(getattr(params, name), published[name])
+            for name in OF_EMU3
+            if name in published
+        },
     }
-    for name, value in of_spec.items():
-        if name in _IMAGE_SAMPLING and not params.image_do_sample:
-            continue
-        stored_value = None if name in OF_EMU3 else stored.get(name)
-        choices = (value, stored_value, published.get(name, _NEUTRAL.get(name)))
-        settings[name] = next((choice for choice in choices if choice is not None), None)
-    return settings

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from inspect import signature
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from PIL import Image
@@ -26,12 +25,12 @@ from pytest_cepbench.artifacts.answer import marks_reasoning, opened_by
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError, SpecError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
-from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.protocols import CUT, Question, Reply
 from pytest_cepbench.models.text_model.loading import (
-    LoadedDescriber,
-    generation_config,
-    load_describer,
+    LoadedTextModel,
+    any_of,
+    conversation,
+    load_text_model,
 )
 from pytest_cepbench.models.text_model.parameters import (
     GenerationParams,
@@ -50,6 +49,14 @@ from pytest_cepbench.models.torch_runtime import (
 
 T = TypeVar("T")
 
+DESCRIPTION_TOKENS = 512
+"""Room for a full and precise description; the longest that the papers' prompts ask for is a
+paragraph. Applies where neither the spec nor the checkpoint says how long."""
+
+ANSWER_TOKENS = 2048
+"""Room for an answer of ten steps. The gold answers of OpenING have 140 words on average, and a
+single step of them up to 1,082. Applies where neither the spec nor the checkpoint says how long."""
+
 _MODES = ("greedy_search", "sample", "beam_search", "beam_sample")
 """The ways of writing that are a part of every release of transformers."""
 
@@ -57,20 +64,18 @@ _TAIL = 16  # tokens of a prompt that its last marker lies in
 
 
 class TextModel:
-    """Writes texts with a loaded model.
+    """A loaded model that describes images and answers questions.
 
-    sampled: whether tokens are drawn from the seeds.
-    marks: whether texts keep the markers of reasoning that are special tokens, and begin with one
-        that the prompt ends with: without them it could not be told from the answer.
+    by_size: whether images of several sizes in one call would change each other's texts.
     """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        loaded: LoadedDescriber,
+        loaded: LoadedTextModel,
+        params: GenerationParams,
         *,
-        sampled: bool,
-        marks: bool = True,
+        by_size: bool = False,
     ) -> None:
         """Raises CheckpointError for a generation_config.json that asks for another way to write
         than transformers has in it.
@@ -83,32 +88,113 @@ class TextModel:
                 "setting (penalty_alpha, dola_layers, num_beam_groups, constraints or "
                 "force_words_ids)"
             )
-        self._checkpoint = checkpoint
         self.loaded = loaded
-        self._sampled = sampled
-        self.chats = loaded.chat_template is not None
-        self._marks = marks
-        self._dropped = _dropped_tokens(loaded.tokenizer) if marks else set()
+        self.params = params
+        self._checkpoint = checkpoint
+        self._by_size = by_size
+        self._chats = loaded.chat_template is not None
+        # Markers of reasoning stay in a text, also those that are special tokens or the end of the
+        # prompt: without them it could not be told from the answer.
+        self._marks = params.reasoning != "keep"
+        self._dropped = _dropped_tokens(loaded.tokenizer) if self._marks else set()
+        self._special = special_tokens(loaded)
 
-    def write_texts(
-        self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self.loaded.model.to(device)
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str | Reply]:
-        """One text per input, special tokens and outer spaces taken off.
+        """Describe each image; one text per image, special tokens and outer spaces taken off.
 
-        One that ends at the limit of its length is in a reply that says so.
-
-        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
-        not the one of the weights, and whatever the libraries raise.
+        Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
+        was not given.
         """
-        if not self._sampled:
-            return self._generate(inputs, prepare)
-        texts: list[str | Reply] = []
-        for model_input, seed in zip(inputs, seeds, strict=True):
-            with seeded([input_device(self.loaded.model)], seed):
-                texts += self._generate([model_input], prepare)
-        return texts
+        prepare = partial(self._image_inputs, prompt=prompt)
+        try:
+            return by_kind(
+                [image.size if self._by_size else None for image in images],
+                lambda rows: self._write_texts(
+                    [images[i] for i in rows], [seeds[i] for i in rows], prepare
+                ),
+            )
+        except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            # What libraries raise when an image comes without the text that its model needs.
+            if self._chats or self.params.prompt_template or is_out_of_memory(error):
+                raise
+            raise ModelError(
+                f"{self._checkpoint.path}: {self._checkpoint.what} has no chat template, so it was "
+                f"given the image alone, and failed: {named_error(error)}. If it needs a text, add "
+                "prompt_template to its spec, with {prompt} where the suite's prompt goes and the "
+                "model's own image token where it wants one"
+            ) from error
 
-    def template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure | Reply]:
+        """Answer each question; see `Writer`. Special tokens and outer spaces are taken off.
+
+        Without a chat template, a question that does not have exactly one image is a failure.
+        Special tokens that a question spells out are left out of it: a model would look for the
+        image behind each.
+        """
+        asked = [
+            [self._special.sub(" ", p) if isinstance(p, str) else p for p in question]
+            for question in questions
+        ]
+        prompt = self._special.sub(" ", prompt)
+        system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
+        kinds = [self._kind(question) for question in asked]
+
+        def write_alike(rows: Sequence[int]) -> Sequence[str | Failure | Reply]:
+            some = [asked[i] for i in rows]
+            if kinds[rows[0]] is None:
+                return [self._refusal(question) for question in some]
+            prepare = partial(self._question_inputs, system=system)
+            return self._write_texts(some, [seeds[i] for i in rows], prepare)
+
+        return by_kind(kinds, write_alike)
+
+    def _kind(self, question: Question) -> Hashable:
+        """Equal for questions that go in one call; None for what the model cannot be asked."""
+        sizes = [piece.size for piece in question if isinstance(piece, Image.Image)]
+        if not self._chats:
+            return 1 if len(sizes) == 1 else None
+        return tuple(sizes) if self._by_size else len(sizes)
+
+    def _refusal(self, question: Question) -> Failure:
+        count = sum(not isinstance(piece, str) for piece in question)
+        return Failure(
+            "exception",
+            f"{self._checkpoint.what} has no chat template and reads exactly one image with its "
+            f"text; the question has {count}",
+        )
+
+    def _image_inputs(self, images: Sequence[Image.Image], prompt: str) -> Any:
+        loaded, template = self.loaded, self.params.prompt_template
+        if self._chats:
+            own = self.params.system_prompt or ""
+            asked = [[image, prompt] if prompt else [image] for image in images]
+            return loaded.chat_inputs([conversation(pieces, own) for pieces in asked])
+        if template is not None and loaded.processor is not None:
+            text = template.replace("{prompt}", prompt)
+            return self._template_inputs(images, [text] * len(images))
+        process = loaded.processor or loaded.image_processor
+        return process(images=list(images), return_tensors="pt")
+
+    def _question_inputs(self, questions: Sequence[Question], system: str) -> Any:
+        if self._chats:
+            return self.loaded.chat_inputs([conversation(q, system) for q in questions])
+        images = [next(p for p in question if not isinstance(p, str)) for question in questions]
+        texts = [
+            "\n".join(filter(None, [system, *(p for p in question if isinstance(p, str))]))
+            for question in questions
+        ]
+        template = self.params.prompt_template or "{prompt}"
+        return self._template_inputs(images, [template.replace("{prompt}", t) for t in texts])
+
+    def _template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
         """What a model without a chat template reads of images and the text of each."""
         return self.loaded.processor(
             images=[[image] for image in images],
@@ -117,6 +203,22 @@ class TextModel:
             padding=True,
         )
 
+    def _write_texts(
+        self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
+    ) -> list[str | Reply]:
+        """One text per input; one that ends at the limit of its length is in a reply that says so.
+
+        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
+        not the one of the weights, and whatever the libraries raise.
+        """
+        if not self.params.do_sample:
+            return self._generate(inputs, prepare)
+        texts: list[str | Reply] = []
+        for single, seed in zip(inputs, seeds, strict=True):
+            with seeded([self.loaded.device], seed):
+                texts += self._generate([single], prepare)
+        return texts
+
     def _generate(
         self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]
     ) -> list[str | Reply]:
@@ -124,7 +226,7 @@ class TextModel:
 
         loaded = self.loaded
         with quiet(), torch.inference_mode():
-            read = prepare(inputs).to(input_device(loaded.model), loaded.model.dtype)
+            read = prepare(inputs).to(loaded.device, loaded.model.dtype)
             self._check_vocabulary(read)
             config = self._generation_config(read)
             # Strings that end a text are looked for in what the tokenizer makes of its tokens.
@@ -155,7 +257,7 @@ class TextModel:
 
     def _opened(self, inputs: Any) -> str:
         """The marker that every prompt ends with, by the chat template."""
-        if not (self._marks and self.chats and "input_ids" in inputs):
+        if not (self._marks and self._chats and "input_ids" in inputs):
             return ""
         return opened_by(self.loaded.tokenizer.decode(inputs["input_ids"][0][-_TAIL:]))
 
@@ -185,7 +287,7 @@ class TextModel:
         """
         loaded = self.loaded
         config = copy.deepcopy(loaded.generation_config)
-        if not self.chats and loaded.positions is not None:
+        if not self._chats and loaded.positions is not None:
             used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
             config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
         return config
@@ -210,175 +312,31 @@ def _dropped_tokens(tokenizer: Any) -> set[int]:
     return dropped if len(dropped) < len(special) else set()
 
 
-def cache_argument(model: Any) -> str:
-    """What a model's forward pass calls the keys and values that it is given and returns.
-
-    transformers before 5.24, and code that comes with a checkpoint, say `past_key_values`.
-    """
-    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
-
-
-def chat_inputs(
-    loaded: LoadedDescriber, conversations: Sequence[Sequence[Mapping[str, Any]]]
-) -> Any:
-    """What the model reads of conversations, by its chat template, padded on the left."""
-    return loaded.processor.apply_chat_template(
-        list(conversations),
-        chat_template=loaded.chat_template,
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
-        processor_kwargs={"padding": True},
-    )
+def special_tokens(loaded: LoadedTextModel) -> re.Pattern[str]:
+    """Matches every special token of a model as it is spelled, and no other text."""
+    tokens = {token for token in loaded.tokenizer.all_special_tokens if token}
+    for name in ("image_token", "video_token", "audio_token"):
+        token = getattr(loaded.processor, name, None)
+        tokens |= {token} if isinstance(token, str) and token else set()
+    return any_of(tokens)
 
 
-def chat_turn(role: str, parts: Sequence[Any]) -> dict[str, Any]:
-    """A message of texts and images, as chat templates of transformers read it."""
-    content = [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {"type": "image", "image": part}
-        for part in parts
-    ]
-    return {"role": role, "content": content}
+def _load(plan: LoadPlan[GenerationParams], longest: int) -> TextModel:
+    settings = generation_settings(plan.checkpoint, plan.params, longest)
+    loaded = load_text_model(plan, settings, chat=has_chat_template(plan.checkpoint))
+    return TextModel(plan.checkpoint, loaded, plan.params)
 
 
-DESCRIPTION_TOKENS = 512
-"""Room for a full and precise description; the longest that the papers' prompts ask for is a
-paragraph. Applies where neither the spec nor the checkpoint says how long."""
-
-
-@dataclass(frozen=True)
-class DescriberParams(GenerationParams):
-    """Parameters of a describer's spec: those of `GenerationParams`. In `prompt_template`,
-    `{prompt}` stands for the suite's prompt; without it a captioner is given the image alone.
-    """
-
-
-def _settings_describer(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
-    return generation_settings(plan.checkpoint, plan.params, DESCRIPTION_TOKENS)
-
-
-def _decisive_describer(plan: LoadPlan[DescriberParams]) -> dict[str, Any]:
-    return decisive_settings(plan, _settings_describer(plan))
-
-
-def _load_describer(plan: LoadPlan[DescriberParams]) -> TransformersDescriber:
-    chat = has_chat_template(plan.checkpoint)
-    loaded = load_describer(plan, _settings_describer(plan), chat=chat)
-    return TransformersDescriber(plan.checkpoint, loaded, plan.params)
-
-
-class TransformersDescriber:
-    """A loaded describer: holds the model, its tokenizer and its image processor."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, loaded: LoadedDescriber, params: DescriberParams
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._loaded = loaded
-        self._params = params
-        self._text_model = TextModel(
-            checkpoint,
-            loaded,
-            sampled=params.do_sample,
-            marks=params.reasoning != "keep",
-        )
-
-    @property
-    def loaded(self) -> LoadedDescriber:
-        """The model and what prepares its inputs."""
-        return self._loaded
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._loaded.model.to(device)
-
-    def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Reply]:
-        """Describe each image; one text per image, special tokens and outer spaces taken off.
-
-        Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
-        was not given.
-        """
-        try:
-            return self._text_model.write_texts(
-                images, seeds, lambda some: self._inputs(some, prompt)
-            )
-        except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            # What libraries raise when an image comes without the text that its model needs.
-            given = self._text_model.chats or self._params.prompt_template
-            if given or is_out_of_memory(error):
-                raise
-            raise ModelError(self._no_template(error)) from error
-
-    def _inputs(self, images: Sequence[Image.Image], prompt: str) -> Any:
-        loaded, template = self._loaded, self._params.prompt_template
-        if self._text_model.chats:
-            return chat_inputs(loaded, [self._conversation(i, prompt) for i in images])
-        if template is not None and loaded.processor is not None:
-            text = template.replace("{prompt}", prompt)
-            return self._text_model.template_inputs(images, [text] * len(images))
-        process = loaded.processor or loaded.image_processor
-        return process(images=list(images), return_tensors="pt")
-
-    def _conversation(self, image: Image.Image, prompt: str) -> list[dict[str, Any]]:
-        system = self._params.system_prompt
-        before = [chat_turn("system", [system])] if system else []
-        return [*before, chat_turn("user", [image, prompt] if prompt else [image])]
-
-    def _no_template(self, error: Exception) -> str:
-        return (
-            f"{self._checkpoint.path}: {self._checkpoint.what} has no chat template, so "
-            f"it was given the image alone, and failed: {named_error(error)}. If it "
-            "needs a "
-            "text, add prompt_template to its spec, with {prompt} where the suite's prompt goes "
-            "and the model's own image token where it wants one"
-        )
-
-
-DESCRIBER = Adapter(
-    "transformers-describer/1",
-    ("torch", "transformers"),
-    DescriberParams,
-    _load_describer,
-    check=check_prompting,
-    decisive=_decisive_describer,
-)
-
-
-ANSWER_TOKENS = 2048
-"""Room for an answer of ten steps. The gold answers of OpenING have 140 words on average, and a
-single step of them up to 1,082. Applies where neither the spec nor the checkpoint says how long."""
-
-
-@dataclass(frozen=True)
-class WriterParams(GenerationParams):
-    """Parameters of a writer's spec: those of `GenerationParams`. The suite's system prompt follows
-    `system_prompt` in one message; in `prompt_template`, `{prompt}` stands for it and the question.
-
-    Raises ValueError as `GenerationParams`, and for a template without a place for the question.
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.prompt_template is not None and "{prompt}" not in self.prompt_template:
-            raise ValueError(
-                "prompt_template of a writer must say with {prompt} where the question goes"
-            )
-
-
-def writer_settings(checkpoint: Checkpoint, params: GenerationParams) -> dict[str, Any]:
-    """The generation settings of a writer that are in force."""
-    return generation_settings(checkpoint, params, ANSWER_TOKENS)
-
-
-def _check_writer(plan: LoadPlan[WriterParams]) -> None:
+def _check_writer(plan: LoadPlan[GenerationParams]) -> None:
     """Raise RoleError where the checkpoint has no way to be given a question, SpecError for a
-    template that it has no use for.
+    template that it has no use for, or that has no place for the question.
     """
+    template = plan.params.prompt_template
+    if template is not None and "{prompt}" not in template:
+        raise SpecError(
+            f"model spec {plan.spec.text!r}: prompt_template of a writer must say with {{prompt}} "
+            "where the question goes"
+        )
     check_prompting(plan)
     if has_chat_template(plan.checkpoint):
         return
@@ -387,7 +345,7 @@ def _check_writer(plan: LoadPlan[WriterParams]) -> None:
             f"{plan.spec.text!r} is a {plan.checkpoint.what}: it reads images alone, so it cannot "
             "be the writer. Give a model with a chat template"
         )
-    if plan.params.prompt_template is None:
+    if template is None:
         raise SpecError(
             f"model spec {plan.spec.text!r}: {plan.checkpoint.what} has no chat template, so "
             "nothing says how it is asked a question. Add prompt_template, with {prompt} where "
@@ -395,138 +353,20 @@ def _check_writer(plan: LoadPlan[WriterParams]) -> None:
         )
 
 
-def _decisive_writer(plan: LoadPlan[WriterParams]) -> dict[str, Any]:
-    return decisive_settings(plan, writer_settings(plan.checkpoint, plan.params))
-
-
-def _load_writer(plan: LoadPlan[WriterParams]) -> TransformersWriter:
-    chat = has_chat_template(plan.checkpoint)
-    loaded = load_describer(plan, writer_settings(plan.checkpoint, plan.params), chat=chat)
-    return TransformersWriter(plan.checkpoint, loaded, plan.params)
-
-
-class TransformersWriter:
-    """A loaded writer.
-
-    by_size: whether images of several sizes in one call would change each other's texts.
-    """
-
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        loaded: LoadedDescriber,
-        params: GenerationParams,
-        *,
-        by_size: bool = False,
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._params = params
-        self._text_model = TextModel(
-            checkpoint,
-            loaded,
-            sampled=params.do_sample,
-            marks=params.reasoning != "keep",
-        )
-        self._by_size = by_size
-        self._special = special_tokens(loaded)
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._text_model.loaded.model.to(device)
-
-    def write(
-        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure | Reply]:
-        """Answer each question; see `Writer`. Special tokens and outer spaces are taken off.
-
-        Without a chat template, a question that does not have exactly one image is a failure.
-        Special tokens that a question spells out are left out of it: a model would look for the
-        image behind each.
-        """
-        asked = [self._without_tokens(question) for question in questions]
-        prompt = self._special.sub(" ", prompt)
-        system = "\n\n".join(filter(None, [self._params.system_prompt, prompt]))
-        kinds = [self._kind(question) for question in asked]
-
-        def write_alike(indices: Sequence[int]) -> list[str | Failure | Reply]:
-            some = [asked[i] for i in indices]
-            if kinds[indices[0]] is None:
-                return [self._refusal(question) for question in some]
-            return [
-                *self._text_model.write_texts(
-                    some, [seeds[i] for i in indices], lambda read: self._inputs(read, system)
-                )
-            ]
-
-        return by_kind(kinds, write_alike)
-
-    def _without_tokens(self, question: Question) -> Question:
-        return [
-            self._special.sub(" ", piece) if isinstance(piece, str) else piece for piece in question
-        ]
-
-    def _kind(self, question: Question) -> Hashable:
-        """Equal for questions that go in one call; None for what the model cannot be asked."""
-        sizes = [piece.size for piece in question if isinstance(piece, Image.Image)]
-        if not self._text_model.chats:
-            return 1 if len(sizes) == 1 else None
-        return tuple(sizes) if self._by_size else len(sizes)
-
-    def _inputs(self, questions: Sequence[Question], system: str) -> Any:
-        if self._text_model.chats:
-            before = [chat_turn("system", [system])] if system else []
-            turns = [[*before, chat_turn("user", question)] for question in questions]
-            return chat_inputs(self._text_model.loaded, turns)
-        images = [next(p for p in question if not isinstance(p, str)) for question in questions]
-        texts = [
-            "\n".join(filter(None, [system, *(p for p in question if isinstance(p, str))]))
-            for question in questions
-        ]
-        template = self._params.prompt_template or "{prompt}"
-        return self._text_model.template_inputs(
-            images, [template.replace("{prompt}", text) for text in texts]
-        )
-
-    def _refusal(self, question: Question) -> Failure:
-        count = sum(not isinstance(piece, str) for piece in question)
-        return Failure(
-            "exception",
-            f"{self._checkpoint.what} has no chat template and reads exactly one image with its "
-            f"text; the question has {count}",
-        )
-
-
-def special_tokens(loaded: LoadedDescriber) -> re.Pattern[str]:
-    """Matches every special token of a model as it is spelled, and no other text."""
-    tokens = {token for token in loaded.tokenizer.all_special_tokens if token}
-    for name in ("image_token", "video_token", "audio_token"):
-        token = getattr(loaded.processor, name, None)
-        tokens |= {token} if isinstance(token, str) and token else set()
-    # The longest first, where one token begins another.
-    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")
-
-
-def unified_writer(
-    checkpoint: Checkpoint,
-    loaded: LoadedDescriber,
-    params: GenerationParams,
-    settings: dict[str, Any],
-    *,
-    by_size: bool,
-) -> TransformersWriter:
-    """A writer on a model that is loaded for other roles too, with settings of its own."""
-    own = generation_config(loaded.model, loaded.tokenizer, settings)
-    own.guidance_scale = None  # a unified checkpoint's is that of its drawings
-    return TransformersWriter(
-        checkpoint, replace(loaded, generation_config=own), params, by_size=by_size
-    )
-
+DESCRIBER = Adapter(
+    "transformers-describer/1",
+    ("torch", "transformers"),
+    GenerationParams,
+    partial(_load, longest=DESCRIPTION_TOKENS),
+    check=check_prompting,
+    decisive=partial(decisive_settings, longest=DESCRIPTION_TOKENS),
+)
 
 WRITER = Adapter(
     "transformers-writer/1",
     ("torch", "transformers"),
-    WriterParams,
-    _load_writer,
+    GenerationParams,
+    partial(_load, longest=ANSWER_TOKENS),
     check=_check_writer,
-    decisive=_decisive_writer,
+    decisive=partial(decisive_settings, longest=ANSWER_TOKENS),
 )

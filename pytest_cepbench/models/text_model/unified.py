@@ -36,45 +36,32 @@ from pytest_cepbench.models.text_model.drawing import (
     to_image,
 )
 from pytest_cepbench.models.text_model.interleaver import PROMPTS, TwoStageInterleaver
-from pytest_cepbench.models.text_model.loading import LoadedDescriber
+from pytest_cepbench.models.text_model.loading import (
+    LoadedTextModel,
+    conversation,
+    generation_config,
+)
 from pytest_cepbench.models.text_model.parameters import (
     OF_EMU3,
+    GenerationParams,
     UnifiedParams,
     drawing_settings,
+    generation_settings,
     has_chat_template,
     stored_settings,
 )
 from pytest_cepbench.models.text_model.text_generation import (
+    ANSWER_TOKENS,
     DESCRIBER,
     WRITER,
-    DescriberParams,
-    TransformersDescriber,
-    TransformersWriter,
-    WriterParams,
+    TextModel,
     special_tokens,
-    unified_writer,
-    writer_settings,
 )
-from pytest_cepbench.models.torch_runtime import backend_option, by_kind, need, quiet
-
-
-def split_drawing(spec: ModelSpec, family: str, what: str) -> tuple[ModelSpec, UnifiedParams]:
-    """The spec as a describer takes it, and what is said in it of drawing.
-
-    family: the checkpoint's model type. what: its architecture, for people. Raises SpecError for a
-    parameter that neither role of the family knows, and for wrong values of drawing.
-    """
-    drawing = {field.name for field in dataclasses.fields(UnifiedParams)}
-    if family != "emu3":
-        drawing -= set(OF_EMU3)
-    texts = {field.name for field in dataclasses.fields(DescriberParams)} - drawing
-    describer, own = split_params(spec, f"the unified model {what}", texts, drawing)
-    return describer, parse_params(own, UnifiedParams, what)
-
+from pytest_cepbench.models.torch_runtime import backend_option, need, quiet
 
 ADAPTER = "transformers-unified/1"
 
-_DECODERS: dict[str, Callable[[Checkpoint, LoadedDescriber, Mapping[str, Any]], ImageDecoder]] = {
+_DECODERS: dict[str, Callable[[Checkpoint, LoadedTextModel, Mapping[str, Any]], ImageDecoder]] = {
     "janus": JanusDecoder,
     "emu3": Emu3Decoder,
 }
@@ -92,7 +79,11 @@ def bind_unified(
     template, MissingDependencyError where a library is not installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
-    texts, drawing = split_drawing(spec, family, checkpoint.what)
+    names = {field.name for field in dataclasses.fields(UnifiedParams)}
+    names -= set() if family == "emu3" else set(OF_EMU3)
+    of_texts = {field.name for field in dataclasses.fields(GenerationParams)} - names
+    texts, own = split_params(spec, f"the unified model {checkpoint.what}", of_texts, names)
+    drawing = parse_params(own, UnifiedParams, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
     plain = DESCRIBER.bind("describer", texts, checkpoint, context)
     need("a unified model", "transformers", "5.0")
@@ -101,7 +92,7 @@ def bind_unified(
         return replace(
             bound,
             adapter=ADAPTER,
-            load=lambda: _load(plain, texts, checkpoint, family, settings),
+            load=lambda: _load(plain, checkpoint, family, settings),
             shares=f"{plain.fingerprint} {spec.text}",
         )
 
@@ -110,7 +101,12 @@ def bind_unified(
     if role == "writer":
         return of_one_load(WRITER.bind("writer", texts, checkpoint, context))
     if role == "interleaver":
-        _check_chat_template(checkpoint)
+        if not has_chat_template(checkpoint):
+            raise CheckpointError(
+                f"{checkpoint.path}: an interleaver is asked by its chat template, and there is "
+                "none. Save the processor that the model was trained with "
+                "(processor.save_pretrained)"
+            )
         return replace(
             of_one_load(plain),
             role=role,
@@ -130,64 +126,48 @@ def bind_unified(
     )
 
 
-def _check_chat_template(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError where there is no chat template, by which a question is asked."""
-    if not has_chat_template(checkpoint):
-        raise CheckpointError(
-            f"{checkpoint.path}: an interleaver is asked by its chat template, and there is none. "
-            "Save the processor that the model was trained with (processor.save_pretrained)"
-        )
-
-
 def _load(
-    bound: BoundRole,
-    texts: ModelSpec,
-    checkpoint: Checkpoint,
-    family: str,
-    settings: Mapping[str, Any],
+    bound: BoundRole, checkpoint: Checkpoint, family: str, settings: Mapping[str, Any]
 ) -> UnifiedModel:
+    """bound: as describer. settings: of `drawing_settings`."""
     from transformers import AutoImageProcessor
 
-    describer = bound.load()
-    assert isinstance(describer, TransformersDescriber)
-    loaded = describer.loaded
-    # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
-    loaded.generation_config.guidance_scale = None
+    alone = bound.load()
+    assert isinstance(alone, TextModel)
+    loaded, params = alone.loaded, alone.params
     with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
         finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
         decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
-    params = parse_params(texts, WriterParams, checkpoint.what)
-    own = writer_settings(checkpoint, params)
-    writer = unified_writer(checkpoint, loaded, params, own, by_size=decoder.by_size)
-    # A step's text is about as long as a description: the describer's settings hold for it.
-    step_writer = TransformersWriter(checkpoint, loaded, params, by_size=decoder.by_size)
-    return UnifiedModel(
-        describer,
-        writer,
-        step_writer,
-        decoder,
-        finish,
-        settings["prompt_template"],
-        keeps_reasoning=params.reasoning == "keep",
+    answers = generation_settings(checkpoint, params, ANSWER_TOKENS)
+    config = generation_config(loaded.model, loaded.tokenizer, answers)
+    # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
+    config.guidance_scale = loaded.generation_config.guidance_scale = None
+    describer, writer = (
+        TextModel(checkpoint, own, params, by_size=decoder.by_size)
+        for own in (loaded, replace(loaded, generation_config=config))
     )
+    keeps_reasoning = params.reasoning == "keep"
+    return UnifiedModel(
+        describer, writer, decoder, finish, settings["prompt_template"],
+        keeps_reasoning=keeps_reasoning,
+    )  # fmt: skip
 
 
 class UnifiedModel:
     """A loaded unified model: describes and writes as its parts do, draws by its decoder.
 
-    step_writer: writes the text of one step of an answer.
-    finish: the image processor that turns pixel values into pictures. template: the text before an
-    image, with {prompt}; None leaves it to the family.
+    describer: writes the text of a step of an answer too, which is about as long as a description.
+    finish: the image processor that turns pixel values into pictures.
+    template: the text before an image, with {prompt}; None leaves it to the family.
     keeps_reasoning: whether a step's text is drawn with the reasoning in it.
     """
 
     def __init__(
         self,
-        describer: TransformersDescriber,
-        writer: TransformersWriter,
-        step_writer: TransformersWriter,
+        describer: TextModel,
+        writer: TextModel,
         decoder: ImageDecoder,
         finish: Any,
         template: str | None = None,
@@ -196,7 +176,7 @@ class UnifiedModel:
     ) -> None:
         self._describer = describer
         self._writer = writer
-        self._interleaver = TwoStageInterleaver(step_writer, self, keeps_reasoning=keeps_reasoning)
+        self._interleaver = TwoStageInterleaver(describer, self, keeps_reasoning=keeps_reasoning)
         self._decoder = decoder
         self._finish = finish
         self._template = template
@@ -209,20 +189,13 @@ class UnifiedModel:
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str | Reply]:
-        """Describe each image; see `TransformersDescriber`."""
-        if not self._decoder.by_size:
-            return self._describer.describe(images, prompt, seeds)
-        return by_kind(
-            [image.size for image in images],
-            lambda indices: self._describer.describe(
-                [images[i] for i in indices], prompt, [seeds[i] for i in indices]
-            ),
-        )
+        """Describe each image; see `TextModel`."""
+        return self._describer.describe(images, prompt, seeds)
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
     ) -> list[str | Failure | Reply]:
-        """Answer each question; see `TransformersWriter`."""
+        """Answer each question; see `TextModel`."""
         return self._writer.write(questions, prompt, seeds)
 
     def interleave(
@@ -250,8 +223,4 @@ class UnifiedModel:
         loaded = self._describer.loaded
         if not (self._decoder.chats and loaded.chat_template):
             return text
-        turn = {"role": "user", "content": [{"type": "text", "text": text}]}
-        rendered: str = loaded.processor.apply_chat_template(
-            [turn], chat_template=loaded.chat_template, add_generation_prompt=True, tokenize=False
-        )
-        return rendered
+        return loaded.chat_text(conversation([text]))

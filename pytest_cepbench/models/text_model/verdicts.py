@@ -1,4 +1,4 @@
-"""Verdicts: read from words, where exactly one of the four is named, and from probabilities.
+"""Verdicts in words: an answer of a judge counts where it names exactly one of the four.
 
 OpenING's released code takes the first A or B of an answer and tosses a coin where there is none.
 Here an answer that names no verdict, or several, is a failure of the kind `no-verdict`.

@@ -13,20 +13,18 @@ from itertools import accumulate
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, is_own_bug
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
-from pytest_cepbench.models.text_model.conversations import (
-    Conversation,
-    ConversationParams,
-    JudgeConversations,
-    check_chat,
-    has_image,
-)
+from pytest_cepbench.models.text_model.conversations import Conversations, check_chat, has_image
 from pytest_cepbench.models.text_model.judge_prompts import shrink_image
-from pytest_cepbench.models.text_model.likelihood import Scorer, first_tokens, token_scorer
-from pytest_cepbench.models.text_model.loading import LoadedDescriber, load_describer
-from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
+from pytest_cepbench.models.text_model.likelihood import first_tokens, token_scorer
+from pytest_cepbench.models.text_model.loading import (
+    Conversation,
+    LoadedTextModel,
+    load_text_model,
+)
+from pytest_cepbench.models.text_model.parameters import ConversationParams
 
 _YES, _NO = ("Yes", "yes"), ("No", "no")
 
@@ -40,19 +38,19 @@ _PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
 
 
 def _load(plan: LoadPlan[ConversationParams]) -> TransformersVqa:
-    return TransformersVqa(plan, load_describer(plan, {"do_sample": False}, chat=True))
+    return TransformersVqa(plan, load_text_model(plan, {"do_sample": False}, chat=True))
 
 
 class TransformersVqa:
     """A loaded VQA model: holds the model and its processor."""
 
-    def __init__(self, plan: LoadPlan[ConversationParams], loaded: LoadedDescriber) -> None:
+    def __init__(self, plan: LoadPlan[ConversationParams], loaded: LoadedTextModel) -> None:
         """Raises CheckpointError for a tokenizer that does not tell yes from no, ModelError for a
         model that fails when it is shown a picture and a question.
         """
         self._plan = plan
         self._loaded = loaded
-        self._conversations = JudgeConversations(plan, loaded)
+        self._conversations = Conversations(plan, loaded)
         yes, no = (first_tokens(loaded.tokenizer, words) for words in (_YES, _NO))
         if not yes or not no or yes & no:
             raise CheckpointError(
@@ -60,10 +58,8 @@ class TransformersVqa:
                 "token, so no likelihood does. Give a model whose vocabulary has both words"
             )
         scorer = token_scorer(loaded.model, sorted(yes | no))
-        pictures, texts = ([self._conversation(*probe) for probe in probes] for probes in _PROBES)
-        self._reads_texts = self._can_read(texts, scorer)
-        probes = [pictures, texts] if self._reads_texts else [pictures]
-        self._batched = self._conversations.reads_prompts_once(probes, scorer)
+        probes = [[self._conversation(*asked) for asked in batch] for batch in _PROBES]
+        self._batched, self._reads_texts = self._conversations.compare_ways(probes, scorer)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -86,7 +82,8 @@ class TransformersVqa:
         for low in range(0, len(asked), most):
             results += self._probabilities(asked[low : low + most])
         ends = list(accumulate(len(own) for own in questions))
-        remarks = () if self._batched else (self._one_by_one(),)
+        how = "asked one question at a time"
+        remarks = () if self._batched else self._conversations.one_by_one(how)
         return [
             Reply(_together(results[end - len(own) : end]), remarks=remarks)
             for own, end in zip(questions, ends, strict=True)
@@ -132,27 +129,6 @@ class TransformersVqa:
         params = self._plan.params
         shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
         return self._conversations.turns([shown, question], params.system_prompt or "")
-
-    def _can_read(self, conversations: Sequence[Conversation], scorer: Scorer) -> bool:
-        """Whether the model can be asked about a text."""
-        import torch
-
-        try:
-            with quiet(), torch.inference_mode():
-                for conversation in conversations:
-                    scorer.score_whole(self._conversations.inputs([conversation]))
-        # Libraries raise what they like where a model takes no such input.
-        except Exception as error:
-            if is_out_of_memory(error) or is_own_bug(error):
-                raise
-            return False
-        return True
-
-    def _one_by_one(self) -> str:
-        return (
-            f"{self._plan.checkpoint.what} gives other likelihoods in a batch than alone: it is "
-            "asked one question at a time"
-        )
 
 
 def _together(results: Sequence[float | Failure]) -> list[float] | Failure:

@@ -14,7 +14,7 @@ from pytest_cepbench.models.encoders.transformers_encoder import TransformersEnc
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.models.text_model.text_generation import DescriberParams
+from pytest_cepbench.models.text_model.parameters import GenerationParams
 from tests.models.files import VIT, write_checkpoint
 
 
@@ -30,7 +30,7 @@ def bound(
         pytest.fail("binding loads nothing")
 
     spec = parse_spec(f"{folder}{query}")
-    role: RoleName = "describer" if kind is DescriberParams else "encoder"
+    role: RoleName = "describer" if kind is GenerationParams else "encoder"
     return Adapter("test/1", (), kind, load).bind(role, spec, inspect_checkpoint(spec), context)
 
 
@@ -93,7 +93,7 @@ def test_small_models_on_the_cpu_take_larger_batches(
 ) -> None:
     """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
     folder = write_checkpoint(tmp_path / "m", VIT)
-    role = bound(folder, query, context, DescriberParams)
+    role = bound(folder, query, context, GenerationParams)
     assert (role.batch_size, role.small) == (batch_size, small)
 
 
@@ -102,5 +102,5 @@ def test_large_models_on_the_cpu_keep_their_batches(tmp_path: Path, context: Bin
     folder = write_checkpoint(tmp_path / "m", VIT)
     with (folder / "model.safetensors").open("r+b") as weights:
         weights.truncate(100 << 20)
-    role = bound(folder, "?device=cpu", context, DescriberParams)
+    role = bound(folder, "?device=cpu", context, GenerationParams)
     assert (role.batch_size, role.small) == (8, False)

@@ -193,8 +193,8 @@ def test_precision_and_attention_are_passed_on(
 
     role = bound(tiny_describer("llava"), "dtype=bfloat16&attn_implementation=eager")
     model: Any = role.load()
-    assert model._loaded.model.dtype == torch.bfloat16
-    assert model._loaded.model.config._attn_implementation == "eager"
+    assert model.loaded.model.dtype == torch.bfloat16
+    assert model.loaded.model.config._attn_implementation == "eager"
     assert (role.params["dtype"], role.params["attn_implementation"]) == ("bfloat16", "eager")
     assert len(describe(model, pictures())) == 3
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.models.text_model.likelihood import number_scorer
-from pytest_cepbench.models.text_model.text_generation import cache_argument
+from pytest_cepbench.models.text_model.likelihood import cache_argument, number_scorer
 from tests.tiny.common import SPECIAL
 
 pytest.importorskip("torch", reason="likelihoods need the [models] extra")

@@ -15,7 +15,7 @@ from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.protocols import Describer, Generator, Movable
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.drawing import PipelineDecoder
-from pytest_cepbench.models.text_model.loading import LoadedDescriber
+from pytest_cepbench.models.text_model.loading import LoadedTextModel
 from pytest_cepbench.models.text_model.unified import UnifiedModel
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import CONTEXT, bind_text, plain
@@ -47,7 +47,7 @@ def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
     return [int(np.abs(a - b).max()) for a, b in zip(first, second, strict=True)]
 
 
-def parts(model: UnifiedModel) -> LoadedDescriber:
+def parts(model: UnifiedModel) -> LoadedTextModel:
     """What was loaded."""
     return model._describer.loaded
 

@@ -162,8 +162,8 @@ def test_a_unified_model_keeps_the_lengths_of_its_roles_apart(folder_of: Build) 
     parts = vars(model)
 
     assert parts["_describer"].loaded.generation_config.max_new_tokens == 512
-    assert parts["_writer"]._text_model.loaded.generation_config.max_new_tokens == 2048
-    assert parts["_describer"].loaded.model is parts["_writer"]._text_model.loaded.model
+    assert parts["_writer"].loaded.generation_config.max_new_tokens == 2048
+    assert parts["_describer"].loaded.model is parts["_writer"].loaded.model
 
 
 def test_the_system_prompt_of_the_spec_goes_before_the_suites(folder_of: Build) -> None:
