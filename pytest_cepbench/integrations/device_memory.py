@@ -84,7 +84,8 @@ def visible_device() -> str | None:
     return str(index) if visible is None else visible.split(",")[index].strip()
 
 
-def _tensors(holder: Any) -> Iterator[Any]:
+def _tensors(holder: Any, *, in_state: bool = False) -> Iterator[Any]:
+    """A holder's tensors and their gradients. in_state: of an optimizer, which has numbers too."""
     import torch
 
     if isinstance(holder, torch.Tensor):
@@ -95,32 +96,15 @@ def _tensors(holder: Any) -> Iterator[Any]:
         for tensor in (*holder.parameters(), *holder.buffers()):
             yield from _tensors(tensor)
     elif isinstance(holder, torch.optim.Optimizer):
-        yield from _state_tensors(holder.state)
-    elif isinstance(holder, Mapping):
-        for value in holder.values():
-            yield from _tensors(value)
-    elif isinstance(holder, list | tuple):
-        for value in holder:
-            yield from _tensors(value)
-    else:
+        yield from _tensors(holder.state, in_state=True)
+    elif isinstance(holder, Mapping | list | tuple):
+        for value in holder.values() if isinstance(holder, Mapping) else holder:
+            yield from _tensors(value, in_state=in_state)
+    elif not in_state:
         raise TrainingGateError(
             f"the memory of a {type(holder).__name__} cannot be given back: modules, optimizers "
             "and tensors are expected"
         )
-
-
-def _state_tensors(state: Any) -> Iterator[Any]:
-    """Tensors in an optimizer's state, which holds plain numbers too."""
-    import torch
-
-    if isinstance(state, torch.Tensor):
-        yield state
-    elif isinstance(state, Mapping):
-        for value in state.values():
-            yield from _state_tensors(value)
-    elif isinstance(state, list | tuple):
-        for value in state:
-            yield from _state_tensors(value)
 
 
 def _plain_tensors(tensor: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +29,9 @@ from pytest_cepbench.integrations.gate_folder import (
 )
 from pytest_cepbench.integrations.gate_process import GateProcess, read_output
 from pytest_cepbench.integrations.verdict import GateVerdict, Measured, Outcome, read_measured
+
+_ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
+"""The first checkpoint of a training may know nothing yet: later ones are held to it."""
 
 _OWN_OPTIONS = (
     "--model", "--cep-model", "--cep-baselines", "--cep-report", "--cep-series",
@@ -86,11 +89,11 @@ class Gate:
             raise TrainingGateError(
                 f"timeout={self.timeout}: a number of seconds above 0 is expected"
             )
-        if not self._suites:
+        if not self.suite_names:
             raise TrainingGateError(
                 "suites is empty: name a suite folder, a test file or a test of one"
             )
-        for suite in self._suites:
+        for suite in self.suite_names:
             if not Path(suite.partition("::")[0]).exists():
                 raise TrainingGateError(f"suites: there is no {suite.partition('::')[0]}")
 
@@ -162,87 +165,31 @@ class Gate:
         device: goes before the gate's own `device`.
         Raises TrainingGateError, also where another process gates into the folder.
         """
-        commands = GateCommands(
-            pytest=tuple(self._pytest(submission)),
-            accept=tuple(self._acceptance(submission)),
-            env=self._environment(device or self.device),
-            timeout=self.timeout,
-            case=self.case,
-        )
-        return GateRun(self.files, submission, commands)
+        return GateRun(self, submission, device or self.device)
 
     @property
-    def _suites(self) -> list[str]:
+    def suite_names(self) -> list[str]:
+        """What pytest runs, by its command line."""
         if isinstance(self.suites, str | Path):
             return [str(self.suites)]
         return [str(suite) for suite in self.suites]
-
-    def _pytest(self, submission: Submission) -> list[str]:
-        """Pytest, as an engineer would start it."""
-        files = self.files
-        checkpoint = files.path(submission)
-        return [
-            *(self.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.gate_process"),
-            *self._suites,
-            f"--model={self.model.replace('{checkpoint}', checkpoint)}",
-            f"--cep-report={files.report(submission.name)}",
-            *([] if self.series is None else [f"--cep-series={self.series}"]),
-            *self.options,
-        ]
-
-    def _acceptance(self, submission: Submission) -> list[str]:
-        """The command that makes a report the new baseline; the first one stays as the anchor."""
-        files = self.files
-        return [
-            *(self.python, "-m", "pytest_cepbench.cli", "accept"),
-            *(f"{files.report(submission.name)}", f"--baselines={files.baselines}"),
-            f"--reason={submission.name} passed the gate of its training",
-            "--accept-insensitive",
-        ]
-
-    def _environment(self, device: str | None) -> dict[str, str]:
-        env = {} if "CEPBENCH_STORE" in os.environ else {"CEPBENCH_STORE": f"{self.files.store}"}
-        if device is not None:
-            env["CUDA_VISIBLE_DEVICES"] = "" if device == "cpu" else device
-        return {**env, **self.env}
 
 
 # -- the gating of one checkpoint ------------------------------------------------------------------
 
 
-_ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
-"""The first checkpoint of a training may know nothing yet: later ones are held to it."""
-
-
-@dataclass(frozen=True)
-class GateCommands:
-    """What a run starts.
-
-    pytest: program and arguments that measure the checkpoint, without the baselines.
-    accept: program and arguments that make the report the new baselines.
-    env: environment variables for both, beside the training's own.
-    timeout: seconds for both together; None for no limit.
-    case: PART/METRIC or SUITE/PART/METRIC of the headline; None for the first case.
-    """
-
-    pytest: tuple[str, ...]
-    accept: tuple[str, ...]
-    env: Mapping[str, str]
-    timeout: float | None
-    case: str | None
-
-
 class GateRun:
     """A gate at work on a checkpoint. Its folder is locked until the run is closed.
 
-    files: the gate's folder.
+    gate: its settings.
     submission: the checkpoint.
-    commands: what is started.
+    device: for the gate's process; see `Gate`.
     Raises TrainingGateError where the folder is in use or the process cannot be started.
     """
 
-    def __init__(self, files: GateFolder, submission: Submission, commands: GateCommands) -> None:
-        self._files, self._commands = files, commands
+    def __init__(self, gate: Gate, submission: Submission, device: str | None) -> None:
+        self._gate, self._device = gate, device
+        self._files = files = gate.files
         self._begin = time.monotonic()
         self._passed: Measured | None = None
         self._verdict: GateVerdict | None = None
@@ -270,7 +217,7 @@ class GateRun:
             self._advance(code)
         if self._verdict is None and self._left() == 0:
             self._process.end()
-            words = f"the gate took longer than its {self._commands.timeout:g} s and was ended"
+            words = f"the gate took longer than its {self._gate.timeout:g} s and was ended"
             self._conclude(Measured(Outcome.FAILED, (), words), 1)
         return self._verdict
 
@@ -290,7 +237,7 @@ class GateRun:
 
     def _left(self) -> float | None:
         """Seconds until the time is over, at least 0; None where there is no limit."""
-        timeout = self._commands.timeout
+        timeout = self._gate.timeout
         return None if timeout is None else max(0.0, timeout - (time.monotonic() - self._begin))
 
     def _measure(self) -> GateProcess:
@@ -301,24 +248,45 @@ class GateRun:
         ):
             path.unlink(missing_ok=True)
         if self._first:
-            baselines = f"--cep-baselines={self._files.baselines}"
-            return self._start((*self._commands.pytest, baselines, *_ACCEPT_FIRST))
+            return self._start(*self._pytest(self._files.baselines), *_ACCEPT_FIRST)
         # A --snapshot-update of an ini file would accept what has not passed.
         self._files.copy_baselines()
-        return self._start((*self._commands.pytest, f"--cep-baselines={self._files.compared}"))
+        return self._start(*self._pytest(self._files.compared))
+
+    def _pytest(self, baselines: Path) -> Iterator[str]:
+        """The command that measures the checkpoint, as an engineer would type it."""
+        gate, name = self._gate, self.submission.name
+        yield from (gate.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.gate_process")
+        yield from gate.suite_names
+        yield f"--model={gate.model.replace('{checkpoint}', self._files.path(self.submission))}"
+        yield f"--cep-report={self._files.report(name)}"
+        if gate.series is not None:
+            yield f"--cep-series={gate.series}"
+        yield from gate.options
+        yield f"--cep-baselines={baselines}"
 
     def _accept(self, measured: Measured | None) -> GateProcess:
-        """Have what passed be the new baselines."""
+        """Have what passed be the new baselines; the first ones stay as the anchors."""
         self._passed = measured
-        return self._start(self._commands.accept)
+        name = self.submission.name
+        return self._start(
+            *(self._gate.python, "-m", "pytest_cepbench.cli", "accept"),
+            *(f"{self._files.report(name)}", f"--baselines={self._files.baselines}"),
+            f"--reason={name} passed the gate of its training",
+            "--accept-insensitive",
+        )
 
-    def _start(self, command: tuple[str, ...]) -> GateProcess:
-        return GateProcess(command, self._files.log(self.submission.name), self._commands.env)
+    def _start(self, *command: str) -> GateProcess:
+        env = {} if "CEPBENCH_STORE" in os.environ else {"CEPBENCH_STORE": f"{self._files.store}"}
+        if self._device is not None:
+            env["CUDA_VISIBLE_DEVICES"] = "" if self._device == "cpu" else self._device
+        log = self._files.log(self.submission.name)
+        return GateProcess(command, log, {**env, **self._gate.env})
 
     def _read(self, code: int) -> Measured:
         """What pytest measured. Only files that stayed the same since before it can be accepted."""
         report = self._files.report(self.submission.name)
-        measured = read_measured(code, report, case=self._commands.case, first=self._first)
+        measured = read_measured(code, report, case=self._gate.case, first=self._first)
         if measured.outcome is not Outcome.ACCEPTED:
             return measured
         files = self._files.unchanged_files(self.submission)
@@ -350,7 +318,14 @@ class GateRun:
         state = files.load()
         accepted, best = state.accepted, state.best
         if measured.outcome is Outcome.ACCEPTED:
-            accepted = self._accepted_checkpoint(measured)
+            accepted = AcceptedCheckpoint(
+                path=files.path(submission),
+                name=submission.name,
+                step=submission.step,
+                value=measured.cases[0].value,
+                kept=submission.kept,
+                files=submission.files,
+            )
             best = accepted if _is_better(measured, best) else best
         failed = measured.outcome is Outcome.FAILED
         # What failed is not known to be bad: the next process of this training gates it again.
@@ -371,17 +346,6 @@ class GateRun:
             report=files.report(submission.name).with_suffix(".html"),
             output=output + "".join(f"{line}\n" for line in lines),
             seconds=time.monotonic() - self._begin,
-        )
-
-    def _accepted_checkpoint(self, measured: Measured) -> AcceptedCheckpoint:
-        submission = self.submission
-        return AcceptedCheckpoint(
-            path=self._files.path(submission),
-            name=submission.name,
-            step=submission.step,
-            value=measured.cases[0].value,
-            kept=submission.kept,
-            files=submission.files,
         )
 
 

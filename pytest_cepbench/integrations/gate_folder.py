@@ -12,13 +12,15 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.files import open_regular, parse_json, read_text
 
@@ -30,15 +32,9 @@ _SERIES = "series"
 
 _FICLONE = 0x40049409  # <linux/fs.h>; a number that the file system does not know is an OSError
 
-_RACY_NS = 2_000_000_000
-"""Age from which a time of change is trusted: clocks of file systems tick every 2 s at worst."""
-
 Files = Mapping[str, tuple[str, str]]
-"""Path of each file within a checkpoint -> its stamp, empty where none can be trusted, and SHA-256.
-
-A stamp moves when the file is written to or replaced. One that was written within a tick of the
-clock has none, because it can be written once more in the same tick: it is read again.
-"""
+"""Path of each file within a checkpoint -> its `FileStamp`, empty where that is not settled so that
+the file is read again, and its SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,8 @@ class GateFolder:
                     f"{path} has format {document['format']}, and {_FORMAT} is expected: give the "
                     "training a new folder for its gate"
                 )
-            return _state(document)
+            entries = {each.name: document[each.name] for each in fields(GateState)}
+            return msgspec.convert(entries, GateState)
         except FileNotFoundError:
             if any(self.baselines.rglob("*.toml")):
                 raise TrainingGateError(self._lost()) from None
@@ -172,9 +169,9 @@ class GateFolder:
                 f"{path} cannot be read ({error!r}): give the training a new folder for its gate"
             ) from error
 
-    def change(self, **fields: Any) -> GateState:
+    def change(self, **changes: Any) -> GateState:
         """Write the state with some fields replaced, and return it. Raises TrainingGateError."""
-        state = replace(self.load(), **fields)
+        state = replace(self.load(), **changes)
         self._write("state.json", json.dumps({"format": _FORMAT, **asdict(state)}, indent=1))
         # For the shell: pytest suites --model="$(cat FOLDER/accepted)". Looked at each time, since
         # the process before may have been killed between the state and these.
@@ -204,12 +201,12 @@ class GateFolder:
         partial = self.begin_copy(submission.name)
         try:
             with self._explained(submission.name):
-                before = _stamps(source)
+                before = [FileStamp.of(path) for path in _paths(source)]
                 if source.is_dir():
                     shutil.copytree(source, partial, copy_function=_copy, dirs_exist_ok=True)
                 else:
                     _copy(source, partial / Path(submission.given).name)
-                if _stamps(source) != before:
+                if [FileStamp.of(path) for path in _paths(source)] != before:
                     raise OSError("it changed while it was copied; gate it when it is saved")  # noqa: TRY301 - explained as any other
             return self.end_copy(submission, single=not source.is_dir())
         except BaseException:  # half a copy on a full disk is in the way of the training
@@ -393,14 +390,6 @@ def _paths(place: Path) -> list[Path]:
     )
 
 
-def _stamp(status: os.stat_result) -> str:
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-
-
-def _stamps(place: Path) -> dict[Path, str]:
-    return {path: _stamp(path.stat()) for path in _paths(place)}
-
-
 def _read_files(place: Path, known: Files | None = None) -> Files:
     """The files of a checkpoint; none where there is nothing. Raises OSError.
 
@@ -408,15 +397,12 @@ def _read_files(place: Path, known: Files | None = None) -> Files:
     """
     files: dict[str, tuple[str, str]] = {}
     for path in _paths(place):
-        # Before the file is read, so that a write meanwhile shows in the next stamp.
-        taken, status = time.time_ns(), path.stat()
-        name, stamp = str(path.relative_to(place)), _stamp(status)
+        name, stamp = str(path.relative_to(place)), FileStamp.of(path)
         before, digest = (known or {}).get(name, ("", ""))
-        if stamp != before:
+        if str(stamp) != before:
             with open_regular(path) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        settled = taken - status.st_mtime_ns > _RACY_NS
-        files[name] = (stamp if settled else "", digest)
+        files[name] = (str(stamp) if stamp.settled else "", digest)
     return files
 
 
@@ -424,24 +410,3 @@ def _digest(files: Files) -> str:
     """SHA-256 of the names and contents of files."""
     digests = {name: digest for name, (_, digest) in files.items()}
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-
-
-def _state(document: Mapping[str, Any]) -> GateState:
-    def files(entry: Mapping[str, Any]) -> Files:
-        return {name: (stamp, digest) for name, (stamp, digest) in entry["files"].items()}
-
-    def submission(entry: Mapping[str, Any] | None) -> Submission | None:
-        return None if entry is None else Submission(**{**entry, "files": files(entry)})
-
-    def accepted(entry: Mapping[str, Any] | None) -> AcceptedCheckpoint | None:
-        return None if entry is None else AcceptedCheckpoint(**{**entry, "files": files(entry)})
-
-    return GateState(
-        accepted=accepted(document["accepted"]),
-        best=accepted(document["best"]),
-        running=submission(document["running"]),
-        waiting=tuple(
-            each for entry in document["waiting"] if (each := submission(entry)) is not None
-        ),
-        stopped=submission(document["stopped"]),
-    )

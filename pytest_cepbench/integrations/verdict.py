@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -201,15 +201,8 @@ def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bo
 
 def _case(entry: Mapping[str, Any]) -> GatedCase:
     return GatedCase(
-        name=f"{entry['suite']}/{entry['part']}/{entry['metric']}",
-        label=entry["label"],
-        verdict=entry["verdict"],
-        higher_is_better=entry["higher_is_better"],
-        value=entry["value"],
-        baseline=entry["baseline"],
-        difference=entry["difference"],
-        low=entry["low"],
-        high=entry["high"],
+        f"{entry['suite']}/{entry['part']}/{entry['metric']}",
+        *(entry[each.name] for each in fields(GatedCase)[1:]),
     )
 
 
