@@ -254,8 +254,8 @@ class Store:
         if shared is None:
             return None
         with store_errors(self._path):
-            write_image(self.root, digest, shared.data)
-        return shared.image
+            write_image(self.root, digest, shared[1])
+        return shared[0]
 
     def image_path(self, digest: str) -> Path:
         """Path of the image; in the folder itself where it is absent.

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import time
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import get_loop, sync
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
-    FetchResult,
+    ObjectStore,
     StoreFailure,
     failure_of,
     most_bytes,
     server_answer,
-    write_failures,
 )
 
 if TYPE_CHECKING:
@@ -35,10 +31,8 @@ _CLOSING_SECONDS = 5.0  # a server that does not answer must not keep the proces
 
 _RETRY_PAUSE = 1.0
 
-_T = TypeVar("_T")
 
-
-class BucketObjects:
+class BucketObjects(ObjectStore):
     """The objects below a path of a file system; see `ObjectStore`.
 
     fs: used by this object only, since its connections are closed in the end.
@@ -47,7 +41,7 @@ class BucketObjects:
     """
 
     def __init__(self, fs: AbstractFileSystem, root: str, named: str) -> None:
-        self.named = named
+        super().__init__(named)
         self._fs = fs
         self._root = root.rstrip("/")
         self._can_create = True  # until the file system refuses a conditional write
@@ -55,43 +49,26 @@ class BucketObjects:
         protocols = [fs.protocol] if isinstance(fs.protocol, str) else fs.protocol
         self._reads_ranges = {"http", "https"}.isdisjoint(protocols)
 
-    def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:
-        """Read all of them in about one round trip; see `ObjectStore`."""
-        return FetchResult.of(self._for_each(names, self._read, seconds))
-
-    def _read(self, name: str, seconds: float) -> bytes | str:
+    async def _read(self, name: str, seconds: float) -> bytes | str:
         """The object, or why it is unfit. A byte beyond the limit shows that it is too large."""
         path, end = self._path(name), most_bytes(name) + 1
         if not self._reads_ranges:
-            size = self._call(self._fs.info, path, seconds=seconds).get("size")
+            size = (await self._call("info", path, seconds=seconds)).get("size")
             if isinstance(size, int) and size >= end:
                 return _too_large(name)
         try:
-            data: bytes = self._call(self._fs.cat_file, path, start=0, end=end, seconds=seconds)
+            data: bytes = await self._call("cat_file", path, start=0, end=end, seconds=seconds)
         except Exception as error:
             if server_answer(error)[1] == 416:  # an empty object has no range
                 return b""
             raise
         return data if len(data) < end else _too_large(name)
 
-    def write(
-        self,
-        objects: Mapping[str, bytes],
-        replace: Container[str] = (),
-        seconds: float | None = None,
-    ) -> dict[str, StoreFailure]:
-        """Write all of them in about one round trip; see `ObjectStore`."""
-
-        def write(name: str, timeout: float) -> None:
-            self._write(name, objects[name], timeout, replace=name in replace)
-
-        return write_failures(self._for_each(objects, write, seconds))
-
-    def _write(self, name: str, data: bytes, seconds: float, *, replace: bool) -> None:
+    async def _write(self, name: str, data: bytes, seconds: float, *, replace: bool) -> None:
         path = self._path(name)
         if self._can_create and not replace:
             try:
-                self._call(self._fs.pipe_file, path, data, mode="create", seconds=seconds)
+                await self._call("pipe_file", path, data, mode="create", seconds=seconds)
             except FileExistsError:
                 return
             except (TypeError, NotImplementedError):
@@ -106,15 +83,16 @@ class BucketObjects:
                 self._can_create = False
             else:
                 return
-        self._call(self._fs.pipe_file, path, data, seconds=seconds)
+        await self._call("pipe_file", path, data, seconds=seconds)
 
     def list(self, folder: str) -> dict[str, int]:
         """Sizes in bytes of all objects below a folder, by name; see `ObjectStore`."""
 
-        def find(name: str, seconds: float) -> dict[str, Any]:
+        async def find(name: str, seconds: float) -> dict[str, Any]:
             try:
-                entries: dict[str, Any] = self._call(
-                    self._fs.find, self._path(name), detail=True, seconds=seconds
+                path = self._path(name)
+                entries: dict[str, Any] = await self._call(
+                    "find", path, detail=True, seconds=seconds
                 )
             except FileNotFoundError:
                 return {}
@@ -140,64 +118,58 @@ class BucketObjects:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _call(self, method: Callable[..., Any], *args: Any, seconds: float, **options: Any) -> Any:
+    async def _call(self, method: str, *args: Any, seconds: float, **options: Any) -> Any:
         """Call a method of the file system with a timeout. Raises whatever the library raises."""
         if self._fs.async_impl:
-            return method(*args, timeout=seconds, **options)  # fsspec cancels the request then
-        return sync(get_loop(), asyncio.to_thread, method, *args, timeout=seconds, **options)
+            request = getattr(self._fs, f"_{method}")(*args, **options)
+        else:
+            request = asyncio.to_thread(getattr(self._fs, method), *args, **options)
+        return await asyncio.wait_for(request, seconds)
 
     def _for_each(
         self,
         names: Iterable[str],
-        action: Callable[[str, float], _T],
+        action: Callable[[str, float], Awaitable[Any]],
         seconds: float | None,
-    ) -> dict[str, _T | StoreFailure]:
-        """What the action returns for each name, or its failure.
+    ) -> dict[str, Any]:
+        """Run up to AT_ONCE actions at the same time, on fsspec's thread.
 
-        Runs up to AT_ONCE actions at the same time. A transient failure is tried once more, unless
-        seconds limits each of them. The threads are daemons: after an interrupt, a process must not
-        wait for a server before it can end.
+        That is a daemon: after an interrupt, a process must not wait for a server before it ends.
         """
         names = list(names)
-        waiting = deque(names)
-        answers: dict[str, _T | StoreFailure] = {}
 
-        def work() -> None:
-            with suppress(IndexError):  # nothing is left
-                while True:
-                    name = waiting.popleft()
-                    answers[name] = _attempt(action, name, seconds)
+        async def answers() -> list[Any]:
+            free = asyncio.Semaphore(AT_ONCE)
 
-        threads = [
-            Thread(target=work, name="bucket", daemon=True) for _ in range(min(AT_ONCE, len(names)))
-        ]
-        if len(threads) == 1:
-            work()
-        else:
-            try:
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-            except BaseException:  # an interrupt
-                waiting.clear()
-                raise
-        return {name: answers[name] for name in names}
+            async def answer(name: str) -> Any:
+                async with free:
+                    return await _attempt(action, name, seconds)
 
+            return await asyncio.gather(*map(answer, names))
 
-def _attempt(
-    action: Callable[[str, float], _T], name: str, seconds: float | None
-) -> _T | StoreFailure:
-    """What the action returns, or its failure; see `BucketObjects._for_each`."""
-    for pause in (_RETRY_PAUSE, None):
+        running = asyncio.run_coroutine_threadsafe(answers(), get_loop())
         try:
-            return action(name, seconds or _SECONDS)
-        except Exception as error:  # noqa: BLE001 - libraries raise anything
-            failure = failure_of(error)
-        if pause is None or seconds is not None or not failure.transient:
-            break
-        time.sleep(pause)
-    return failure
+            return dict(zip(names, running.result(), strict=True))
+        except BaseException:  # an interrupt
+            running.cancel()
+            raise
+
+
+async def _attempt(
+    action: Callable[[str, float], Awaitable[Any]], name: str, seconds: float | None
+) -> Any:
+    """What the action returns, or its failure.
+
+    A transient failure is tried once more, unless seconds limits each try.
+    """
+    try:
+        return await action(name, seconds or _SECONDS)
+    except Exception as error:  # noqa: BLE001 - libraries raise anything
+        failure = failure_of(error)
+    if seconds is not None or not failure.transient:
+        return failure
+    await asyncio.sleep(_RETRY_PAUSE)
+    return await _attempt(action, name, _SECONDS)
 
 
 def _too_large(name: str) -> str:

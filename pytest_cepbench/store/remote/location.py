@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
@@ -32,7 +32,6 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.remote.object_store import (
     FORMAT,
     MARKER,
-    FetchResult,
     Kind,
     ObjectStore,
     StoreFailure,
@@ -41,7 +40,6 @@ from pytest_cepbench.store.remote.object_store import (
     marker,
     most_bytes,
     write_failure,
-    write_failures,
 )
 
 _SECONDS = 10.0
@@ -275,7 +273,7 @@ _STALE_SECONDS = 86400.0  # clocks of machines differ, but not by a day
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 
 
-class FolderObjects:
+class FolderObjects(ObjectStore):
     """The objects in a folder; see `ObjectStore`.
 
     root: the folder.
@@ -283,45 +281,30 @@ class FolderObjects:
     """
 
     def __init__(self, root: Path, named: str) -> None:
-        self.named = named
+        super().__init__(named)
         self._root = root
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="shared-store")
 
-    def read(
+    def _for_each(
         self,
-        names: Sequence[str],
-        seconds: float | None = None,  # noqa: ARG002 - the kernel has no timeout
-    ) -> FetchResult:
-        """Read all of them, on threads; see `ObjectStore`."""
-        return FetchResult.of(dict(zip(names, self._threads.map(self._read, names), strict=True)))
-
-    def _read(self, name: str) -> bytes | str | StoreFailure:
-        """The object, why it is unfit, or the failure to read it."""
-        try:
-            return read_regular(self._root / name, most_bytes(name))
-        except UnfitFileError as error:
-            return str(error)
-        except OSError as error:
-            return failure_of(error)
-
-    def write(
-        self,
-        objects: Mapping[str, bytes],
-        replace: Container[str] = (),
-        seconds: float | None = None,  # noqa: ARG002 - as in `read`
-    ) -> dict[str, StoreFailure]:
-        """Write all of them, on threads; see `ObjectStore`."""
-
-        def write(name: str) -> StoreFailure | None:
+        names: Iterable[str],
+        action: Callable[[str, float], Any],
+        seconds: float | None,  # noqa: ARG002 - the kernel has no timeout
+    ) -> dict[str, Any]:
+        def answer(name: str) -> Any:
             try:
-                self._write(name, objects[name], replace=name in replace)
+                return action(name, 0.0)
+            except UnfitFileError as error:
+                return str(error)
             except OSError as error:
                 return failure_of(error)
-            return None
 
-        return write_failures(dict(zip(objects, self._threads.map(write, objects), strict=True)))
+        return dict(zip(names, self._threads.map(answer, names), strict=True))
 
-    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
+    def _read(self, name: str, _: float) -> bytes:
+        return read_regular(self._root / name, most_bytes(name))
+
+    def _write(self, name: str, data: bytes, _: float, *, replace: bool) -> None:
         target = self._root / name
         if not replace and target.exists():
             return

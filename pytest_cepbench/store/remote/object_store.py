@@ -9,10 +9,11 @@ Failures are described in our own words, since the errors of the libraries may q
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Container, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import astuple
@@ -79,28 +80,25 @@ class FetchResult:
     failure: StoreFailure | None = None
     unfit: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, answers: Mapping[str, bytes | str | StoreFailure]) -> Self:
-        """Sort the answers by name: contents, reasons why objects are unfit, failures."""
-        failures = (a for a in answers.values() if isinstance(a, StoreFailure))
-        return cls(
-            {name: answer for name, answer in answers.items() if isinstance(answer, bytes)},
-            next((failure for failure in failures if failure.kind != "absent"), None),
-            {name: answer for name, answer in answers.items() if isinstance(answer, str)},
-        )
 
-
-class ObjectStore(Protocol):
-    """A backend: bytes under names. Any thread may call it; only an interrupt raises.
+class ObjectStore(ABC):
+    """Bytes under names below a location. Any thread may call it; only an interrupt raises.
 
     named: the option and the location as the user gave them, without secrets.
     """
 
-    named: str
+    def __init__(self, named: str) -> None:
+        self.named = named
 
     def read(self, names: Sequence[str], seconds: float | None = None) -> FetchResult:
         """Read all of them at once. seconds: timeout for one object; None for a long one."""
-        ...
+        answers = self._for_each(names, self._read, seconds)
+        failures = (a for a in answers.values() if isinstance(a, StoreFailure))
+        return FetchResult(
+            {name: answer for name, answer in answers.items() if isinstance(answer, bytes)},
+            next((failure for failure in failures if failure.kind != "absent"), None),
+            {name: answer for name, answer in answers.items() if isinstance(answer, str)},
+        )
 
     def write(
         self,
@@ -114,15 +112,38 @@ class ObjectStore(Protocol):
         seconds: timeout for one object; None for a long one.
         Returns the failures by name; every other name exists now.
         """
-        ...
 
+        def write(name: str, limit: float) -> Any:
+            return self._write(name, objects[name], limit, replace=name in replace)
+
+        answers = self._for_each(objects, write, seconds)
+        return {
+            name: write_failure(answer)
+            for name, answer in answers.items()
+            if isinstance(answer, StoreFailure)
+        }
+
+    @abstractmethod
     def list(self, folder: str) -> dict[str, int]:
         """Sizes in bytes of all objects below a folder, by name. Raises StoreError."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Release connections."""
-        ...
+
+    @abstractmethod
+    def _for_each(
+        self, names: Iterable[str], action: Callable[[str, float], Any], seconds: float | None
+    ) -> dict[str, Any]:
+        """What the action returns for each name, or a StoreFailure. seconds: as of `read`."""
+
+    @abstractmethod
+    def _read(self, name: str, seconds: float) -> Any:
+        """The object's bytes, or a text that says why it is unfit; a coroutine may give them."""
+
+    @abstractmethod
+    def _write(self, name: str, data: bytes, seconds: float, *, replace: bool) -> Any:
+        """Write an object; a coroutine may do it."""
 
 
 def most_bytes(name: str) -> int:
@@ -211,67 +232,28 @@ _NETWORK = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _ErrorInfo:
-    """What an error tells.
-
-    code: of the server, such as NoSuchBucket.
-    status: of HTTP.
-    number: as in `errno`.
-    names: of its classes.
-    """
-
-    code: str | None
-    status: int | None
-    number: int | None
-    names: frozenset[str]
-
-
-_MEANINGS: tuple[tuple[Kind, str, Callable[[_ErrorInfo], bool]], ...] = (
-    ("bucket", "there is no such bucket", lambda of: of.code == "NoSuchBucket"),
-    ("absent", "it is not there", lambda of: of.status == 404 or "FileNotFoundError" in of.names),
-    (
-        "no credentials", "no credentials were found for it",
-        lambda of: bool(of.names & _NO_CREDENTIALS),
-    ),
-    (
-        "rejected", "the credentials are not accepted",
-        lambda of: of.code in _REJECTED or of.status == 401,
-    ),
-    (
-        "region", "it is in another region",
-        lambda of: of.code in _REGION or of.status in (301, 307),
-    ),
-    (
-        "forbidden", "access is denied",
-        lambda of: (
-            of.status == 403 or "PermissionError" in of.names or of.number == errno.EROFS
-        ),
-    ),
-    ("full", "no space is left there", lambda of: of.number in (errno.ENOSPC, errno.EDQUOT)),
-    (
-        "no answer", "it does not answer",
-        lambda of: of.status is None and (bool(of.names & _NO_ANSWER) or of.number in _NETWORK),
-    ),
-    (
-        "no answer", "it answers with an error",
-        lambda of: of.status is not None and of.status >= 500,
-    ),
-)  # fmt: skip
-"""(kind, message, test) of errors; the first that fits counts."""
-
-
 def failure_of(error: BaseException) -> StoreFailure:
     """The failure that an error of a file system, or of the libraries below it, means."""
     if isinstance(error, RedirectError):
         return StoreFailure("redirect", f"it points to {error}, and redirects are not followed")
     code, status = server_answer(error)
     number = error.errno if isinstance(error, OSError) else None
-    info = _ErrorInfo(
-        code, status, number, frozenset(kind.__name__ for kind in type(error).__mro__)
+    names = {kind.__name__ for kind in type(error).__mro__}
+    silent = status is None and (bool(names & _NO_ANSWER) or number in _NETWORK)
+    denied = status == 403 or "PermissionError" in names or number == errno.EROFS
+    meanings: tuple[tuple[Kind, str, bool], ...] = (
+        ("bucket", "there is no such bucket", code == "NoSuchBucket"),
+        ("absent", "it is not there", status == 404 or "FileNotFoundError" in names),
+        ("no credentials", "no credentials were found for it", bool(names & _NO_CREDENTIALS)),
+        ("rejected", "the credentials are not accepted", code in _REJECTED or status == 401),
+        ("region", "it is in another region", code in _REGION or status in (301, 307)),
+        ("forbidden", "access is denied", denied),
+        ("full", "no space is left there", number in (errno.ENOSPC, errno.EDQUOT)),
+        ("no answer", "it does not answer", silent),
+        ("no answer", "it answers with an error", status is not None and status >= 500),
+        ("unknown", "it cannot be used", True),
     )
-    unknown: tuple[Kind, str] = ("unknown", "it cannot be used")
-    kind, message = next(((kind, text) for kind, text, fits in _MEANINGS if fits(info)), unknown)
+    kind, message = next((kind, message) for kind, message, fits in meanings if fits)
     detail = " ".join(str(part) for part in (status, code) if part)
     if kind == "unknown" and not detail:
         detail = type(error).__name__
@@ -283,15 +265,6 @@ def write_failure(failure: StoreFailure) -> StoreFailure:
     if failure.kind == "absent":
         return StoreFailure("bucket", "there is no such bucket or folder")
     return failure
-
-
-def write_failures(answers: Mapping[str, object]) -> dict[str, StoreFailure]:
-    """The failures among the answers to a write, by name."""
-    return {
-        name: write_failure(answer)
-        for name, answer in answers.items()
-        if isinstance(answer, StoreFailure)
-    }
 
 
 def server_answer(error: BaseException) -> tuple[str | None, int | None]:

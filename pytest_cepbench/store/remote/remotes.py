@@ -40,6 +40,9 @@ Location = str | Path
 Log = Callable[[str], None]
 """Receives one line."""
 
+SharedImage = tuple[ImageArtifact, bytes]
+"""A sound image from a remote store, and its file."""
+
 
 @dataclass(frozen=True)
 class SharedRow:
@@ -53,18 +56,6 @@ class SharedRow:
     row: Row
     image: str | None
     source: str
-
-
-@dataclass(frozen=True)
-class SharedImage:
-    """A sound image from a remote store.
-
-    image: its pixels.
-    data: its file.
-    """
-
-    image: ImageArtifact
-    data: bytes
 
 
 class RemoteReader:
@@ -105,13 +96,13 @@ class RemoteReader:
         return sound
 
     def image(self, digest: str) -> SharedImage | None:
-        """The image, or None when it is absent or damaged."""
+        """The image; None when it is absent or damaged."""
         name = image_name(digest)
         data = self._read([name]).get(name)
         if data is None:
             return None
         try:
-            return SharedImage(verify_image(data, digest), data)
+            return verify_image(data, digest), data
         except ImageError as error:
             self._add_bad(name, f"image {digest[:12]}", str(error))
             return None

@@ -54,7 +54,7 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
             shared = reader.image(digest)
             if shared is not None:
                 with store_errors(store.root / INDEX):
-                    write_image(store.root, digest, shared.data)
+                    write_image(store.root, digest, shared[1])
                 summary.images += 1
             return shared is not None
 
