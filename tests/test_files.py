@@ -1,8 +1,9 @@
-"""Reading files from outside: pipes, devices, links and sizes, and texts that no parser takes."""
+"""Files from outside: pipes, devices, links, sizes, texts that no parser takes; stamps of files."""
 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from pytest_cepbench.errors import UnfitFileError
 from pytest_cepbench.files import (
+    RACY_NS,
+    FileStamp,
     keep_out_of_git,
     open_regular,
     parse_json,
@@ -166,3 +169,50 @@ def test_no_part_of_a_small_file_is_left(tmp_path: Path, monkeypatch: pytest.Mon
     assert not path.exists()
     write_small(path, "text")
     assert path.read_text() == "text"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file that was last written to long ago."""
+    path = tmp_path / "weights"
+    path.write_text("one")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    return path
+
+
+def rename_over(path: Path) -> None:
+    """Put another file of the same size and time in its place."""
+    fresh = path.with_name("fresh")
+    fresh.write_text("two")
+    os.utime(fresh, (1_000_000_000, 1_000_000_000))
+    fresh.replace(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda path: path.write_text("four"), lambda path: path.write_text("two"), rename_over],
+    ids=["another size", "the same size", "another file"],
+)
+def test_a_change_moves_the_stamp(file: Path, change: Callable[[Path], object]) -> None:
+    """Whatever a trainer does to a file."""
+    before = FileStamp.of(file)
+    assert FileStamp.of(file) == before
+    change(file)
+    assert FileStamp.of(file) != before
+
+
+def test_a_stamp_is_settled_when_the_file_was_old(file: Path) -> None:
+    """It is asked about the moment in which the stamp was taken, not about now."""
+    assert FileStamp.of(file).settled
+    file.write_text("two")
+    young = FileStamp.of(file)
+    assert not young.settled
+    os.utime(file, ns=(0, young.taken_ns - RACY_NS - 10**9))
+    assert FileStamp.of(file).settled
+    assert not young.settled
+
+
+def test_a_time_in_the_future_is_never_settled(file: Path) -> None:
+    """The clock of a file server may be ahead."""
+    os.utime(file, ns=(0, FileStamp.of(file).taken_ns + 60 * 10**9))
+    assert not FileStamp.of(file).settled

@@ -1,6 +1,5 @@
 """Texts, images, detections and failures: the immutable parts of chains, and their digests."""
 
-from pytest_cepbench.artifacts.digest import canonical_json, digest_bytes, digest_json, digest_text
 from pytest_cepbench.artifacts.image import (
     DECODER,
     ImageArtifact,
@@ -9,6 +8,7 @@ from pytest_cepbench.artifacts.image import (
     read_image,
 )
 from pytest_cepbench.artifacts.outcome import Detection, Detections, Failure, Mask
+from pytest_cepbench.files import canonical_json, digest_bytes, digest_json, digest_text
 
 __all__ = [
     "DECODER",

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from pytest_cepbench.artifacts.digest import canonical_json, digest_text
 from pytest_cepbench.artifacts.outcome import Failure
-from pytest_cepbench.files import parse_json
+from pytest_cepbench.files import canonical_json, digest_text, parse_json
 
 MOST_STEPS = 10
 """Most steps of an answer; the released test set of OpenING was filtered to as many."""

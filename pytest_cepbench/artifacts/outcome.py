@@ -20,8 +20,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts.digest import canonical_json
 from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.files import canonical_json
 
 FailureKind = Literal[
     "empty-text",

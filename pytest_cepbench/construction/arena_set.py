@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json, read_image
-from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_templates import ArenaQuestion, GoldPart, read_templates
 from pytest_cepbench.construction.folder import (
@@ -43,6 +42,7 @@ from pytest_cepbench.datasets.opening.questions import (
 )
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import escape_json, quote_toml
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.ratings.consent import INSTRUCTIONS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text, encode_image
-from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.folder import encode
 from pytest_cepbench.construction.frozen_set import (
     CARD,
@@ -29,6 +28,7 @@ from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import quote_toml
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.data_card import card_with_images
 from pytest_cepbench.construction.folder import ConstructionFolder
 from pytest_cepbench.construction.frozen_set import (
@@ -23,6 +22,7 @@ from pytest_cepbench.construction.frozen_set import (
 from pytest_cepbench.construction.source_images import load_image
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.replacement import replace_files
 
 

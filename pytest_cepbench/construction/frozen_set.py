@@ -21,14 +21,13 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
-from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.construction.final_labels import FinalLabel, vote_labels
 from pytest_cepbench.construction.folder import encode
 from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml
-from pytest_cepbench.files import parse_toml, read_regular
+from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
 from pytest_cepbench.replacement import replace_files
 
 MANIFEST = "dataset.toml"

@@ -20,9 +20,8 @@ from typing import Any
 
 import msgspec
 
-from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.files import open_regular, parse_json, read_text
+from pytest_cepbench.files import FileStamp, open_regular, parse_json, read_text
 
 _FORMAT = 2
 """Version of the state file."""

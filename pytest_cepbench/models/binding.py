@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import (
     CepError,
     CheckpointError,
@@ -25,6 +24,7 @@ from pytest_cepbench.errors import (
     SpecError,
     UnfitFileError,
 )
+from pytest_cepbench.files import FileStamp
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec, Scheme
 

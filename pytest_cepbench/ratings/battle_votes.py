@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from pytest_cepbench.artifacts.digest import digest_json
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import DatasetError, unknown_name
+from pytest_cepbench.files import digest_json
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Item, Task, Vote
 

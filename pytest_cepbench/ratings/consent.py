@@ -16,10 +16,9 @@ from pathlib import Path
 import msgspec
 from markupsafe import Markup, escape
 
-from pytest_cepbench.artifacts.digest import digest_text
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.files import read_text, write_small
+from pytest_cepbench.files import digest_text, read_text, write_small
 from pytest_cepbench.ratings.records import Task
 
 CONSENT, INSTRUCTIONS = "consent.md", "instructions.md"

@@ -18,11 +18,10 @@ from typing import TypeVar
 
 import msgspec
 
-from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.artifacts.image import ImageArtifact, read_image
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.files import MOST_TEXT, read_regular
+from pytest_cepbench.files import MOST_TEXT, digest_bytes, read_regular
 from pytest_cepbench.ratings.records import (
     FORMAT,
     Item,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.artifacts.digest import digest_bytes
 from pytest_cepbench.artifacts.image import ImageArtifact, encode_image
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES
 from pytest_cepbench.ratings.known_answers import known_fault
 from pytest_cepbench.ratings.records import (

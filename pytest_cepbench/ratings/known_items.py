@@ -15,7 +15,6 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts.digest import digest_text
 from pytest_cepbench.artifacts.image import ImageArtifact
 from pytest_cepbench.datasets.shapes.samples import (
     LOOKS,
@@ -26,6 +25,7 @@ from pytest_cepbench.datasets.shapes.samples import (
     some,
 )
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption, render
+from pytest_cepbench.files import digest_text
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Part, Study, Task
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from pytest_cepbench.artifacts.digest import digest_text
+from pytest_cepbench.files import digest_text
 from pytest_cepbench.ratings.records import Item, Study, VoteKind
 
 _SIDES = ("first", "second")

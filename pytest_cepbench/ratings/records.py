@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from pytest_cepbench.artifacts.digest import digest_json
+from pytest_cepbench.files import digest_json
 
 FORMAT = 1
 """Version of all records; raised when a field changes its meaning."""

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from pytest_cepbench.artifacts.digest import FileStamp
 from pytest_cepbench.errors import StoreError
+from pytest_cepbench.files import FileStamp
 from pytest_cepbench.store.database import Index
 from pytest_cepbench.store.rows import (
     Read,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.artifacts.digest import RACY_NS, FileStamp
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
+from pytest_cepbench.files import RACY_NS, FileStamp
 from pytest_cepbench.models.binding import BoundRole, CoveredFiles, HashFile, bind
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec

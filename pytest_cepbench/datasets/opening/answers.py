@@ -22,7 +22,6 @@ from uuid import uuid4
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.answer import limit_steps
-from pytest_cepbench.artifacts.digest import digest_json
 from pytest_cepbench.datasets.opening.questions import (
     ID_FIELDS,
     IMAGE_MARKER,
@@ -33,6 +32,7 @@ from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder, unsafe
 from pytest_cepbench.datasets.sources.text_files import read_json
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
+from pytest_cepbench.files import digest_json
 
 VERSION = "1"
 """Of the rules by which files become answers; part of their identity."""

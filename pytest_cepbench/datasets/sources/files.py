@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_cepbench.artifacts.digest import FileStamp, digest_json
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.files import FileStamp, digest_json, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
