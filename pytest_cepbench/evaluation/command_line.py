@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from pytest_cepbench.escapes import HIDDEN, environment_secrets, is_secret_name
-from pytest_cepbench.models.api.redaction import Secret, without_secrets
+from pytest_cepbench.models.api.endpoint import Secret, without_secrets
 
 _QUERY = re.compile(r"(?<=[?&])(?P<name>[^=&\s]+)=(?P<value>[^&\s]*)")
 

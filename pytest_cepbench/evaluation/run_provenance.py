@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.command_line import redacted_command
-from pytest_cepbench.models.api.redaction import public_url
+from pytest_cepbench.models.api.endpoint import public_url
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.provenance import (

@@ -31,12 +31,12 @@ from pytest_cepbench.datasets.shapes.arena import solver as arena_solver
 from pytest_cepbench.datasets.sources.hub import PARAMETERS as LOCATION_PARAMETERS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
-from pytest_cepbench.models.api import endpoint
-from pytest_cepbench.models.api.endpoint import (
+from pytest_cepbench.models.api.endpoint import ServerParams
+from pytest_cepbench.models.api.parameters import (
     ChatParams,
     ImageParams,
+    InterleaverParams,
     JudgeParams,
-    ServerParams,
     VqaParams,
 )
 from pytest_cepbench.models.detectors.transformers_detector import ClassesParams, OwlParams
@@ -99,7 +99,7 @@ _PARAMETERS = (
     ImageParams,
     JudgeParams,
     LocalJudgeParams,
-    endpoint.InterleaverParams,
+    InterleaverParams,
     Degradation,
     DescriberKnobs,
     AnswerDegradation,

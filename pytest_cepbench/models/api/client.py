@@ -1,8 +1,13 @@
-"""Requests to a server, repeated while that may help, and what they reveal of the server."""
+"""Requests to a server, repeated while that may help, and what they reveal of the server.
+
+The official client works on an event loop of its own with its own thread, so that the caller may be
+in another event loop, and can be interrupted: requests on the way are cancelled then.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -20,30 +25,36 @@ from pytest_cepbench.errors import (
     NoLogprobsError,
     PointerError,
 )
-from pytest_cepbench.models.api.endpoint import Endpoint, ServerParams
-from pytest_cepbench.models.api.redaction import redact_logs, without_secrets
-from pytest_cepbench.models.api.responses import (
+from pytest_cepbench.models.api.endpoint import (
+    Endpoint,
+    ServerParams,
+    redact_logs,
+)
+from pytest_cepbench.models.api.faults import (
     UNREACHABLE,
     ApiFault,
-    ApiResponse,
     classify_response,
     describe_body,
     fatal_error,
     fault_in_document,
     is_web_page,
-    logprobs_error,
-    no_answer_error,
-    pointer_error,
     read_json,
-    read_models,
-    unreachable_error,
-    web_page_error,
+    server_error,
 )
-from pytest_cepbench.models.devices import usable_cores
-from pytest_cepbench.models.protocols import CUT, Reply, RoleName, Usage
+from pytest_cepbench.models.api.responses import ApiResponse, read_models
+from pytest_cepbench.models.protocols import CUT, Reply, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+T = TypeVar("T")
+
+What = Literal["chat", "images", "models"]
+"""The kind of request: for a text, for an image, for the list of models."""
+
+_LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
+
+_THREADS = min(4, os.cpu_count() or 1)  # that encode and decode images
 
 _FIRST_WAIT = 0.25  # seconds before the first retry, doubled for each further one
 
@@ -57,14 +68,12 @@ _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
 _IRRELEVANT = ("response_format",)
 """Parameters that change no answer: no remark where one is not accepted."""
 
-_SERVED, _IGNORED = "server served", "not honoured"
+SERVED, IGNORED = "server served", "not honoured"
 """Fields of provenance: the name under which a server answered, and what it did not honour."""
-
-_SHOWN_NAMES = 3
 
 _END_NOTICED = 0.5  # seconds, in which it shows that a server of the run has ended
 
-_LONGEST_NAME = 100
+LONGEST_NAME = 100  # letters of the name of a model
 
 
 @dataclass(frozen=True)
@@ -100,329 +109,6 @@ class OwnServer(Protocol):
     def unchanged(self) -> AbstractContextManager[None]:
         """Raise IdentityError where its files change while it answers, if that can matter."""
         ...
-
-
-@dataclass(frozen=True)
-class _RequestResult:
-    """The reply to a request; answered: whether the server dealt with the request."""
-
-    reply: Reply
-    answered: bool
-
-
-class ApiClient:
-    """Sends batches of requests to one server, and repeats them as the spec's parameters allow.
-
-    endpoint: where the model is served.
-    params: limits, waits and prices of the spec.
-    image_price: of one image, in the user's currency.
-    own: the server, where the run has started it.
-    """
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        params: ServerParams,
-        image_price: float = 0.0,
-        own: OwnServer | None = None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._own = own
-        self._params = params
-        self._image_price = image_price
-        self._connection = Connection(endpoint, params.timeout)
-        self._limiter = RequestLimiter(params.concurrency, params.rpm)
-        # Images are encoded while earlier requests are in flight; not those of a whole batch, whose
-        # encoded images may be large.
-        self._prepared = asyncio.Semaphore(_AHEAD * params.concurrency)
-        self._capabilities = ServerCapabilities(endpoint)
-        self._models: tuple[str, ...] = ()  # that the server lists
-        self._has_answered = False
-        self._retries = params.retries
-
-    def check(self) -> None:
-        """Request the list of models, which costs nothing.
-
-        Raises ModelError for an address without a server, and for a refused key. Any other fault
-        shows at the first real request.
-        """
-        for tries_left in reversed(range(_CONNECT_TRIES)):
-            result = self._connection.run(self._connection.send("models", {}, {}))
-            if not (isinstance(result, ApiFault) and result.code == UNREACHABLE):
-                break
-            if not tries_left:
-                raise unreachable_error(self._endpoint, result)
-        if isinstance(result, ApiFault):
-            if result.status == 401:
-                raise fatal_error(self._endpoint, result)
-        elif is_web_page(result):
-            raise web_page_error(self._endpoint, describe_body(result))
-        else:
-            self._models = read_models(read_json(result))
-
-    def send_all(self, requests: Sequence[ApiRequest]) -> list[Reply]:
-        """One reply for each request, in order.
-
-        A request without an answer is a passing failure. Raises ModelError where no request is
-        answered, and where every request would end like that.
-        """
-        if not requests:
-            return []
-        with nullcontext() if self._own is None else self._own.unchanged():
-            results = self._connection.run(self._send_concurrently(requests))
-            if isinstance(results, Exception):
-                raise results from None
-        if self._own is not None and not all(result.answered for result in results):
-            time.sleep(_END_NOTICED)
-            self._own.check()
-        if not any(result.answered for result in results):
-            last = results[-1].reply.value
-            if last.kind == "unanswered" or not self._has_answered:
-                # This batch has waited in vain; the cases that follow need not each wait as long.
-                self._retries = 0
-                raise no_answer_error(self._endpoint, len(requests), last.detail, self._models)
-        return [result.reply for result in results]
-
-    async def _send_concurrently(
-        self, requests: Sequence[ApiRequest]
-    ) -> list[_RequestResult] | Exception:
-        tasks = [asyncio.ensure_future(self._prepare_and_send(request)) for request in requests]
-        try:
-            return await asyncio.gather(*tasks)
-        except Exception as error:  # noqa: BLE001 - handed over whole, and raised by the caller
-            return error
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _prepare_and_send(self, request: ApiRequest) -> _RequestResult:
-        async with self._prepared:
-            body = await self._connection.on_thread(request.body)
-            return await self._send_until_answered(request, body)
-
-    async def _send_until_answered(
-        self, request: ApiRequest, body: Mapping[str, Any]
-    ) -> _RequestResult:
-        tries, waited, usage = 0, 0.0, Usage()
-        while True:
-            async with self._limiter.slot() as started:
-                optional = self._capabilities.accepted(request.optional)
-                result = await self._send_once(request, body, optional)
-            usage += Usage(requests=1, retries=min(1, usage.requests))
-            if isinstance(result, ApiResponse):
-                self._limiter.record_success()
-                return self._succeeded(request, result, usage)
-            if result.kind == "fatal":
-                raise fatal_error(self._endpoint, result, self._models)
-            if result.kind == "parameter" and result.parameter in optional:
-                value = optional[result.parameter]
-                self._capabilities.drop_parameter(result.parameter, value, result.words)
-                continue
-            if result.kind == "content":
-                return self._failed(Failure("refused", self._endpoint.clean(result.words)), usage)
-            if result.kind in ("rejected", "parameter"):
-                failure = Failure("exception", self._describe(result))
-                return self._failed(failure, usage, answered=False)
-            pause = result.wait
-            if pause is None:
-                longest = min(self._params.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
-                # Random, so that requests which failed together are not repeated together.
-                pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
-            waited += time.monotonic() - started
-            if tries >= self._retries or waited + pause > self._params.patience:
-                words = f"after {usage.requests} requests: {self._describe(result)}"
-                return self._failed(Failure("unanswered", words), usage, answered=False)
-            if result.kind == "throttled":
-                self._limiter.record_throttling(started, result.wait or 0.0)
-            tries, waited = tries + 1, waited + pause
-            await asyncio.sleep(pause)
-
-    async def _send_once(
-        self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> ApiResponse | ApiFault:
-        content = await self._connection.send(request.what, body, optional)
-        if isinstance(content, ApiFault):
-            if self._own is not None:
-                self._own.check()
-            if content.parameter in request.required:
-                raise logprobs_error(self._endpoint, content.words)
-            return content
-        document = read_json(content)
-        if document is None:
-            if is_web_page(content) and not self._has_answered:
-                raise web_page_error(self._endpoint, describe_body(content))
-            return ApiFault("again", f"not JSON but {describe_body(content)}", 200)
-        fault = fault_in_document(document)
-        if fault is not None:
-            return fault
-        try:
-            return await self._connection.on_thread(lambda: request.read(document))
-        except NoAnswerError as error:
-            return ApiFault("again", str(error), 200)
-        except PointerError:
-            raise pointer_error(self._endpoint) from None
-        except NoLogprobsError:
-            words = "its answers have none"
-            raise logprobs_error(self._endpoint, words) from None
-
-    def _succeeded(
-        self, request: ApiRequest, response: ApiResponse, usage: Usage
-    ) -> _RequestResult:
-        value = self._without_secrets(response.value)
-        images = int(request.what == "images")
-        if isinstance(value, list):
-            images = sum(step.image is not None for step in value)
-        tokens_in, tokens_out = response.tokens
-        cost = (tokens_in * self._params.price_in + tokens_out * self._params.price_out) / 1e6
-        cost += images * self._image_price
-        usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
-        provenance, remarks = self._capabilities.record(response)
-        provenance |= response.provenance
-        if self._own is not None:
-            provenance |= self._own.provenance
-        self._has_answered, self._retries = True, self._params.retries
-        return _RequestResult(Reply(value, usage, provenance, remarks=remarks), answered=True)
-
-    def _without_secrets(self, value: Any) -> Any:
-        """A result without secrets: a server may say anything, also what it was sent."""
-        if isinstance(value, str):
-            for secret in self._endpoint.secrets:
-                value = secret.remove_from(value)
-        elif isinstance(value, Failure):
-            return Failure(value.kind, self._endpoint.clean(value.detail))
-        elif isinstance(value, list):
-            return [replace(step, text=self._without_secrets(step.text)) for step in value]
-        return value
-
-    def _failed(self, failure: Failure, usage: Usage, *, answered: bool = True) -> _RequestResult:
-        return _RequestResult(Reply(failure, usage, passing=not answered), answered)
-
-    def _describe(self, fault: ApiFault) -> str:
-        status = "" if fault.status in (None, 200) else f"{fault.status}: "
-        return self._endpoint.clean(status + fault.words)
-
-
-class ServerCapabilities:
-    """Knowledge of one server in this process: accepted parameters and reported names."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._dropped: dict[str, str] = {}  # parameter -> how it was sent
-        self._renamed: dict[str, str] = {}
-        self._remarks: dict[str, None] = {}
-        self._reported: dict[str, str] = {}
-        self._changed: set[str] = set()
-        self._cut = 0
-
-    def accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that the server accepts, under the names that it knows."""
-        named = {self._renamed.get(name, name): value for name, value in optional.items()}
-        return {name: value for name, value in named.items() if name not in self._dropped}
-
-    def drop_parameter(self, parameter: str, value: Any, words: str) -> None:
-        """Send a parameter that the server refused under its other name, or not at all any more.
-
-        value: that was refused. words: the server's reason.
-        """
-        if parameter in _OTHER_NAMES and parameter not in self._renamed:
-            self._renamed[parameter] = _OTHER_NAMES[parameter]
-            return
-        if parameter in self._dropped or parameter in self._renamed:
-            return  # another request in flight met the same refusal
-        # A seed differs from input to input; what matters is that none was honoured.
-        number = f"{value:g}" if isinstance(value, float) else value
-        shown = parameter if parameter == "seed" else f"{parameter}={number}"
-        self._dropped[parameter] = shown
-        if parameter not in _IRRELEVANT:
-            self._remarks[
-                f"{self._endpoint.name}: the server does not take {shown} "
-                f"({self._endpoint.clean(words)}): it was left out"
-            ] = None
-
-    def record(self, response: ApiResponse) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Provenance of a response's result, and remarks on it for people."""
-        remarks = list(self._remarks)
-        reported = {
-            name: self._endpoint.clean(text)[:_LONGEST_NAME]
-            for name, text in response.reported.items()
-        }
-        remarks += self._changes(reported)
-        ignored = [shown for name, shown in self._dropped.items() if name not in _IRRELEVANT]
-        if response.deviation:
-            ignored.append(response.deviation)
-            remarks.append(f"{self._endpoint.name}: the server gave {response.deviation}")
-        if response.cut:
-            self._cut += 1
-            if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
-                remarks.append(
-                    f"{self._endpoint.name}: answers cut off by max_tokens so far: {self._cut}; a "
-                    "larger one would leave them whole"
-                )
-        provenance = {f"server {name}": text for name, text in reported.items()}
-        if ignored:
-            provenance[_IGNORED] = ", ".join(ignored)
-        if response.cut:
-            provenance |= CUT
-        return provenance, tuple(remarks)
-
-    def _changes(self, reported: Mapping[str, str]) -> list[str]:
-        """Remarks where the server calls itself otherwise than before: it may be another model."""
-        remarks = []
-        for name, text in reported.items():
-            before = self._reported.setdefault(name, text)
-            if text != before and name not in self._changed:
-                self._changed.add(name)
-                remarks.append(
-                    f"{self._endpoint.name}: what answers has changed during the run: its {name} "
-                    f"was {before!r} and is {text!r}"
-                )
-        return remarks
-
-
-def provenance_warnings(
-    role: RoleName, model: str, provenances: Sequence[Mapping[str, str]]
-) -> list[str]:
-    """Warnings of every report on a server's results, whether they are new or from the store.
-
-    model: the requested name. A name that only adds a date is another name too: the weights behind
-    an alias change.
-    provenances: of results.
-    """
-    requested = without_secrets(model)
-    name = f"{role} openai:{requested}"
-    served = _other_values(provenances, _SERVED, requested[:_LONGEST_NAME])
-    warnings = []
-    if served:
-        warnings.append(
-            f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: "
-            "see that it is the model that is meant, and name it as the server does"
-        )
-    return warnings + ignored_warnings(name, provenances)
-
-
-def ignored_warnings(name: str, provenances: Sequence[Mapping[str, str]]) -> list[str]:
-    """Warnings of results that a server made without a parameter that it was sent.
-
-    name: of the model, for people.
-    """
-    ignored = _other_values(provenances, _IGNORED, "")
-    if not ignored:
-        return []
-    return [f"{name}: answers were made without what was asked for: {_quoted(ignored)}"]
-
-
-def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
-    """Unusual values of a field, each once, without secrets: others may have written the store."""
-    values = (
-        provenance[field] for provenance in provenances if provenance.get(field, usual) != usual
-    )
-    return list(dict.fromkeys(map(without_secrets, values)))
-
-
-def _quoted(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN_NAMES} others" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(map(repr, names[:_SHOWN_NAMES])) + more
 
 
 class RequestLimiter:
@@ -492,51 +178,36 @@ class RequestLimiter:
             self._lowered_at = now
 
 
-What = Literal["chat", "images", "models"]
-"""The kind of request: for a text, for an image, for the list of models."""
-
-T = TypeVar("T")
-
-_LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
-
-_MOST_THREADS = 4  # that encode and decode images
-
-
-def load_client(endpoint: Endpoint, timeout: float) -> AsyncOpenAI:
-    """The official client. Raises MissingDependencyError where it is not installed."""
-    try:
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-    except ImportError as error:
-        raise MissingDependencyError(
-            'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
-        ) from error
-    client = AsyncOpenAI(
-        http_client=DefaultAsyncHttpxClient(
-            # A redirect would send the image and the prompt wherever the server says.
-            follow_redirects=False,
-            # A proxy does not reach the server that the run has started on this machine.
-            trust_env=endpoint.label is None,
-        ),
-        api_key=endpoint.api_key,
-        base_url=endpoint.address.reveal(),
-        default_headers=endpoint.headers,
-        timeout=timeout,
-        max_retries=0,  # the client does not know of the other requests
-    )
-    redact_logs(endpoint.secrets)  # its libraries have made their loggers by now
-    return client
-
-
 class Connection:
-    """The client, its event loop and threads for images; closed by garbage collection."""
+    """The client, its event loop and threads for images; closed by garbage collection.
+
+    Raises MissingDependencyError where the client is not installed.
+    """
 
     def __init__(self, endpoint: Endpoint, timeout: float) -> None:
-        self._client = load_client(endpoint, timeout)
+        try:
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        except ImportError as error:
+            raise MissingDependencyError(
+                'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
+            ) from error
+        self._client = AsyncOpenAI(
+            http_client=DefaultAsyncHttpxClient(
+                # A redirect would send the image and the prompt wherever the server says.
+                follow_redirects=False,
+                # A proxy does not reach the server that the run has started on this machine.
+                trust_env=endpoint.label is None,
+            ),
+            api_key=endpoint.api_key,
+            base_url=endpoint.address.reveal(),
+            default_headers=endpoint.headers,
+            timeout=timeout,
+            max_retries=0,  # the client does not know of the other requests
+        )
+        redact_logs(endpoint.secrets)  # its libraries have made their loggers by now
         self._timeout = timeout
         self._loop = asyncio.new_event_loop()
-        self._pool = ThreadPoolExecutor(
-            min(_MOST_THREADS, usable_cores()), thread_name_prefix="openai-images"
-        )
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="openai-images")
         thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name=f"openai-{endpoint.role}", daemon=True
         )
@@ -566,6 +237,7 @@ class Connection:
         """
         import openai
 
+        # The client's own timeout is one of silence: a body that drips would never end.
         limit = min(self._timeout, _LIST_TIMEOUT) if what == "models" else self._timeout
         try:
             async with asyncio.timeout(limit):
@@ -627,3 +299,265 @@ def _close(
         asyncio.run_coroutine_threadsafe(end(), loop)
         if threading.current_thread() is not thread:
             thread.join(2.0)
+
+
+class ApiClient:
+    """Sends batches of requests to one server, and repeats them as the spec's parameters allow.
+
+    endpoint: where the model is served.
+    params: limits, waits and prices of the spec.
+    image_price: of one image, in the user's currency.
+    own: the server, where the run has started it.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        params: ServerParams,
+        image_price: float = 0.0,
+        own: OwnServer | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._own = own
+        self._params = params
+        self._image_price = image_price
+        self._connection = Connection(endpoint, params.timeout)
+        self._limiter = RequestLimiter(params.concurrency, params.rpm)
+        # Images are encoded while earlier requests are in flight; not those of a whole batch, whose
+        # encoded images may be large.
+        self._prepared = asyncio.Semaphore(_AHEAD * params.concurrency)
+        self._capabilities = ServerCapabilities(endpoint)
+        self._models: tuple[str, ...] = ()  # that the server lists
+        self._has_answered = False
+        self._retries = params.retries
+
+    def check(self) -> None:
+        """Request the list of models, which costs nothing.
+
+        Raises ModelError for an address without a server, and for a refused key. Any other fault
+        shows at the first real request.
+        """
+        for _ in range(_CONNECT_TRIES):
+            result = self._connection.run(self._connection.send("models", {}, {}))
+            if not (isinstance(result, ApiFault) and result.code == UNREACHABLE):
+                break
+        if isinstance(result, ApiFault):
+            if result.code == UNREACHABLE:
+                raise server_error(self._endpoint, UNREACHABLE, result)
+            if result.status == 401:
+                raise fatal_error(self._endpoint, result)
+        elif is_web_page(result):
+            raise self._error("web page", describe_body(result))
+        else:
+            self._models = read_models(read_json(result))
+
+    def send_all(self, requests: Sequence[ApiRequest]) -> list[Reply]:
+        """One reply for each request, in order.
+
+        A request without an answer is a passing failure. Raises ModelError where no request is
+        answered, and where every request would end like that.
+        """
+        if not requests:
+            return []
+        with nullcontext() if self._own is None else self._own.unchanged():
+            replies = self._connection.run(self._send_concurrently(requests))
+            if isinstance(replies, Exception):
+                raise replies from None
+        if self._own is not None and any(reply.passing for reply in replies):
+            time.sleep(_END_NOTICED)
+            self._own.check()
+        if all(reply.passing for reply in replies):
+            last = replies[-1].value
+            if last.kind == "unanswered" or not self._has_answered:
+                # This batch has waited in vain; the cases that follow need not each wait as long.
+                self._retries = 0
+                listed = () if self._endpoint.model in self._models else self._models
+                fault = ApiFault("again", last.detail)
+                raise server_error(self._endpoint, "no answer", fault, listed, len(requests))
+        return replies
+
+    async def _send_concurrently(self, requests: Sequence[ApiRequest]) -> list[Reply] | Exception:
+        tasks = [asyncio.ensure_future(self._prepare_and_send(request)) for request in requests]
+        try:
+            return await asyncio.gather(*tasks)
+        except Exception as error:  # noqa: BLE001 - handed over whole, and raised by the caller
+            return error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _prepare_and_send(self, request: ApiRequest) -> Reply:
+        async with self._prepared:
+            body = await self._connection.on_thread(request.body)
+            return await self._send_until_answered(request, body)
+
+    async def _send_until_answered(self, request: ApiRequest, body: Mapping[str, Any]) -> Reply:
+        tries, waited, usage = 0, 0.0, Usage()
+        while True:
+            async with self._limiter.slot() as started:
+                optional = self._capabilities.accepted(request.optional)
+                result = await self._send_once(request, body, optional)
+            usage += Usage(requests=1, retries=min(1, usage.requests))
+            if isinstance(result, ApiResponse):
+                self._limiter.record_success()
+                return self._reply(request, result, usage)
+            if result.kind == "fatal":
+                raise fatal_error(self._endpoint, result, self._models)
+            if result.kind == "parameter" and result.parameter in optional:
+                value = optional[result.parameter]
+                self._capabilities.drop_parameter(result.parameter, value, result.words)
+                continue
+            if result.kind == "content":
+                return Reply(Failure("refused", self._endpoint.clean(result.words)), usage)
+            status = "" if result.status in (None, 200) else f"{result.status}: "
+            words = self._endpoint.clean(status + result.words)
+            if result.kind in ("rejected", "parameter"):
+                return Reply(Failure("exception", words), usage, passing=True)
+            pause = result.wait
+            if pause is None:
+                longest = min(self._params.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
+                # Random, so that requests which failed together are not repeated together.
+                pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
+            waited += time.monotonic() - started
+            if tries >= self._retries or waited + pause > self._params.patience:
+                words = f"after {usage.requests} requests: {words}"
+                return Reply(Failure("unanswered", words), usage, passing=True)
+            if result.kind == "throttled":
+                self._limiter.record_throttling(started, result.wait or 0.0)
+            tries, waited = tries + 1, waited + pause
+            await asyncio.sleep(pause)
+
+    async def _send_once(
+        self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> ApiResponse | ApiFault:
+        content = await self._connection.send(request.what, body, optional)
+        if isinstance(content, ApiFault):
+            if self._own is not None:
+                self._own.check()
+            if content.parameter in request.required:
+                raise server_error(self._endpoint, "logprobs", content)
+            return content
+        document = read_json(content)
+        if document is None:
+            if is_web_page(content) and not self._has_answered:
+                raise self._error("web page", describe_body(content))
+            return ApiFault("again", f"not JSON but {describe_body(content)}", 200)
+        fault = fault_in_document(document)
+        if fault is not None:
+            return fault
+        try:
+            return await self._connection.on_thread(lambda: request.read(document))
+        except NoAnswerError as error:
+            return ApiFault("again", str(error), 200)
+        except PointerError:
+            raise self._error("pointer") from None
+        except NoLogprobsError:
+            raise self._error("logprobs", "its answers have none") from None
+
+    def _error(self, cause: str, words: str = "") -> Exception:
+        return server_error(self._endpoint, cause, ApiFault("fatal", words))
+
+    def _reply(self, request: ApiRequest, response: ApiResponse, usage: Usage) -> Reply:
+        value = self._without_secrets(response.value)
+        images = int(request.what == "images")
+        if isinstance(value, list):
+            images = sum(step.image is not None for step in value)
+        tokens_in, tokens_out = response.tokens
+        cost = (tokens_in * self._params.price_in + tokens_out * self._params.price_out) / 1e6
+        cost += images * self._image_price
+        usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
+        provenance, remarks = self._capabilities.record(response)
+        provenance |= response.provenance
+        if self._own is not None:
+            provenance |= self._own.provenance
+        self._has_answered, self._retries = True, self._params.retries
+        return Reply(value, usage, provenance, remarks=remarks)
+
+    def _without_secrets(self, value: Any) -> Any:
+        """A result without secrets: a server may say anything, also what it was sent."""
+        if isinstance(value, str):
+            for secret in self._endpoint.secrets:
+                value = secret.remove_from(value)
+        elif isinstance(value, Failure):
+            return Failure(value.kind, self._endpoint.clean(value.detail))
+        elif isinstance(value, list):
+            return [replace(step, text=self._without_secrets(step.text)) for step in value]
+        return value
+
+
+class ServerCapabilities:
+    """Knowledge of one server in this process: accepted parameters and reported names."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._dropped: dict[str, str] = {}  # parameter -> how it was sent
+        self._renamed: dict[str, str] = {}
+        self._remarks: dict[str, None] = {}
+        self._reported: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._cut = 0
+
+    def accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that the server accepts, under the names that it knows."""
+        named = {self._renamed.get(name, name): value for name, value in optional.items()}
+        return {name: value for name, value in named.items() if name not in self._dropped}
+
+    def drop_parameter(self, parameter: str, value: Any, words: str) -> None:
+        """Send a parameter that the server refused under its other name, or not at all any more.
+
+        value: that was refused. words: the server's reason.
+        """
+        if parameter in _OTHER_NAMES and parameter not in self._renamed:
+            self._renamed[parameter] = _OTHER_NAMES[parameter]
+            return
+        if parameter in self._dropped or parameter in self._renamed:
+            return  # another request in flight met the same refusal
+        # A seed differs from input to input; what matters is that none was honoured.
+        number = f"{value:g}" if isinstance(value, float) else value
+        shown = parameter if parameter == "seed" else f"{parameter}={number}"
+        self._dropped[parameter] = shown
+        if parameter not in _IRRELEVANT:
+            self._remarks[
+                f"{self._endpoint.name}: the server does not take {shown} "
+                f"({self._endpoint.clean(words)}): it was left out"
+            ] = None
+
+    def record(self, response: ApiResponse) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Provenance of a response's result, and remarks on it for people."""
+        remarks = list(self._remarks)
+        reported = {
+            name: self._endpoint.clean(text)[:LONGEST_NAME]
+            for name, text in response.reported.items()
+        }
+        remarks += self._changes(reported)
+        ignored = [shown for name, shown in self._dropped.items() if name not in _IRRELEVANT]
+        if response.deviation:
+            ignored.append(response.deviation)
+            remarks.append(f"{self._endpoint.name}: the server gave {response.deviation}")
+        if response.cut:
+            self._cut += 1
+            if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
+                remarks.append(
+                    f"{self._endpoint.name}: answers cut off by max_tokens so far: {self._cut}; a "
+                    "larger one would leave them whole"
+                )
+        provenance = {f"server {name}": text for name, text in reported.items()}
+        if ignored:
+            provenance[IGNORED] = ", ".join(ignored)
+        if response.cut:
+            provenance |= CUT
+        return provenance, tuple(remarks)
+
+    def _changes(self, reported: Mapping[str, str]) -> list[str]:
+        """Remarks where the server calls itself otherwise than before: it may be another model."""
+        remarks = []
+        for name, text in reported.items():
+            before = self._reported.setdefault(name, text)
+            if text != before and name not in self._changed:
+                self._changed.add(name)
+                remarks.append(
+                    f"{self._endpoint.name}: what answers has changed during the run: its {name} "
+                    f"was {before!r} and is {text!r}"
+                )
+        return remarks

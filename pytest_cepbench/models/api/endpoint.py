@@ -1,45 +1,164 @@
-"""Where a model is served, with which key, and the parameters that an `openai:` spec can carry."""
+"""Where a model is served and with which key, and keys taken out of all that is shown or stored."""
 
 from __future__ import annotations
 
-import dataclasses
+import logging
 import math
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
+from functools import cached_property
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
+from pytest_cepbench.errors import ModelError, SpecError
+from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, mask_secrets, one_line
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import (
-    ModelSpec,
-    check_at_least,
-    check_reasoning,
-    parse_params,
-    split_params,
-)
-from pytest_cepbench.models.text_model.judge_prompts import (
-    DEFAULT_PROMPT,
-    JUDGE_PROMPTS,
-    check_prompt,
-)
+from pytest_cepbench.models.spec import ModelSpec, check_at_least
 
-_SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
+_LONGEST = 300  # letters of a server's words
+
+_KEY_NAMES = ("api_key", "apikey", "key", "token", "secret", "password", "authorization", "bearer")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_LOOKS_LIKE_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:sk|gsk|xai|nvapi)-[A-Za-z0-9_*.-]{6,}|hf_[A-Za-z0-9*.]{16,})"
+)
+_FREE_TEXTS = ("base_url", "weights", "system_prompt", "negative_prompt")
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}")
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+class Secret:
+    """A key that is hidden in tracebacks and every other repr, and found in any text.
+
+    It is found in letters of any case, each of them as it is or percent-encoded as in URLs, once or
+    several times. A server that wants to hide it in another form can.
+    """
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def reveal(self) -> str:
+        """The key itself, for the client alone."""
+        return self._value
+
+    def remove_from(self, text: str) -> str:
+        """The text without the key. A short one is no secret, and would be found in any text."""
+        return text if len(self._value) < SECRET_FROM else self._pattern.sub(HIDDEN, text)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("".join(map(_plain_or_encoded, self._value)), re.IGNORECASE)
+
+
+def _plain_or_encoded(char: str) -> str:
+    """A regular expression for a character of a key, as it is and as it stands in URLs."""
+    data = char.encode("utf-8", "surrogatepass")
+    encoded = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in data)
+    return f"(?:{re.escape(char)}|{encoded}{'|[+]' if char == ' ' else ''})"
+
+
+def refuse_secrets(spec: ModelSpec) -> None:
+    """Raise SpecError where a spec holds what looks like a key; the message does not repeat it.
+
+    Specs are printed, stored and reported.
+    """
+    remedy = (
+        "Keys come from the environment: set OPENAI_API_KEY, or name another variable with "
+        "key_env=NAME"
+    )
+    for name, value in spec.params.items():
+        named = name == "key_env" and value.lower() not in ("", "none")
+        if name.lower() in _KEY_NAMES:
+            fault = f"{name}= has no place in a spec, which is printed and stored. {remedy}"
+        elif named and not _VARIABLE.fullmatch(value):
+            fault = (
+                "key_env is the NAME of an environment variable, in capitals; what was given is "
+                f"none (it is not shown, since it may be a key). {remedy}"
+            )
+        elif name == "base_url" and any(mark in value for mark in "@?#"):
+            fault = (
+                "base_url holds a user, a password or a query, which have no place in a spec: it "
+                f"is printed and stored. Set {URL_VARIABLE} instead"
+            )
+        elif name not in _FREE_TEXTS and _LOOKS_LIKE_KEY.search(value):
+            fault = f"the value of {name} looks like a key. {remedy}"
+        else:
+            continue
+        raise SpecError(f"model spec {spec.scheme}:{without_secrets(spec.target)}: {fault}")
+
+
+def public_url(url: str) -> str:
+    """A URL without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "(a URL that cannot be read)"
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/")
+
+
+def without_secrets(text: str, secrets: Iterable[Secret] = ()) -> str:
+    """A server's words on one line, shortened, without keys and anything that looks like one.
+
+    Servers repeat the key they refuse, whole or in part; other programs what the environment holds.
+    """
+    text = mask_secrets(text)
+    for secret in secrets:
+        text = secret.remove_from(text)
+    text = _LOOKS_LIKE_KEY.sub(HIDDEN, text)
+    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+    text = _USERINFO.sub("", text)
+    return one_line(text[: 20 * _LONGEST], _LONGEST)
+
+
+class _Redaction(logging.Filter):
+    """Removes the secrets of any number of servers from every record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: tuple[Secret, ...] = ()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Pass the record on, with secrets removed from its message and its exception."""
+        message = record.getMessage()
+        clean = self._clean(message)
+        if clean != message:
+            record.msg, record.args = clean, ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self._clean(logging.Formatter().formatException(record.exc_info))
+        return True
+
+    def _clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = secret.remove_from(text)
+        return text
+
+
+_REDACTION = _Redaction()
+
+_LIBRARIES = ("openai", "httpx", "httpcore")  # also under newer names that begin so
+
+
+def redact_logs(secrets: Iterable[Secret]) -> None:
+    """Remove these secrets from the logs of the client's libraries, which are imported by now."""
+    _REDACTION.secrets += tuple(secrets)
+    # A filter works for its own logger alone, not for those below it.
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0].startswith(_LIBRARIES):
+            logging.getLogger(name).addFilter(_REDACTION)
 
 
 @dataclass(frozen=True)
-class ServerParams:
-    """How a server is reached; none of these can change an answer, except by naming another model.
+class RequestLimits:
+    """How many requests a server gets and how long each is waited for; no answer depends on it.
 
-    base_url: where the API begins, mostly .../v1; None is OPENAI_BASE_URL, else the client's own.
-    key_env: NAME of the environment variable that holds the key; None sends none.
-    weights: folder of the checkpoint that is served. revision: name that the user changes with the
-        weights. Exactly one of them is the model's identity.
     concurrency: most requests in flight.
     batch_size: most inputs in one call; None is 4 times the concurrency.
     timeout: seconds that one request may take.
@@ -47,14 +166,9 @@ class ServerParams:
     patience: seconds that one answer may take in all, failed requests included.
     max_retry_wait: longest pause, in seconds, that the server did not ask for.
     rpm: most requests per minute, of a process.
-    price_in, price_out: of a million tokens, in the user's currency.
     Raises ValueError for a value outside its range.
     """
 
-    base_url: str | None = None
-    key_env: str | None = "OPENAI_API_KEY"
-    weights: str | None = None
-    revision: str | None = None
     concurrency: int = 16
     batch_size: int | None = None
     timeout: float = 120.0
@@ -62,26 +176,13 @@ class ServerParams:
     patience: float = 300.0
     max_retry_wait: float = 60.0
     rpm: float | None = None
-    price_in: float = 0.0
-    price_out: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
-            raise ValueError(
-                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
-            )
         check_at_least(self, 1, "concurrency", "batch_size")
         if self.retries < 0:
             raise ValueError(f"retries must be 0 or more, got {self.retries}")
-        _check(self, ("timeout", "rpm"), least=0.0, above=True)
-        _check(self, ("patience", "max_retry_wait", "price_in", "price_out"), least=0.0)
-        if (self.weights is None) == (self.revision is None):
-            raise ValueError(
-                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
-                "you change with the weights; of a hosted model its date), one of them: a server "
-                "can serve other weights under the same name, and answers of other weights must "
-                "not be taken for its own"
-            )
+        check_number(self, "timeout", "rpm", above=True)
+        check_number(self, "patience", "max_retry_wait")
 
     @property
     def batch(self) -> int:
@@ -90,215 +191,45 @@ class ServerParams:
 
 
 @dataclass(frozen=True)
-class ChatParams:
-    """Parameters of a request for a text; each can change the answer.
+class ServerParams(RequestLimits):
+    """How a server is reached; none of these can change an answer, except by naming another model.
 
-    temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
-    max_tokens: longest answer; None leaves it to the server.
-    system_prompt: goes first. Of a judge: in the place of its own. Of a writer: before that of the
-        suite, in one message.
-    detail: of images, low or high.
-    image_format: in which images are sent, losslessly: png, which every server reads, or webp,
-        which is encoded in half the time.
-    send_seed: auto (where tokens are sampled), true or false.
-    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
-    reasoning: strip (reasoning is no part of the answer) or keep; of judges and VQA models it never
-        is.
-    dtype: that the server was started with; it is not sent.
+    base_url: where the API begins, mostly .../v1; None is OPENAI_BASE_URL, else the client's own.
+    key_env: NAME of the environment variable that holds the key; None sends none.
+    weights: folder of the checkpoint that is served. revision: name that the user changes with the
+        weights. Exactly one of them is the model's identity.
+    price_in, price_out: of a million tokens, in the user's currency.
     Raises ValueError for a value outside its range.
     """
 
-    temperature: float | None = 0.0
-    top_p: float | None = None
-    max_tokens: int | None = 512
-    system_prompt: str | None = None
-    detail: str | None = None
-    image_format: str = "png"
-    send_seed: str = "auto"
-    max_pixels: int | None = None
-    reasoning: str = "strip"
-    dtype: str | None = None
+    base_url: str | None = None
+    key_env: str | None = "OPENAI_API_KEY"
+    weights: str | None = None
+    revision: str | None = None
+    price_in: float = 0.0
+    price_out: float = 0.0
 
     def __post_init__(self) -> None:
-        check_reasoning(self.reasoning)
-        if self.image_format not in ("png", "webp"):
-            raise ValueError(f"image_format must be png or webp, got {self.image_format!r}")
-        _check(self, ("temperature",), least=0.0)
-        _check(self, ("top_p",), least=0.0, above=True)
-        _check_seed(self.send_seed)
-        check_at_least(self, 1, "max_tokens", "max_pixels")
-
-    @property
-    def sampled(self) -> bool:
-        """True where tokens are sampled, so that the seed matters; None leaves it to the server."""
-        return self.temperature is None or self.temperature > 0
-
-    @property
-    def seeds(self) -> bool:
-        """True where the seed of a step is sent."""
-        return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
-
-
-TOP_LOGPROBS = 20
-"""Most tokens whose probabilities OpenAI's API gives; a letter is often among them twice."""
-
-
-@dataclass(frozen=True)
-class JudgeParams(ChatParams):
-    """Parameters of a judge's request, with those of `ChatParams`.
-
-    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
-    logprobs: whether the server is asked for the probabilities of the verdicts; only where the
-        prompt's verdicts are letters.
-    top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
-    Raises ValueError for a value outside its range.
-    """
-
-    prompt: str = DEFAULT_PROMPT
-    logprobs: bool = False
-    top_logprobs: int | None = None
-
-    def __post_init__(self) -> None:
+        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
+            raise ValueError(
+                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
+            )
         super().__post_init__()
-        check_prompt(self.prompt)
-        _refuse_reasoning(self)
-        if self.logprobs and not JUDGE_PROMPTS[self.prompt].letters:
-            letters = " or ".join(name for name, prompt in JUDGE_PROMPTS.items() if prompt.letters)
+        check_number(self, "price_in", "price_out")
+        if (self.weights is None) == (self.revision is None):
             raise ValueError(
-                f"logprobs=true reads the probabilities of one token, and several verdicts of "
-                f"prompt={self.prompt} begin with the same one: add prompt={letters}"
-            )
-        if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs=true")
-        if self.top_logprobs is not None and self.top_logprobs < len(WINNERS):
-            raise ValueError(
-                f"top_logprobs must be at least {len(WINNERS)}, one token for each verdict, got "
-                f"{self.top_logprobs}"
+                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
+                "you change with the weights; of a hosted model its date), one of them: a server "
+                "can serve other weights under the same name, and answers of other weights must "
+                "not be taken for its own"
             )
 
 
-@dataclass(frozen=True)
-class VqaParams(ChatParams):
-    """Parameters of a VQA model's request, with those of `ChatParams`.
+def check_number(params: object, *names: str, least: float = 0.0, above: bool = False) -> None:
+    """Raise ValueError naming a parameter that is given and no finite number from `least` on.
 
-    max_tokens: longest answer: a word, and room for what some models write before it.
-    logprobs: whether the server is asked for the probabilities of tokens; without them an answer is
-        right or wrong.
-    top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
-    Raises ValueError for a value outside its range.
+    above: whether `least` itself is too small.
     """
-
-    max_tokens: int | None = 16
-    logprobs: bool = True
-    top_logprobs: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sampled:
-            raise ValueError(
-                "temperature of a VQA model must be 0, since its answers have no seed, got "
-                f"{self.temperature}"
-            )
-        _refuse_reasoning(self)
-        check_at_least(self, 1, "top_logprobs")
-        if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs=true")
-
-
-@dataclass(frozen=True)
-class WriterParams(ChatParams):
-    """Parameters of a writer's request: those of `ChatParams`, with room for an answer of ten
-    steps.
-    """
-
-    max_tokens: int | None = 2048
-
-
-_MODALITIES = ("text,image", "image,text")
-
-
-@dataclass(frozen=True)
-class InterleaverParams(ChatParams):
-    """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
-    goes in the place of the built-in one, and the server says how long an answer may be and how it
-    is sampled: greedy images are poor ones.
-
-    modalities: kinds of content that are asked for; None sends nothing.
-    price_image: of one image; it is no part of a request.
-    Raises ValueError for a value outside its range.
-    """
-
-    temperature: float | None = None
-    max_tokens: int | None = None
-    modalities: str | None = "text,image"
-    price_image: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self, ("price_image",), least=0.0)
-        if self.modalities not in (None, *_MODALITIES):
-            known = " or ".join(_MODALITIES)
-            raise ValueError(f"modalities must be {known} or none, got {self.modalities!r}")
-
-
-@dataclass(frozen=True)
-class ImageParams:
-    """Parameters of a generator's request; each but the price can change the image.
-
-    size: WIDTHxHEIGHT or auto; height, width: the same in two numbers. quality: as in the API.
-    num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
-    response_format: how the image is asked for; None sends nothing.
-    send_seed: auto and true send the step's seed, false does not.
-    dtype: that the server was started with; it is not sent. price_image: of one image.
-    Raises ValueError for a value outside its range.
-    """
-
-    size: str | None = None
-    height: int | None = None
-    width: int | None = None
-    quality: str | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    negative_prompt: str | None = None
-    response_format: str | None = "b64_json"
-    send_seed: str = "auto"
-    dtype: str | None = None
-    price_image: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "height", "width", "num_inference_steps")
-        _check(self, ("price_image",), least=0.0)
-        _check(self, ("guidance_scale",), least=-math.inf)
-        _check_seed(self.send_seed)
-        if self.size is not None and not _SIZE.fullmatch(self.size):
-            raise ValueError(f"size must be WIDTHxHEIGHT or auto, got {self.size!r}")
-        if (self.height is None) != (self.width is None):
-            raise ValueError("height and width go together: give both, or size=WIDTHxHEIGHT")
-        if self.size is not None and self.height is not None:
-            raise ValueError("size and height say the same: give one of them")
-        if self.response_format not in (None, "b64_json"):
-            raise ValueError(
-                f"response_format must be b64_json or none, got {self.response_format!r}: an image "
-                "is read out of the answer itself, and never fetched from where it points to"
-            )
-
-    @property
-    def wanted_size(self) -> str | None:
-        """The size as the API expects it."""
-        return self.size if self.height is None else f"{self.width}x{self.height}"
-
-
-def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...]:
-    """Read a spec's parameters as dataclasses that share no name.
-
-    Raises SpecError naming the parameter that is unknown or wrong.
-    """
-    names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
-    own = split_params(spec, what, *names)
-    return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
-
-
-def _check(params: object, names: tuple[str, ...], *, least: float, above: bool = False) -> None:
     for name in names:
         value = getattr(params, name)
         if value is None:
@@ -306,18 +237,6 @@ def _check(params: object, names: tuple[str, ...], *, least: float, above: bool 
         if not math.isfinite(value) or value < least or (above and value == least):
             wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
             raise ValueError(f"{name} must be {wanted}, got {value}")
-
-
-def _refuse_reasoning(params: ChatParams) -> None:
-    if params.reasoning != "strip":
-        raise ValueError(
-            "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
-        )
-
-
-def _check_seed(value: str) -> None:
-    if value not in ("auto", "true", "false"):
-        raise ValueError(f"send_seed must be auto, true or false, got {value!r}")
 
 
 OFFICIAL = "https://api.openai.com/v1"
@@ -350,8 +269,8 @@ class Endpoint:
     url: str
     address: Secret
     key: Secret | None
-    user: Secret | None
-    key_env: str | None
+    user: Secret | None = None
+    key_env: str | None = None
     hidden: tuple[Secret, ...] = ()
     label: str | None = None
     log: str = ""
@@ -396,8 +315,12 @@ def find_endpoint(
     """
     address = _address(params, environment)
     name = f"{role} openai:{without_secrets(model)}"
-    parts = _split_url(address)
-    if parts is None:
+    try:
+        parts = urlsplit(address)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
         raise ModelError(
             f"{name}: {public_url(address)} is no address of a server. Correct base_url= in its "
             f"spec, or {URL_VARIABLE}: http://HOST:PORT/v1 is expected"
@@ -424,19 +347,16 @@ def find_endpoint(
         raise ModelError(
             f"{name}: what {params.key_env} holds is no key (it is not shown). Set it anew"
         )
-    key = Secret(value) if value else None
-    secrets = tuple(map(Secret, hidden))
-    return Endpoint(model, role, url, Secret(address), key, user, params.key_env, secrets)
-
-
-def _split_url(address: str) -> SplitResult | None:
-    """The parts of a server's address; None where it is none."""
-    try:
-        parts = urlsplit(address)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        return None
-    return parts if known else None
+    return Endpoint(
+        model,
+        role,
+        url,
+        Secret(address),
+        Secret(value) if value else None,
+        user,
+        params.key_env,
+        tuple(map(Secret, hidden)),
+    )
 
 
 def _address(params: ServerParams, environment: Mapping[str, str]) -> str:

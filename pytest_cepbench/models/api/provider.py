@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import util
@@ -11,20 +11,23 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
-from pytest_cepbench.models.api.client import ApiClient, provenance_warnings
+from pytest_cepbench.models.api.client import IGNORED, LONGEST_NAME, SERVED, ApiClient
 from pytest_cepbench.models.api.endpoint import (
+    ServerParams,
+    find_endpoint,
+    refuse_secrets,
+    shown_url,
+    without_secrets,
+)
+from pytest_cepbench.models.api.parameters import (
     ChatParams,
     ImageParams,
     InterleaverParams,
     JudgeParams,
-    ServerParams,
     VqaParams,
     WriterParams,
-    find_endpoint,
     parse_parts,
-    shown_url,
 )
-from pytest_cepbench.models.api.redaction import refuse_secrets
 from pytest_cepbench.models.api.roles import (
     ApiDescriber,
     ApiGenerator,
@@ -61,6 +64,8 @@ CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
 """Roles by chat completions: the parameters of a request, and the model."""
 
 _NOT_KEYED = ("price_image",)  # of the parameters of a request
+
+_SHOWN_NAMES = 3
 
 
 def name_model(spec: ModelSpec) -> str:
@@ -168,6 +173,51 @@ def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str
     checkpoint = inspect_checkpoint(served)
     complete_checkpoint(served, checkpoint)
     return digest_json({**identity, "weights": fingerprint(checkpoint, hash_file)})
+
+
+def provenance_warnings(
+    role: RoleName, model: str, provenances: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """Warnings of every report on a server's results, whether they are new or from the store.
+
+    model: the requested name. A name that only adds a date is another name too: the weights behind
+    an alias change.
+    provenances: of results.
+    """
+    requested = without_secrets(model)
+    name = f"{role} openai:{requested}"
+    served = _other_values(provenances, SERVED, requested[:LONGEST_NAME])
+    warnings = []
+    if served:
+        warnings.append(
+            f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: "
+            "see that it is the model that is meant, and name it as the server does"
+        )
+    return warnings + ignored_warnings(name, provenances)
+
+
+def ignored_warnings(name: str, provenances: Sequence[Mapping[str, str]]) -> list[str]:
+    """Warnings of results that a server made without a parameter that it was sent.
+
+    name: of the model, for people.
+    """
+    ignored = _other_values(provenances, IGNORED, "")
+    if not ignored:
+        return []
+    return [f"{name}: answers were made without what was asked for: {_quoted(ignored)}"]
+
+
+def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
+    """Unusual values of a field, each once, without secrets: others may have written the store."""
+    values = (
+        provenance[field] for provenance in provenances if provenance.get(field, usual) != usual
+    )
+    return list(dict.fromkeys(map(without_secrets, values)))
+
+
+def _quoted(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} others" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(map(repr, names[:_SHOWN_NAMES])) + more
 
 
 PROVIDER = Provider(

@@ -5,28 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, decode_image
-from pytest_cepbench.artifacts.answer import with_reasoning
-from pytest_cepbench.errors import (
-    ImageError,
-    ModelError,
-    NoAnswerError,
-    NoLogprobsError,
-    PointerError,
-)
-from pytest_cepbench.escapes import redirect_target
-from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
+from pytest_cepbench.artifacts.answer import STEP_END, cut_into_steps, with_reasoning
+from pytest_cepbench.errors import ImageError, NoAnswerError, NoLogprobsError, PointerError
+from pytest_cepbench.models.protocols import AnswerStep
 
 _MOST_TOKENS = 10**9
 
@@ -264,301 +254,81 @@ def _shape(document: Any, wanted: str) -> str:
     return f"nothing usable in {wanted!r}"
 
 
-FaultKind = Literal["again", "throttled", "content", "parameter", "rejected", "fatal"]
-"""again: another try may succeed.
-throttled: the same, and all requests are to slow down.
-content: the provider's policy forbids this input.
-parameter: the server does not accept one of the parameters.
-rejected: this request is wrong to the server.
-fatal: every request would end like this one."""
-
-_LONGEST = 100_000
-"""Bytes of a body that are read for people. Far less is shown; but a body that is cut before keys
-are redacted could keep a part of one."""
-
-_AGAIN = (408, 409, 425)
-_WEB_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_POLICY = ("content_policy", "content_filter", "moderation", "invalid_prompt", "safety")
-_QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
-_REFUSAL = re.compile(
-    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|additional propert|"
-    r"not available|only the default|extra_forbidden",
-    re.IGNORECASE,
+_INLINE = re.compile(
+    r"!\[[^\]]{0,200}\]\(\s*(data:image/[^)\s]+)\s*\)|(data:image/[\w.+-]+;base64,[A-Za-z0-9+/]+=*)"
 )
-
-_TOO_LARGE = re.compile(
-    r"(?:request|payload|body|entity|image|file|upload)\b[^.\n]{0,60}"
-    r"\b(?:too (?:large|big)|exceeds)\b"
-    r"|request_too_large|payload_too_large",
-    re.IGNORECASE,
-)
-"""A refusal of the bytes of a request. One of its tokens speaks of the context."""
-
-_FORM = "response_format"
-_FORM_REFUSAL = re.compile(r"\b(?:response_format|json_schema|guided_json|structured output)")
+"""An image in a text: in Markdown, or its data URL alone."""
 
 
-@dataclass(frozen=True)
-class ApiFault:
-    """The reason why a request has no answer.
+def read_steps(document: Any, *, beside: bool = True) -> ApiResponse:
+    """The steps of a chat completion, a list of `AnswerStep` with (height, width, 3) uint8 images.
 
-    kind: what follows from it.
-    words: the server's or the network's own.
-    status: of HTTP; None where there was no response at all.
-    wait: seconds that the server asks to wait.
-    parameter: the one that the server does not accept.
-    code: the server's own name of the fault, lower case.
-    redirect: the address that a redirect points to, as the server wrote it.
+    beside: whether the reasoning that the server gives beside them goes before the first text.
+
+    A refusal, what a content filter stopped, an image that is none and an answer without a step are
+    failures. Raises NoAnswerError as `read_completion`, PointerError where an image is only pointed
+    to.
     """
-
-    kind: FaultKind
-    words: str
-    status: int | None = None
-    wait: float | None = None
-    parameter: str | None = None
-    code: str = ""
-    redirect: str = ""
+    return read_completion(document, partial(_steps_of, beside=beside))
 
 
-def classify_response(
-    status: int, headers: Mapping[str, str], body: bytes, sent: Collection[str]
-) -> ApiFault:
-    """The fault of a response whose status is not 200.
-
-    sent: optional parameters of the request.
-    """
-    document = read_json(body)
-    words, code, named = _error_fields(document, body)
-    wait = requested_wait(headers)
-    if 300 <= status < 400:
-        return ApiFault("fatal", words, status, code=code, redirect=headers.get("location", ""))
-    if status == 429 and code not in _QUOTA:
-        return ApiFault("throttled", words, status, wait, code=code)
-    if status in _AGAIN or (status >= 500 and status != 501):
-        return ApiFault("again" if wait is None else "throttled", words, status, wait, code=code)
-    if status in (400, 403, 422, 451) and any(part in code for part in _POLICY):
-        return ApiFault("content", words, status, code=code)
-    if status in (400, 422):
-        parameter = _refused_parameter(words, code, named, sent)
-        if parameter is not None:
-            return ApiFault("parameter", words, status, parameter=parameter, code=code)
-    too_large = status == 413 or (status in (400, 422) and _TOO_LARGE.search(f"{words} {code}"))
-    lasting = too_large or status < 300 or status in (401, 402, 403, 404, 405, 429)
-    return ApiFault("fatal" if lasting else "rejected", words, status, code=code)
+def _steps_of(message: Mapping[str, Any], *, beside: bool) -> list[AnswerStep] | Failure:
+    reasoning = reasoning_beside(message) if beside else ""
+    pieces: list[str | npt.NDArray[np.uint8]] = [with_reasoning(reasoning, "")] if reasoning else []
+    for part in _list_parts(message):
+        piece = part if isinstance(part, str) else decode_entry(part)
+        if isinstance(piece, Failure):
+            return piece
+        pieces += [] if piece is None else [piece]
+    steps = [AnswerStep(text, image) for text, image in cut_into_steps(pieces)]
+    refusal = message.get("refusal")
+    if not steps and isinstance(refusal, str) and refusal:
+        return Failure("refused", refusal)
+    return steps or Failure("empty-text", "the message holds no text and no image")
 
 
-def fault_in_document(document: Any) -> ApiFault | None:
-    """The fault that some proxies send with status 200; None where there is none."""
-    if not isinstance(document, dict) or not document.get("error"):
-        return None
-    words, code, _ = _error_fields(document, b"")
-    policy = any(part in code for part in _POLICY)
-    return ApiFault("content" if policy else "again", words, 200, code=code)
+def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
+    """Texts, and entries for `decode_entry`, in reading order."""
+    content = message.get("content")
+    parts: list[str | Mapping[str, Any]] = []
+    for part in content if isinstance(content, list) else [content]:
+        parts += _read_part(part)
+    attached = message.get("images")
+    if not isinstance(attached, list) or any(isinstance(part, dict) for part in parts):
+        return parts  # what is in the content stands beside it only once more
+    images = [piece for part in attached for piece in _read_part(part) if isinstance(piece, dict)]
+    return _merge("".join(part for part in parts if isinstance(part, str)), images)
 
 
-def read_json(body: bytes) -> Any:
-    """The document in a body, None for anything that is not JSON."""
-    try:
-        return msgspec.json.decode(body)
-    # A server may send anything: no JSON, a wrong encoding, ten thousand brackets.
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
+def _read_part(part: object) -> Iterator[str | Mapping[str, Any]]:
+    if isinstance(part, str):
+        yield from _split_inline(part)
+    elif isinstance(part, dict) and not is_reasoning(part):
+        text, entry = part.get("text"), part.get("image_url", part.get("image"))
+        if isinstance(text, str):
+            yield from _split_inline(text)
+        elif isinstance(entry, str):
+            yield {"url": entry}
+        elif isinstance(entry, dict):
+            yield entry
+        elif "b64_json" in part:
+            yield part
 
 
-def describe_body(body: bytes) -> str:
-    """A body that is no JSON, in words for people."""
-    text = body[:_LONGEST].decode("utf-8", "replace")
-    if _WEB_PAGE.match(text):
-        title = _TITLE.search(text)
-        return f"a web page ({title[1].strip()})" if title else "a web page"
-    return text.strip() or "an empty answer"
+def _split_inline(text: str) -> Iterator[str | Mapping[str, Any]]:
+    end = 0
+    for match in _INLINE.finditer(text):
+        yield text[end : match.start()]
+        yield {"url": match[1] or match[2]}
+        end = match.end()
+    yield text[end:]
 
 
-def is_web_page(body: bytes) -> bool:
-    """True for a body of HTML."""
-    return bool(_WEB_PAGE.match(body[:200].decode("utf-8", "replace")))
-
-
-def requested_wait(
-    headers: Mapping[str, str], now: Callable[[], float] = time.time
-) -> float | None:
-    """Seconds that a server asks to wait: retry-after-ms, or Retry-After (seconds or a date)."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
-    try:
-        date = parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, date.timestamp() - now())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
-    """Words, code and named parameter of an error, in the fields of several servers."""
-    outer = document if isinstance(document, dict) else {}
-    inner = outer.get("error", outer.get("detail", outer))
-    if isinstance(inner, list):  # of FastAPI: one entry for each wrong field
-        words = "; ".join(_describe_entry(entry) for entry in inner[:4])
-        locations = [entry.get("loc") for entry in inner if isinstance(entry, dict)]
-        names = [str(loc[-1]) for loc in locations if isinstance(loc, list) and loc]
-        return words, "", names[0] if names else ""
-    if isinstance(inner, dict):
-        fields = [inner.get(name) for name in ("code", "type", "param")]
-        code, kind, param = (field if isinstance(field, str) else "" for field in fields)
-        message = inner.get("message", inner.get("detail"))
-        words = message if isinstance(message, str) else describe_body(body)
-        return words, (code or kind).lower(), param
-    return (inner if isinstance(inner, str) and inner else describe_body(body)), "", ""
-
-
-def _describe_entry(entry: Any) -> str:
-    if not isinstance(entry, dict):
-        return str(entry)
-    loc = entry.get("loc")
-    field = ".".join(map(str, loc)) if isinstance(loc, list) else ""
-    return f"{field}: {entry.get('msg', entry.get('type', ''))}"
-
-
-def _refused_parameter(words: str, code: str, named: str, sent: Collection[str]) -> str | None:
-    """The parameter that a refusal is about, if it says that the server does not accept it.
-
-    Whatever is said against the form of answers, it is the server that does not have this form:
-    the user cannot write another.
-    """
-    if _FORM in sent and (named.startswith(_FORM) or _FORM_REFUSAL.search(words)):
-        return _FORM
-    if not (_REFUSAL.search(words) or _REFUSAL.search(code.replace("_", " "))):
-        return None
-    if named in sent:
-        return named
-    mentioned = [(match.start(), n) for n in sent if (match := re.search(rf"\b{n}\b", words))]
-    return min(mentioned)[1] if mentioned else None
-
-
-UNREACHABLE = "unreachable"
-"""Code of a fault where no server accepted the connection."""
-
-_SHOWN_MODELS = 6  # names of other models
-
-_BASE_URL = (
-    f"Correct base_url= in its spec, or {URL_VARIABLE} (most servers want it to end with /v1)"
-)
-
-
-def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ()) -> ModelError:
-    """The error of a fault that every request would end with.
-
-    listed: models that the server names.
-    """
-    reason = f"{fault.status}: {endpoint.clean(fault.words)}"
-    server = f"{endpoint.name}: {endpoint.url}"
-    if fault.status == 401:
-        return ModelError(f"{server} refuses the key ({reason}). {_key(endpoint)}")
-    if fault.status == 403:
-        return ModelError(
-            f"{server} forbids it ({reason}): the key has expired, or may not use this model. "
-            f"{_key(endpoint)}"
-        )
-    if fault.status in (402, 429):
-        return ModelError(f"{server} wants to be paid ({reason}): the quota of the key is used up")
-    if fault.status in (400, 413, 422):
-        smaller = "Ask for smaller images with size= in its spec"
-        if endpoint.role != "generator":
-            smaller = "Send smaller images with max_pixels= (or image_format=webp) in its spec"
-        return ModelError(
-            f"{server} takes no request as large as this one ({reason}). {smaller}, or raise the "
-            "limit of the server"
-        )
-    if fault.redirect:
-        target = endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/"))
-        return ModelError(
-            f"{server} points to {target} ({fault.status}), and redirects are not followed: images "
-            "and prompts would go wherever a server says. If the model is served there, write that "
-            f"address: base_url= in its spec, or {URL_VARIABLE}"
-        )
-    names_model = "model" in fault.code or endpoint.model in fault.words
-    if fault.status == 404 and (listed or names_model or "model" in fault.words.lower()):
-        wrong = f"does not know this model ({reason}).{_listing(endpoint, listed)}"
-        remedy = f"Correct the name in --{endpoint.role} (or --model)"
-    else:
-        wrong, remedy = f"has no such interface ({reason}).", _remedy(endpoint)
-    return ModelError(f"{server} {wrong} {remedy}")
-
-
-def unreachable_error(endpoint: Endpoint, fault: ApiFault) -> ModelError:
-    """The error of an address where no server is."""
-    return ModelError(
-        f"{endpoint.name}: no server answers at {endpoint.url} ({endpoint.clean(fault.words)}). "
-        f"Start it. {_remedy(endpoint)}"
-    )
-
-
-def web_page_error(endpoint: Endpoint, words: str) -> ModelError:
-    """The error of an address that serves a web site."""
-    return ModelError(
-        f"{endpoint.name}: {endpoint.url} answers with {endpoint.clean(words)}. {_remedy(endpoint)}"
-    )
-
-
-def pointer_error(endpoint: Endpoint) -> ModelError:
-    """The error of a server that answers with the addresses of its images."""
-    return ModelError(
-        f"{endpoint.name}: {endpoint.url} gives the address of an image instead of the image, and "
-        "addresses from answers are not fetched. Let the server answer with data "
-        "(response_format=b64_json, which is sent where the spec does not say none)"
-    )
-
-
-def logprobs_error(endpoint: Endpoint, words: str) -> ModelError:
-    """The error of a server without the probabilities of tokens. words: how it shows."""
-    remedy = 'Remove logprobs=true from its spec, and score = "soft" from the suite that needs it'
-    if endpoint.role == "vqa":
-        remedy = "Add logprobs=false to its spec, so that its answers are right or wrong"
-    return ModelError(
-        f"{endpoint.name}: {endpoint.url} gives no probabilities of tokens "
-        f"({endpoint.clean(words)}). {remedy}; or serve the model "
-        "where they are given (vLLM and SGLang do)"
-    )
-
-
-def no_answer_error(
-    endpoint: Endpoint, count: int, words: str, listed: Sequence[str] = ()
-) -> ModelError:
-    """The error of a batch without any answer. words: of the last fault."""
-    missing = bool(listed) and endpoint.model not in listed
-    return ModelError(
-        f"{endpoint.name}: {endpoint.url} answered none of {count} requests; the last fault: "
-        f"{endpoint.clean(words)}.{_listing(endpoint, listed) if missing else ''} Check the "
-        "server; timeout=, retries= and patience= in the spec set how long the run waits for it"
-        f"{f'. Its log: {endpoint.log}' if endpoint.log else ''}"
-    )
-
-
-def _remedy(endpoint: Endpoint) -> str:
-    """Where to look for the fault of an address."""
-    return f"See its log, {endpoint.log}" if endpoint.log else _BASE_URL
-
-
-def _listing(endpoint: Endpoint, listed: Sequence[str]) -> str:
-    """The models that the server lists, in words, with the nearest name first."""
-    if not listed:
-        return ""
-    close = get_close_matches(endpoint.model, listed, n=1)
-    hint = f" Did you mean {endpoint.clean(close[0])!r}?" if close else ""
-    names = ", ".join(endpoint.clean(name) for name in listed[:_SHOWN_MODELS])
-    more = f" and {len(listed) - _SHOWN_MODELS} more" if len(listed) > _SHOWN_MODELS else ""
-    return f"{hint} It lists {names}{more}."
-
-
-def _key(endpoint: Endpoint) -> str:
-    if endpoint.user is not None:
-        return f"Correct the user and password in {URL_VARIABLE}"
-    if endpoint.key_env is None:
-        return "Name the environment variable of its key with key_env=NAME"
-    set_or_not = "Set" if endpoint.key is None else "Correct"
-    return f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"
+def _merge(text: str, images: Sequence[Mapping[str, Any]]) -> list[str | Mapping[str, Any]]:
+    """The text with its images in the places of its markers; those without one go to the end."""
+    texts = text.split(STEP_END) if images else [text]
+    parts: list[str | Mapping[str, Any]] = []
+    for index, part in enumerate(texts):
+        parts.append(part)
+        parts += images[index : index + 1] if index < len(texts) - 1 else images[index:]
+    return parts

@@ -1,31 +1,21 @@
-"""The roles over the API: requests made of inputs, and answers read."""
+"""The roles over the API: requests made of inputs, and results read out of the replies."""
 
 from __future__ import annotations
 
 import io
 import math
-import re
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.answer import (
-    STEP_END,
-    after_reasoning,
-    cut_into_steps,
-    only_reasoning,
-    with_reasoning,
-    without_reasoning,
-)
+from pytest_cepbench.artifacts.answer import after_reasoning, only_reasoning, without_reasoning
 from pytest_cepbench.artifacts.outcome import (
     PROBABILITIES,
     WINNERS,
@@ -35,29 +25,26 @@ from pytest_cepbench.artifacts.outcome import (
 )
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
-from pytest_cepbench.models.api.endpoint import (
+from pytest_cepbench.models.api.parameters import (
     TOP_LOGPROBS,
     ChatParams,
     ImageParams,
     InterleaverParams,
     JudgeParams,
+    LikelihoodParams,
     VqaParams,
 )
 from pytest_cepbench.models.api.responses import (
     ApiResponse,
     TokenLikelihoods,
-    decode_entry,
-    is_reasoning,
     read_chat,
-    read_completion,
     read_content,
     read_image,
     read_likelihoods,
-    reasoning_beside,
+    read_steps,
 )
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
-    AnswerStep,
     Battle,
     Piece,
     Question,
@@ -80,10 +67,26 @@ from pytest_cepbench.models.text_model.scores import (
 
 P = TypeVar("P", bound=ChatParams)
 
+_JSON_TOKENS = 2048
+"""Room that a reply in JSON has at least: a limit that suits a description cuts objects."""
+
+_LONGEST_QUOTE = 4000
+"""Characters of an unreadable reply that go back to the judge."""
+
+_LONGEST_PROBLEM = 300
+
+_AROUND_LETTER = " \t\r\n*_.:()[]\"'`\u2581\u0120"
+_AROUND_WORD = _AROUND_LETTER + ",;!"
+"""Characters around a letter or word in a token; the last two of the first are tokenizers' marks of
+a space."""
+
 
 @dataclass(frozen=True)
 class ChatModel(Generic[P]):
     """A model behind a server that is asked by chat completions.
+
+    Its methods return one reply for each input: a result, or the failure that the reply amounts to.
+    They raise ModelError where the server answers no request at all.
 
     client: of the server.
     model: its name there.
@@ -114,82 +117,73 @@ class ChatModel(Generic[P]):
 
         def body() -> dict[str, Any]:
             before = [{"role": "system", "content": system}] if system else []
-            message = {"role": "user", "content": content_parts(pieces, self.params)}
+            message = {"role": "user", "content": [_part(piece, self.params) for piece in pieces]}
             return {"model": self.model, "messages": [*before, message, *turns]}
 
         return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
 
+    def settings(self, seed: int) -> dict[str, Any]:
+        """The settings that a request states."""
+        params = self.params
+        return _without_none(
+            temperature=params.temperature,
+            top_p=params.top_p,
+            max_tokens=params.max_tokens,
+            seed=seed if params.seeds else None,
+        )
 
-def chat_settings(params: ChatParams, seed: int) -> Mapping[str, Any]:
-    """The settings that a request states."""
-    return without_none(
-        temperature=params.temperature,
-        top_p=params.top_p,
-        max_tokens=params.max_tokens,
-        seed=seed if params.seeds else None,
-    )
+    def json_settings(
+        self, schema: Mapping[str, Any], seed: int, name: str = "reply", tokens: int = _JSON_TOKENS
+    ) -> dict[str, Any]:
+        """The settings of a request for an object of a JSON schema: structured output.
+
+        A server that does not know it is asked without.
+        name: of the form, for the server. tokens: room that the reply has at least.
+        """
+        form = {"name": name, "strict": _is_closed(schema), "schema": schema}
+        settings = self.settings(seed)
+        settings["response_format"] = {"type": "json_schema", "json_schema": form}
+        if self.params.max_tokens is not None:
+            settings["max_tokens"] = max(self.params.max_tokens, tokens)
+        return settings
+
+    @property
+    def reader(self) -> Callable[[Any], ApiResponse]:
+        """Reads a text, with the reasoning beside it where the spec leaves it to be taken out."""
+        return read_chat if self.params.reasoning == "strip" else read_content
 
 
-def likelihood_settings(params: JudgeParams | VqaParams, seed: int) -> Mapping[str, Any]:
+def _likelihood_settings(model: ChatModel[Any], params: LikelihoodParams, seed: int) -> Any:
     """Those and, where the spec asks for them, the probabilities of tokens."""
     asked = {"logprobs": True, "top_logprobs": params.top_logprobs or TOP_LOGPROBS}
-    return {**chat_settings(params, seed), **(asked if params.logprobs else {})}
+    return {**model.settings(seed), **(asked if params.logprobs else {})}
 
 
-def without_none(**optional: Any) -> Mapping[str, Any]:
-    """The settings that have a value."""
+def _without_none(**optional: Any) -> dict[str, Any]:
     return {name: value for name, value in optional.items() if value is not None}
 
 
-def encodable(text: str) -> str:
+def _encodable(text: str) -> str:
     """The text without lone surrogates, which some tokenizers emit: they are no UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def text_part(text: str) -> dict[str, Any]:
-    """A text in a message."""
-    return {"type": "text", "text": encodable(text)}
-
-
-def image_part(image: Image.Image, params: ChatParams) -> dict[str, Any]:
-    """An image in a message: lossless, inside the request, of at most `max_pixels`."""
-    image = shrink_image(image, params.max_pixels)
+def _part(piece: Piece, params: ChatParams) -> dict[str, Any]:
+    """A text or an image in a message; images lossless, of at most `max_pixels`."""
+    if isinstance(piece, str):
+        return {"type": "text", "text": _encodable(piece)}
+    image = shrink_image(piece, params.max_pixels).convert("RGB")
     stream = io.BytesIO()
     if params.image_format == "webp":
-        image.convert("RGB").save(stream, "WEBP", lossless=True, method=0, quality=0)
+        image.save(stream, "WEBP", lossless=True, method=0, quality=0)
     else:
         # A quarter less time than the default strategy of this level, and smaller for photographs.
-        image.convert("RGB").save(stream, "PNG", compress_level=1, compress_type=zlib.Z_RLE)
+        image.save(stream, "PNG", compress_level=1, compress_type=zlib.Z_RLE)
     encoded = b64encode(stream.getvalue()).decode("ascii")
     image_url = {"url": f"data:image/{params.image_format};base64,{encoded}"}
     if params.detail is not None:
         image_url["detail"] = params.detail
     return {"type": "image_url", "image_url": image_url}
-
-
-def content_parts(pieces: Sequence[Piece], params: ChatParams) -> list[dict[str, Any]]:
-    """Texts and images as the parts of a message."""
-    return [
-        text_part(piece) if isinstance(piece, str) else image_part(piece, params)
-        for piece in pieces
-    ]
-
-
-JSON_TOKENS = 2048
-"""Room that a reply in JSON has at least: a limit that suits a description cuts objects."""
-
-
-def json_settings(params: ChatParams, schema: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-    """The settings of a request for an object of a JSON schema: structured output.
-
-    A server that does not know it is asked without.
-    """
-    form = {"name": "reply", "strict": _is_closed(schema), "schema": schema}
-    settings = dict(chat_settings(params, seed))
-    settings["response_format"] = {"type": "json_schema", "json_schema": form}
-    if params.max_tokens is not None:
-        settings["max_tokens"] = max(params.max_tokens, JSON_TOKENS)
-    return settings
 
 
 def _is_closed(schema: Any) -> bool:
@@ -206,13 +200,10 @@ class ApiDescriber(ChatModel[ChatParams]):
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[Reply]:
-        """One reply for each image: its text, or the failure it amounts to.
-
-        Raises ModelError where the server answers no request at all.
-        """
+        """One text for each image."""
         return self.client.send_all(
             [
-                self._request(image, prompt, chat_settings(self.params, seed))
+                self._request(image, prompt, self.settings(seed))
                 for image, seed in zip(images, seeds, strict=True)
             ]
         )
@@ -227,19 +218,14 @@ class ApiDescriber(ChatModel[ChatParams]):
         """As `describe`; the server is asked to hold its model to the schema."""
         return self.client.send_all(
             [
-                self._request(image, prompt, json_settings(self.params, schema, seed))
+                self._request(image, prompt, self.json_settings(schema, seed))
                 for image, prompt, seed in zip(images, prompts, seeds, strict=True)
             ]
         )
 
     def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
-        params = self.params
         pieces: list[Piece] = [image, prompt] if prompt else [image]
-        return self.request(pieces, params.system_prompt, settings, _reader(params))
-
-
-def _reader(params: ChatParams) -> Callable[[Any], ApiResponse]:
-    return read_chat if params.reasoning == "strip" else read_content
+        return self.request(pieces, self.params.system_prompt, settings, self.reader)
 
 
 class ApiWriter(ChatModel[ChatParams]):
@@ -248,16 +234,8 @@ class ApiWriter(ChatModel[ChatParams]):
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
     ) -> list[Reply]:
-        """One reply for each question: its text, or the failure it amounts to.
-
-        Raises ModelError where the server answers no request at all.
-        """
-        return self.client.send_all(
-            [
-                self._request(question, prompt, chat_settings(self.params, seed))
-                for question, seed in zip(questions, seeds, strict=True)
-            ]
-        )
+        """One text for each question."""
+        return self._write(questions, prompt, map(self.settings, seeds))
 
     def write_json(
         self,
@@ -267,40 +245,38 @@ class ApiWriter(ChatModel[ChatParams]):
         seeds: Sequence[int],
     ) -> list[Reply]:
         """As `write`; the server is asked to hold its model to the schema."""
+        return self._write(questions, prompt, map(partial(self.json_settings, schema), seeds))
+
+    def _write(
+        self, questions: Sequence[Question], prompt: str, settings: Iterable[Mapping[str, Any]]
+    ) -> list[Reply]:
+        system = _encodable("\n\n".join(filter(None, [self.params.system_prompt, prompt])))
         return self.client.send_all(
             [
-                self._request(question, prompt, json_settings(self.params, schema, seed))
-                for question, seed in zip(questions, seeds, strict=True)
+                self.request(question, system, own, self.reader)
+                for question, own in zip(questions, settings, strict=True)
             ]
         )
-
-    def _request(self, question: Question, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
-        params = self.params
-        system = encodable("\n\n".join(filter(None, [params.system_prompt, prompt])))
-        return self.request(question, system, settings, _reader(params))
 
 
 @dataclass(frozen=True)
 class ApiGenerator:
-    """A generator behind a server; fields as of `ChatModel`."""
+    """A generator behind a server; fields and errors as of `ChatModel`."""
 
     client: ApiClient
     model: str
     params: ImageParams
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
-        """One reply for each text: (height, width, 3) uint8, or the failure it amounts to.
-
-        Raises ModelError where the server answers no request at all.
-        """
+        """One image for each text, (height, width, 3) uint8."""
         return self.client.send_all(
             [self._request(text, seed) for text, seed in zip(texts, seeds, strict=True)]
         )
 
     def _request(self, text: str, seed: int) -> ApiRequest:
-        body = {"model": self.model, "prompt": encodable(text)}
+        body = {"model": self.model, "prompt": _encodable(text)}
         params = self.params
-        optional = without_none(
+        optional = _without_none(
             size=params.wanted_size,
             quality=params.quality,
             num_inference_steps=params.num_inference_steps,
@@ -312,199 +288,13 @@ class ApiGenerator:
         return ApiRequest("images", lambda: body, self._read, optional)
 
     def _read(self, document: Any) -> ApiResponse:
-        response = read_image(document)
-        wanted = self.params.wanted_size
+        response, wanted = read_image(document), self.params.wanted_size
         if wanted in (None, "auto") or isinstance(response.value, Failure):
             return response
         height, width, _ = response.value.shape
         size = f"{width}x{height}"
-        if size == wanted:
-            return response
-        return replace(response, deviation=f"size {size} instead of {wanted}")
-
-
-_LONGEST_QUOTE = 4000
-"""Characters of an unreadable reply that go back to the judge."""
-
-_LONGEST_PROBLEM = 300
-
-_AROUND = " \t\r\n*_.:()[]\"'`\u2581\u0120"
-"""Characters around a letter in a token; the last two are tokenizers' marks of a space."""
-
-
-class ApiJudge(ChatModel[JudgeParams]):
-    """A judge behind a server."""
-
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
-        """One reply for each battle: its winner, or the failure it amounts to.
-
-        Raises ModelError where the server answers no request at all.
-        """
-        return self.client.send_all(
-            [self._request(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
-        )
-
-    def _request(self, battle: Battle, seed: int) -> ApiRequest:
-        params = self.params
-        prompt = JUDGE_PROMPTS[params.prompt]
-        system = prompt.system if params.system_prompt is None else params.system_prompt
-        read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
-        settings = likelihood_settings(params, seed)
-        return self.request(prompt.show(battle), system, settings, read)
-
-    def score_answers(
-        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
-    ) -> list[Reply]:
-        """One reply for each answer: its `CriteriaScores`, or the failure it amounts to.
-
-        A reply that cannot be read, or lacks scores, is asked about once more. Raises ModelError
-        where the server answers no request at all.
-        """
-        asked = list(zip(answers, seeds, strict=True))
-        texts = self.client.send_all([self._score_request(*pair) for pair in asked])
-        replies = [_with_scores(reply) for reply in texts]
-        problems = {
-            number: problem_of(replies[number].value)
-            for number, reply in enumerate(texts)
-            if isinstance(reply.value, str)
-        }
-        broken = [number for number, problem in problems.items() if problem]
-        repairs = self._repair(
-            [
-                self._score_request(*asked[number], _repair_turns(texts[number], problems[number]))
-                for number in broken
-            ]
-        )
-        for number, repair in zip(broken, repairs, strict=True):
-            replies[number] = _repaired(replies[number], repair)
-        return replies
-
-    def _repair(self, requests: Sequence[ApiRequest]) -> list[Reply]:
-        try:
-            return self.client.send_all(requests)
-        except ModelError as error:
-            # The first replies were paid for; a server that is gone fails the next batch as well.
-            failure = Failure("unanswered", str(error))
-            return [Reply(failure, passing=True) for _ in requests]
-
-    def _score_request(
-        self,
-        answered: AnsweredQuestion,
-        seed: int,
-        turns: Sequence[Mapping[str, Any]] = (),
-    ) -> ApiRequest:
-        """turns: of the conversation, after the question for scores."""
-        params = self.params
-        prompt = JUDGE_PROMPTS[params.prompt]
-        settings = dict(chat_settings(params, seed)) | {"response_format": _RESPONSE_FORMAT}
-        if params.max_tokens is not None:
-            settings["max_tokens"] = max(params.max_tokens, SCORE_TOKENS)
-        return self.request(
-            prompt.show_answer(answered, JSON_CLOSING),
-            score_system(numbered=prompt.numbered),
-            settings,
-            read_content,
-            turns=turns,
-        )
-
-
-_RESPONSE_FORMAT: Mapping[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {"name": "criteria_scores", "strict": True, "schema": SCORE_SCHEMA},
-}
-"""Structured output. A server that does not know it is asked without, and the text says it all."""
-
-
-def _repair_turns(reply: Reply, problem: str) -> list[Mapping[str, Any]]:
-    """A reply that could not be used, and the question for another."""
-    question = REPAIR.format(problem=problem[:_LONGEST_PROBLEM])
-    quoted = (
-        encodable(without_reasoning(reply.value)[:_LONGEST_QUOTE]) or "(nothing)"
-    )  # some servers refuse no text
-    return [
-        {"role": "assistant", "content": quoted},
-        {"role": "user", "content": [text_part(question)]},
-    ]
-
-
-def _with_scores(reply: Reply) -> Reply:
-    """A reply with the scores in its text; a failure as it is."""
-    if isinstance(reply.value, str):
-        return replace(reply, value=read_scores(reply.value))
-    return reply
-
-
-def _repaired(first: Reply, second: Reply) -> Reply:
-    """Both replies as one: what the first gave counts, and the second fills what it lacks.
-
-    Without an answer to the second it is a failure that may pass: another run asks for both.
-    """
-    value, more = first.value, _with_scores(second).value
-    unanswered = isinstance(more, Failure) and more.kind == "unanswered"
-    if unanswered or (isinstance(value, Failure) and isinstance(more, CriteriaScores)):
-        value = more
-    elif isinstance(more, CriteriaScores):
-        value = value.filled_from(more)
-    return Reply(
-        value,
-        first.usage + second.usage,
-        {**first.provenance, **second.provenance, "repair": "asked once more for scores"},
-        passing=unanswered,
-        remarks=tuple(dict.fromkeys((*first.remarks, *second.remarks))),
-    )
-
-
-def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> ApiResponse:
-    """The verdict of a chat completion.
-
-    likelihoods: whether it is the likeliest of the prompt's letters, with the probabilities of all
-    under `PROBABILITIES`. Those of tokens that the server does not list are 0, and the others sum
-    to 1 again. Raises NoAnswerError where there is no message, NoLogprobsError where a verdict has
-    no probabilities.
-    """
-    response = read_content(document)
-    if not isinstance(response.value, str):
-        return response
-    winner = prompt.read(response.value)
-    if not likelihoods or isinstance(winner, Failure):
-        return replace(response, value=winner)
-    probabilities = _probabilities(read_likelihoods(document), prompt, winner)
-    if isinstance(probabilities, Failure):
-        return replace(response, value=probabilities)
-    provenance = {PROBABILITIES: probabilities.to_text()}
-    return replace(response, value=probabilities.winner, provenance=provenance)
-
-
-def _probabilities(
-    tokens: Sequence[TokenLikelihoods], prompt: JudgePrompt, winner: Winner
-) -> VerdictProbabilities | Failure:
-    """Of the verdicts, by the token that is the answer's letter."""
-    letter = prompt.phrases[winner]
-    # The last one: what stands before it may be reasoning.
-    answers = [token for token in tokens if _letter(token.token) == letter]
-    if not answers:
-        return Failure("no-verdict", f"no token of the answer is the letter {letter}")
-    masses = dict.fromkeys(prompt.phrases.values(), 0.0)
-    for text, logarithm in answers[-1].logarithms.items():
-        if _letter(text) in masses:  # "A" and " A" are two tokens
-            masses[_letter(text)] += math.exp(logarithm)
-    total = sum(masses.values())
-    if not total:
-        return Failure("no-verdict", f"the letter {letter} has no probability")
-    a, tie_a, tie_b, b = (masses[prompt.phrases[verdict]] / total for verdict in WINNERS)
-    return VerdictProbabilities((a, tie_a, tie_b, b))
-
-
-def _letter(token: str) -> str:
-    return token.strip(_AROUND)
-
-
-_INLINE = re.compile(
-    r"!\[[^\]]{0,200}\]\(\s*(data:image/[^)\s]+)\s*\)|(data:image/[\w.+-]+;base64,[A-Za-z0-9+/]+=*)"
-)
-"""An image in a text: in Markdown, or its data URL alone."""
-
-Pixels = npt.NDArray[np.uint8]
+        deviation = "" if size == wanted else f"size {size} instead of {wanted}"
+        return replace(response, deviation=deviation)
 
 
 class ApiInterleaver(ChatModel[InterleaverParams]):
@@ -513,10 +303,9 @@ class ApiInterleaver(ChatModel[InterleaverParams]):
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> list[Reply]:
-        """One reply for each question: its steps, or the failure that they amount to.
+        """The steps of an answer to each question.
 
-        All steps are returned: what a limit cuts off is for the caller to count. Raises ModelError
-        where the server answers no request at all.
+        All steps are returned: what a limit cuts off is for the caller to count.
         """
         return self.client.send_all(
             [
@@ -526,92 +315,13 @@ class ApiInterleaver(ChatModel[InterleaverParams]):
         )
 
     def _request(self, question: Question, limit: StepLimit, seed: int) -> ApiRequest:
-        params = self.params
-        told = [told_text(limit.told)] if limit.told is not None else []
-        system = INTERLEAVE if params.system_prompt is None else params.system_prompt
-        settings = dict(chat_settings(params, seed))
+        params, settings = self.params, self.settings(seed)
         if params.modalities is not None:
             settings["modalities"] = params.modalities.split(",")
+        told = [told_text(limit.told)] if limit.told is not None else []
+        system = INTERLEAVE if params.system_prompt is None else params.system_prompt
         read = partial(read_steps, beside=params.reasoning == "strip")
         return self.request([*question, *told], system, settings, read)
-
-
-def read_steps(document: Any, *, beside: bool = True) -> ApiResponse:
-    """The steps of a chat completion, a list of `AnswerStep` with (height, width, 3) uint8 images.
-
-    beside: whether the reasoning that the server gives beside them goes before the first text.
-
-    A refusal, what a content filter stopped, an image that is none and an answer without a step are
-    failures. Raises NoAnswerError as `read_completion`, PointerError where an image is only pointed
-    to.
-    """
-    return read_completion(document, partial(_steps_of, beside=beside))
-
-
-def _steps_of(message: Mapping[str, Any], *, beside: bool) -> list[AnswerStep] | Failure:
-    reasoning = reasoning_beside(message) if beside else ""
-    pieces: list[str | Pixels] = [with_reasoning(reasoning, "")] if reasoning else []
-    for part in _list_parts(message):
-        piece = part if isinstance(part, str) else decode_entry(part)
-        if isinstance(piece, Failure):
-            return piece
-        pieces += [] if piece is None else [piece]
-    steps = [AnswerStep(text, image) for text, image in cut_into_steps(pieces)]
-    refusal = message.get("refusal")
-    if not steps and isinstance(refusal, str) and refusal:
-        return Failure("refused", refusal)
-    return steps or Failure("empty-text", "the message holds no text and no image")
-
-
-def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
-    """Texts, and entries for `decode_entry`, in reading order."""
-    content = message.get("content")
-    parts: list[str | Mapping[str, Any]] = []
-    for part in content if isinstance(content, list) else [content]:
-        parts += _read_part(part)
-    attached = message.get("images")
-    if not isinstance(attached, list) or any(isinstance(part, dict) for part in parts):
-        return parts  # what is in the content stands beside it only once more
-    images = [piece for part in attached for piece in _read_part(part) if isinstance(piece, dict)]
-    return _merge("".join(part for part in parts if isinstance(part, str)), images)
-
-
-def _read_part(part: object) -> Iterator[str | Mapping[str, Any]]:
-    if isinstance(part, str):
-        yield from _split_inline(part)
-    elif isinstance(part, dict) and not is_reasoning(part):
-        text, entry = part.get("text"), part.get("image_url", part.get("image"))
-        if isinstance(text, str):
-            yield from _split_inline(text)
-        elif isinstance(entry, str):
-            yield {"url": entry}
-        elif isinstance(entry, dict):
-            yield entry
-        elif "b64_json" in part:
-            yield part
-
-
-def _split_inline(text: str) -> Iterator[str | Mapping[str, Any]]:
-    end = 0
-    for match in _INLINE.finditer(text):
-        yield text[end : match.start()]
-        yield {"url": match[1] or match[2]}
-        end = match.end()
-    yield text[end:]
-
-
-def _merge(text: str, images: Sequence[Mapping[str, Any]]) -> list[str | Mapping[str, Any]]:
-    """The text with its images in the places of its markers; those without one go to the end."""
-    texts = text.split(STEP_END) if images else [text]
-    parts: list[str | Mapping[str, Any]] = []
-    for index, part in enumerate(texts):
-        parts.append(part)
-        parts += images[index : index + 1] if index < len(texts) - 1 else images[index:]
-    return parts
-
-
-_AROUND_WORD = " \t\r\n*_.,:;!()[]\"'`\u2581\u0120"
-"""Characters around a word in a token or reply; the last two are tokenizers' marks of a space."""
 
 
 class ApiVqa(ChatModel[VqaParams]):
@@ -620,10 +330,7 @@ class ApiVqa(ChatModel[VqaParams]):
     def answer(
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
     ) -> list[Reply]:
-        """One reply for each piece: a probability for each question, or the first failure.
-
-        Raises ModelError where the server answers no request at all.
-        """
+        """For each piece a probability for each of its questions, or the first failure."""
         replies = self.client.send_all(
             [
                 self._request(piece, question)
@@ -640,9 +347,8 @@ class ApiVqa(ChatModel[VqaParams]):
     def _request(self, piece: Piece, question: VqaQuestion) -> ApiRequest:
         params = self.params
         read = partial(read_vqa_answer, question=question, likelihoods=params.logprobs)
-        settings = likelihood_settings(params, 0)
-        pieces = [piece, question.text]
-        return self.request(pieces, params.system_prompt, settings, read)
+        settings = _likelihood_settings(self, params, 0)
+        return self.request([piece, question.text], params.system_prompt, settings, read)
 
 
 def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> ApiResponse:
@@ -700,3 +406,147 @@ def _together(replies: Sequence[Reply]) -> Reply:
         chosen = next((reply for reply in failed if reply.passing), failed[0])
         return Reply(chosen.value, usage, provenance, chosen.passing, remarks)
     return Reply([reply.value for reply in replies], usage, provenance, remarks=remarks)
+
+
+class ApiJudge(ChatModel[JudgeParams]):
+    """A judge behind a server."""
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
+        """The winner of each battle."""
+        return self.client.send_all(
+            [self._request(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
+        )
+
+    def _request(self, battle: Battle, seed: int) -> ApiRequest:
+        params = self.params
+        prompt = JUDGE_PROMPTS[params.prompt]
+        system = prompt.system if params.system_prompt is None else params.system_prompt
+        read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
+        settings = _likelihood_settings(self, params, seed)
+        return self.request(prompt.show(battle), system, settings, read)
+
+    def score_answers(
+        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
+    ) -> list[Reply]:
+        """The `CriteriaScores` of each answer.
+
+        A reply that cannot be read, or lacks scores, is asked about once more.
+        """
+        asked = list(zip(answers, seeds, strict=True))
+        texts = self.client.send_all([self._score_request(*pair) for pair in asked])
+        replies = [_with_scores(reply) for reply in texts]
+        problems = {
+            number: problem_of(replies[number].value)
+            for number, reply in enumerate(texts)
+            if isinstance(reply.value, str)
+        }
+        broken = [number for number, problem in problems.items() if problem]
+        repairs = self._repair(
+            [
+                self._score_request(*asked[number], _repair_turns(texts[number], problems[number]))
+                for number in broken
+            ]
+        )
+        for number, repair in zip(broken, repairs, strict=True):
+            replies[number] = _repaired(replies[number], repair)
+        return replies
+
+    def _repair(self, requests: Sequence[ApiRequest]) -> list[Reply]:
+        try:
+            return self.client.send_all(requests)
+        except ModelError as error:
+            # The first replies were paid for; a server that is gone fails the next batch as well.
+            failure = Failure("unanswered", str(error))
+            return [Reply(failure, passing=True) for _ in requests]
+
+    def _score_request(
+        self, answered: AnsweredQuestion, seed: int, turns: Sequence[Mapping[str, Any]] = ()
+    ) -> ApiRequest:
+        """turns: of the conversation, after the question for scores."""
+        prompt = JUDGE_PROMPTS[self.params.prompt]
+        return self.request(
+            prompt.show_answer(answered, JSON_CLOSING),
+            score_system(numbered=prompt.numbered),
+            self.json_settings(SCORE_SCHEMA, seed, "criteria_scores", SCORE_TOKENS),
+            read_content,
+            turns=turns,
+        )
+
+
+def _repair_turns(reply: Reply, problem: str) -> list[Mapping[str, Any]]:
+    """A reply that could not be used, and the question for another."""
+    question = REPAIR.format(problem=problem[:_LONGEST_PROBLEM])
+    # Some servers refuse an empty text.
+    quoted = _encodable(without_reasoning(reply.value)[:_LONGEST_QUOTE]) or "(nothing)"
+    return [
+        {"role": "assistant", "content": quoted},
+        {"role": "user", "content": [{"type": "text", "text": _encodable(question)}]},
+    ]
+
+
+def _with_scores(reply: Reply) -> Reply:
+    """A reply with the scores in its text; a failure as it is."""
+    if isinstance(reply.value, str):
+        return replace(reply, value=read_scores(reply.value))
+    return reply
+
+
+def _repaired(first: Reply, second: Reply) -> Reply:
+    """Both replies as one: what the first gave counts, and the second fills what it lacks.
+
+    Without an answer to the second it is a failure that may pass: another run asks for both.
+    """
+    value, more = first.value, _with_scores(second).value
+    unanswered = isinstance(more, Failure) and more.kind == "unanswered"
+    if unanswered or (isinstance(value, Failure) and isinstance(more, CriteriaScores)):
+        value = more
+    elif isinstance(more, CriteriaScores):
+        value = value.filled_from(more)
+    return Reply(
+        value,
+        first.usage + second.usage,
+        {**first.provenance, **second.provenance, "repair": "asked once more for scores"},
+        passing=unanswered,
+        remarks=tuple(dict.fromkeys((*first.remarks, *second.remarks))),
+    )
+
+
+def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> ApiResponse:
+    """The verdict of a chat completion.
+
+    likelihoods: whether it is the likeliest of the prompt's letters, with the probabilities of all
+    under `PROBABILITIES`. Those of tokens that the server does not list are 0, and the others sum
+    to 1 again. Raises NoAnswerError where there is no message, NoLogprobsError where a verdict has
+    no probabilities.
+    """
+    response = read_content(document)
+    if not isinstance(response.value, str):
+        return response
+    winner = prompt.read(response.value)
+    if not likelihoods or isinstance(winner, Failure):
+        return replace(response, value=winner)
+    probabilities = _probabilities(read_likelihoods(document), prompt, winner)
+    if isinstance(probabilities, Failure):
+        return replace(response, value=probabilities)
+    provenance = {PROBABILITIES: probabilities.to_text()}
+    return replace(response, value=probabilities.winner, provenance=provenance)
+
+
+def _probabilities(
+    tokens: Sequence[TokenLikelihoods], prompt: JudgePrompt, winner: Winner
+) -> VerdictProbabilities | Failure:
+    """Of the verdicts, by the token that is the answer's letter."""
+    letter = prompt.phrases[winner]
+    # The last one: what stands before it may be reasoning.
+    answers = [token for token in tokens if token.token.strip(_AROUND_LETTER) == letter]
+    if not answers:
+        return Failure("no-verdict", f"no token of the answer is the letter {letter}")
+    masses = dict.fromkeys(prompt.phrases.values(), 0.0)
+    for text, logarithm in answers[-1].logarithms.items():
+        if (other := text.strip(_AROUND_LETTER)) in masses:  # "A" and " A" are two tokens
+            masses[other] += math.exp(logarithm)
+    total = sum(masses.values())
+    if not total:
+        return Failure("no-verdict", f"the letter {letter} has no probability")
+    a, tie_a, tie_b, b = (masses[prompt.phrases[verdict]] / total for verdict in WINNERS)
+    return VerdictProbabilities((a, tie_a, tie_b, b))

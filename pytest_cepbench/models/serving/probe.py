@@ -7,7 +7,8 @@ import socket
 from contextlib import closing, suppress
 from pathlib import Path
 
-from pytest_cepbench.models.api.responses import read_json, read_models
+from pytest_cepbench.models.api.faults import read_json
+from pytest_cepbench.models.api.responses import read_models
 from pytest_cepbench.models.serving.engines import HOST
 from pytest_cepbench.models.serving.supervisor import descendants
 

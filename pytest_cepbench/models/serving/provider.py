@@ -9,11 +9,16 @@ from functools import partial
 from typing import Any
 
 from pytest_cepbench.errors import RoleError, SpecError, unknown_name
-from pytest_cepbench.models.api.client import ApiClient, ignored_warnings
-from pytest_cepbench.models.api.endpoint import Endpoint, parse_parts
+from pytest_cepbench.models.api.client import ApiClient
+from pytest_cepbench.models.api.endpoint import Endpoint, Secret, refuse_secrets, without_secrets
+from pytest_cepbench.models.api.parameters import parse_parts
 from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
-from pytest_cepbench.models.api.provider import CHATS, decisive_params, require_client
-from pytest_cepbench.models.api.redaction import Secret, refuse_secrets, without_secrets
+from pytest_cepbench.models.api.provider import (
+    CHATS,
+    decisive_params,
+    ignored_warnings,
+    require_client,
+)
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,

@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import read_answer as read_reasoned
 from pytest_cepbench.errors import ModelError, NoAnswerError, PointerError
-from pytest_cepbench.models.api.roles import read_steps
+from pytest_cepbench.models.api.responses import read_steps
 from pytest_cepbench.models.protocols import StepLimit
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, fault

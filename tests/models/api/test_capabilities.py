@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.models.api.client import provenance_warnings
+from pytest_cepbench.models.api.provider import provenance_warnings
 from pytest_cepbench.store import Store
 from tests.models.api.fake_server import FakeServer, fault
 from tests.models.binding import bind_text

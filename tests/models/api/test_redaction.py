@@ -7,15 +7,20 @@ import string
 import time
 from base64 import b64encode
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.models.api.endpoint import ServerParams, find_endpoint
-from pytest_cepbench.models.api.redaction import Secret, public_url, without_secrets
+from pytest_cepbench.models.api.endpoint import (
+    Secret,
+    ServerParams,
+    find_endpoint,
+    public_url,
+    without_secrets,
+)
 from pytest_cepbench.models.protocols import Battle
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, chat_answer, document, fault
@@ -51,12 +56,6 @@ FORMS: dict[str, Callable[[str], str]] = {
     "percent": lambda key: quote(key, safe=""),
     "every letter percent": lambda key: "".join(f"%{ord(c):02X}" for c in key),
     "percent twice": lambda key: "".join(f"%25{ord(c):02x}" for c in key),
-    "JSON": lambda key: "".join(f"\\u{ord(c):04x}" for c in key),
-    "JSON in JSON": lambda key: "".join(f"\\\\u{ord(c):04X}" for c in key),
-    "slashes of JSON": lambda key: key.replace("/", "\\/"),
-    "bytes of Python": lambda key: "".join(f"\\x{ord(c):02x}" for c in key),
-    "HTML": lambda key: "".join(f"&#{ord(c)};" for c in key),
-    "HTML in hexadecimal": lambda key: "".join(f"&#x{ord(c):X};" for c in key),
     "every other letter": lambda key: "".join(
         c if i % 2 else f"%{ord(c):02x}" for i, c in enumerate(key)
     ),
@@ -78,11 +77,11 @@ def test_a_key_is_found_in_every_form(form: str, key: str, before: str, after: s
     assert redacted.replace("\n", "").endswith(after.replace("\n", ""))
 
 
-@pytest.mark.parametrize("gap", ["\n", "\r\n  ", " ", "\\n", "\u200b", "\x00"])
-def test_a_long_key_is_found_over_line_ends_and_gaps(gap: str) -> None:
-    """In lines of 76 letters as mails have them, or one letter at a time."""
-    text = f"no such key: {gap.join(KEY)}!"
-    assert Secret(KEY).remove_from(text) == "no such key: [key]!"
+def test_a_key_of_any_letters_is_found_in_a_url() -> None:
+    """A password may hold spaces, and letters of several bytes."""
+    for form in (quote, quote_plus):
+        text = f"http://host/?q={form('pass wörd (1)')}&n=1"
+        assert Secret("pass wörd (1)").remove_from(text) == "http://host/?q=[key]&n=1"
 
 
 @pytest.mark.parametrize("key", ["EMPTY", "none", "a", "", "1234567"])
@@ -95,23 +94,25 @@ def test_a_short_key_changes_no_text(key: str, text: str) -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
-    """Escapes and gaps are read to find the key, and not to change anything."""
+    """Encoded letters are read to find the key, and not to change anything."""
     assume("0" not in text)
     assert Secret(KEY).remove_from(text) == text
 
 
-def test_words_are_not_joined_to_a_short_key() -> None:
-    """Below 16 letters a key with gaps may be plain text."""
+def test_words_are_not_joined_to_a_key() -> None:
+    """A key with gaps may be plain text."""
     assert Secret("redbuses").remove_from("two red buses") == "two red buses"
     assert Secret("redbuses").remove_from("two redbuses") == "two [key]"
 
 
-@pytest.mark.parametrize("text", ["\\" * 50_000, "%25" * 30_000, '\\"' * 30_000, " " * 50_000])
+@pytest.mark.parametrize(
+    "text", ["%25" * 30_000, "%" + "25" * 40_000, "%252530" * 20_000, " " * 50_000]
+)
 def test_looking_for_a_key_takes_no_longer_than_the_text(text: str) -> None:
-    """A text of nothing but escapes is searched in little time."""
+    """A text of nothing but encoded letters is searched in little time."""
     started = time.perf_counter()
     assert Secret(KEY * 8).remove_from(text) == text
-    assert time.perf_counter() - started < 20
+    assert time.perf_counter() - started < 5
 
 
 def test_a_word_that_stands_for_no_key_is_no_secret() -> None:

@@ -1,0 +1,247 @@
+"""What a request asks for, as an `openai:` spec says it; all of it but prices enters keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.models.api.endpoint import check_number
+from pytest_cepbench.models.spec import (
+    ModelSpec,
+    check_at_least,
+    check_reasoning,
+    parse_params,
+    split_params,
+)
+from pytest_cepbench.models.text_model.judge_prompts import (
+    DEFAULT_PROMPT,
+    JUDGE_PROMPTS,
+    check_prompt,
+)
+
+_SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
+
+
+@dataclass(frozen=True)
+class ChatParams:
+    """Parameters of a request for a text; each can change the answer.
+
+    temperature, top_p: as in the API; None sends nothing. 0 is greedy where the server honours it.
+    max_tokens: longest answer; None leaves it to the server.
+    system_prompt: goes first. Of a judge: in the place of its own. Of a writer: before that of the
+        suite, in one message.
+    detail: of images, low or high.
+    image_format: in which images are sent, losslessly: png, which every server reads, or webp,
+        which is encoded in half the time.
+    send_seed: auto (where tokens are sampled), true or false.
+    max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
+    reasoning: strip (reasoning is no part of the answer) or keep; of judges and VQA models it never
+        is.
+    dtype: that the server was started with; it is not sent.
+    Raises ValueError for a value outside its range.
+    """
+
+    temperature: float | None = 0.0
+    top_p: float | None = None
+    max_tokens: int | None = 512
+    system_prompt: str | None = None
+    detail: str | None = None
+    image_format: str = "png"
+    send_seed: str = "auto"
+    max_pixels: int | None = None
+    reasoning: str = "strip"
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        check_reasoning(self.reasoning)
+        if self.image_format not in ("png", "webp"):
+            raise ValueError(f"image_format must be png or webp, got {self.image_format!r}")
+        check_number(self, "temperature")
+        check_number(self, "top_p", above=True)
+        _check_seed(self.send_seed)
+        check_at_least(self, 1, "max_tokens", "max_pixels")
+
+    @property
+    def sampled(self) -> bool:
+        """True where tokens are sampled, so that the seed matters; None leaves it to the server."""
+        return self.temperature is None or self.temperature > 0
+
+    @property
+    def seeds(self) -> bool:
+        """True where the seed of a step is sent."""
+        return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
+
+
+TOP_LOGPROBS = 20
+"""Most tokens whose probabilities OpenAI's API gives; a letter is often among them twice."""
+
+
+@dataclass(frozen=True)
+class LikelihoodParams(ChatParams):
+    """Parameters of a request whose answer may come with the probabilities of its tokens.
+
+    logprobs: whether the server is asked for them.
+    top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
+    Raises ValueError for a value outside its range.
+    """
+
+    logprobs: bool = False
+    top_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reasoning != "strip":
+            raise ValueError(
+                "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
+            )
+        check_at_least(self, 1, "top_logprobs")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs needs logprobs=true")
+
+
+@dataclass(frozen=True)
+class JudgeParams(LikelihoodParams):
+    """Parameters of a judge's request; `logprobs` only where the prompt's verdicts are letters.
+
+    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    Raises ValueError for a value outside its range.
+    """
+
+    prompt: str = DEFAULT_PROMPT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_prompt(self.prompt)
+        if self.logprobs and not JUDGE_PROMPTS[self.prompt].letters:
+            letters = " or ".join(name for name, prompt in JUDGE_PROMPTS.items() if prompt.letters)
+            raise ValueError(
+                f"logprobs=true reads the probabilities of one token, and several verdicts of "
+                f"prompt={self.prompt} begin with the same one: add prompt={letters}"
+            )
+        if self.top_logprobs is not None and self.top_logprobs < len(WINNERS):
+            raise ValueError(
+                f"top_logprobs must be at least {len(WINNERS)}, one token for each verdict, got "
+                f"{self.top_logprobs}"
+            )
+
+
+@dataclass(frozen=True)
+class VqaParams(LikelihoodParams):
+    """Parameters of a VQA model's request; without `logprobs` an answer is right or wrong.
+
+    max_tokens: longest answer: a word, and room for what some models write before it.
+    Raises ValueError for a value outside its range.
+    """
+
+    max_tokens: int | None = 16
+    logprobs: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sampled:
+            raise ValueError(
+                "temperature of a VQA model must be 0, since its answers have no seed, got "
+                f"{self.temperature}"
+            )
+
+
+@dataclass(frozen=True)
+class WriterParams(ChatParams):
+    """Parameters of a writer's request: those of `ChatParams`, with room for an answer of ten
+    steps.
+    """
+
+    max_tokens: int | None = 2048
+
+
+_MODALITIES = ("text,image", "image,text")
+
+
+@dataclass(frozen=True)
+class InterleaverParams(ChatParams):
+    """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
+    goes in the place of the built-in one, and the server says how long an answer may be and how it
+    is sampled: greedy images are poor ones.
+
+    modalities: kinds of content that are asked for; None sends nothing.
+    price_image: of one image; it is no part of a request.
+    Raises ValueError for a value outside its range.
+    """
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    modalities: str | None = "text,image"
+    price_image: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self, "price_image")
+        if self.modalities not in (None, *_MODALITIES):
+            known = " or ".join(_MODALITIES)
+            raise ValueError(f"modalities must be {known} or none, got {self.modalities!r}")
+
+
+@dataclass(frozen=True)
+class ImageParams:
+    """Parameters of a generator's request; each but the price can change the image.
+
+    size: WIDTHxHEIGHT or auto; height, width: the same in two numbers. quality: as in the API.
+    num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
+    response_format: how the image is asked for; None sends nothing.
+    send_seed: auto and true send the step's seed, false does not.
+    dtype: that the server was started with; it is not sent. price_image: of one image.
+    Raises ValueError for a value outside its range.
+    """
+
+    size: str | None = None
+    height: int | None = None
+    width: int | None = None
+    quality: str | None = None
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    negative_prompt: str | None = None
+    response_format: str | None = "b64_json"
+    send_seed: str = "auto"
+    dtype: str | None = None
+    price_image: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "height", "width", "num_inference_steps")
+        check_number(self, "price_image")
+        check_number(self, "guidance_scale", least=-math.inf)
+        _check_seed(self.send_seed)
+        if self.size is not None and not _SIZE.fullmatch(self.size):
+            raise ValueError(f"size must be WIDTHxHEIGHT or auto, got {self.size!r}")
+        if (self.height is None) != (self.width is None):
+            raise ValueError("height and width go together: give both, or size=WIDTHxHEIGHT")
+        if self.size is not None and self.height is not None:
+            raise ValueError("size and height say the same: give one of them")
+        if self.response_format not in (None, "b64_json"):
+            raise ValueError(
+                f"response_format must be b64_json or none, got {self.response_format!r}: an image "
+                "is read out of the answer itself, and never fetched from where it points to"
+            )
+
+    @property
+    def wanted_size(self) -> str | None:
+        """The size as the API expects it."""
+        return self.size if self.height is None else f"{self.width}x{self.height}"
+
+
+def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...]:
+    """Read a spec's parameters as dataclasses that share no name.
+
+    Raises SpecError naming the parameter that is unknown or wrong.
+    """
+    names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
+    own = split_params(spec, what, *names)
+    return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
+
+
+def _check_seed(value: str) -> None:
+    if value not in ("auto", "true", "false"):
+        raise ValueError(f"send_seed must be auto, true or false, got {value!r}")
