@@ -25,7 +25,7 @@ from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
-from pytest_cepbench.models.text_model.scores import SCORE_PROMPT
+from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
 
 _FIRST_SCORES: dict[TieName, dict[Winner, float]] = {

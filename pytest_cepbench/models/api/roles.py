@@ -54,16 +54,17 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
 )
 from pytest_cepbench.models.text_model.interleaver import INTERLEAVE, told_text
-from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt, shrink_image
-from pytest_cepbench.models.text_model.scores import (
+from pytest_cepbench.models.text_model.judge_prompts import (
     JSON_CLOSING,
+    JUDGE_PROMPTS,
     REPAIR,
     SCORE_SCHEMA,
     SCORE_TOKENS,
-    problem_of,
-    read_scores,
+    JudgePrompt,
     score_system,
+    shrink_image,
 )
+from pytest_cepbench.models.text_model.judge_replies import problem_of, read_named, read_scores
 
 P = TypeVar("P", bound=ChatParams)
 
@@ -522,7 +523,7 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Ap
     response = read_content(document)
     if not isinstance(response.value, str):
         return response
-    winner = prompt.read(response.value)
+    winner = read_named(prompt, response.value)
     if not likelihoods or isinstance(winner, Failure):
         return replace(response, value=winner)
     probabilities = _probabilities(read_likelihoods(document), prompt, winner)

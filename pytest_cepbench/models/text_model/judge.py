@@ -28,7 +28,13 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
 from pytest_cepbench.models.text_model.conversations import Conversations, check_chat
-from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt
+from pytest_cepbench.models.text_model.judge_prompts import (
+    JUDGE_PROMPTS,
+    LINE_CLOSING,
+    LINE_LEADS,
+    JudgePrompt,
+    score_system,
+)
 from pytest_cepbench.models.text_model.likelihood import Scorer, number_scorer, phrase_scorer
 from pytest_cepbench.models.text_model.loading import (
     Conversation,
@@ -37,7 +43,6 @@ from pytest_cepbench.models.text_model.loading import (
     load_text_model,
 )
 from pytest_cepbench.models.text_model.parameters import LocalJudgeParams
-from pytest_cepbench.models.text_model.scores import LINE_CLOSING, LINE_LEADS, score_system
 
 _EXPECTED_DIGITS = 6
 """Of an expected score, as scores are kept."""

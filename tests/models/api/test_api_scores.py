@@ -16,7 +16,7 @@ from pytest_cepbench.chains.answers.answer_plan import refer_to_question
 from pytest_cepbench.chains.answers.battles import StoredAnswer, score_answers
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Reply
-from pytest_cepbench.models.text_model.scores import SCORE_SCHEMA
+from pytest_cepbench.models.text_model.judge_prompts import SCORE_SCHEMA
 from pytest_cepbench.store import Store
 from tests.chains.answers.roles import question, stored_answer
 from tests.models.api.conftest import Load

@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Reply
-from pytest_cepbench.models.text_model.scores import LINE_LEADS
+from pytest_cepbench.models.text_model.judge_prompts import LINE_LEADS
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
 from tests.tiny.common import pictures, skip_before

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
-from pytest_cepbench.models.text_model.scores import (
+from pytest_cepbench.models.text_model.judge_prompts import (
     CRITERION_SENTENCES,
     JSON_CLOSING,
     SCORE_SCHEMA,
-    problem_of,
-    read_scores,
     score_system,
 )
+from pytest_cepbench.models.text_model.judge_replies import problem_of, read_scores
 
 FULL = {name: {"score": k + 1, "justification": f"why {name}"} for k, name in enumerate(CRITERIA)}
 TEXT = json.dumps(FULL)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.models.text_model.verdicts import read_winner
+from pytest_cepbench.models.text_model.judge_replies import read_named, read_winner
 
 VERDICTS = [
     ("A", "A"),
@@ -114,7 +114,7 @@ def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
     for winner in WINNERS:
         phrase = JUDGE_PROMPTS[name].phrases[winner]
         for answer in (phrase, f"{phrase}.", f"**{phrase}**", f"<think>B</think>\n\n{phrase}"):
-            assert JUDGE_PROMPTS[name].read(answer) == winner
+            assert read_named(JUDGE_PROMPTS[name], answer) == winner
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
 )
 def test_a_letter_is_read_alone(answer: str) -> None:
     """In a sentence it may be the name of an answer; a small one may be a word."""
-    result = JUDGE_PROMPTS["letters"].read(answer)
+    result = read_named(JUDGE_PROMPTS["letters"], answer)
     assert isinstance(result, Failure)
     assert result.kind == "no-verdict"
 
@@ -132,7 +132,7 @@ def test_a_letter_is_read_alone(answer: str) -> None:
 )
 def test_a_letter_may_have_a_label(answer: str) -> None:
     """And what emphasis and punctuation models put around it."""
-    assert JUDGE_PROMPTS["letters"].read(answer) == "Tie(A)"
+    assert read_named(JUDGE_PROMPTS["letters"], answer) == "Tie(A)"
 
 
 @given(st.text(st.sampled_from('AB ab().:"*`[]>{}tie<think/>\n isbetter'), max_size=60))

@@ -1,7 +1,10 @@
-"""Verdicts in words: an answer of a judge counts where it names exactly one of the four.
+"""What a judge says: verdicts and scores in words.
 
-OpenING's released code takes the first A or B of an answer and tosses a coin where there is none.
-Here an answer that names no verdict, or several, is a failure of the kind `no-verdict`.
+Verdicts: OpenING's released code takes the first A or B of an answer and tosses a coin where there
+is none. Here an answer that names no verdict, or several, is a failure of the kind `no-verdict`.
+
+Scores: a criterion that is missing, given twice, no whole number or out of range has no score:
+nothing is rounded, clipped or taken for 0.
 """
 
 from __future__ import annotations
@@ -10,10 +13,19 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import after_reasoning
-from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.artifacts.outcome import (
+    CRITERIA,
+    CriteriaScores,
+    CriterionResult,
+    Winner,
+    read_score,
+)
+from pytest_cepbench.models.json_objects import Repeated, read_objects
+from pytest_cepbench.models.text_model.judge_prompts import CRITERION_SENTENCES, JudgePrompt
 
 _NO_SIDE = "Tie"
 """A tie that leans to neither answer: none of the four verdicts."""
@@ -80,6 +92,13 @@ _QUOTED_VERDICT = re.compile(
     r"[\"\u201c\u00ab`']([^\"\u201d\u00bb`'\n]{0,80})[\"\u201d\u00bb`'][\s.!]{0,8}$",
     re.IGNORECASE,
 )
+
+
+def read_named(prompt: JudgePrompt, text: str) -> Winner | Failure:
+    """The verdict that an answer names in the words of a prompt; see the two functions below."""
+    if not prompt.letters:
+        return read_winner(text)
+    return read_letter(text, {phrase: winner for winner, phrase in prompt.phrases.items()})
 
 
 def read_winner(text: str) -> Winner | Failure:
@@ -178,3 +197,68 @@ def _verdicts_in(text: str) -> Iterator[str]:
             yield match[1]
     if _BARE_TIE.search(rest):
         yield _NO_SIDE
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+
+def read_scores(text: str) -> CriteriaScores | Failure:
+    """The scores that a reply gives; a failure where it has no object with a criterion in it.
+
+    Read is what stands outside of reasoning: the whole of it where that is JSON, else the first
+    balanced `{...}` that is an object with a criterion. Keys are names or titles of criteria,
+    values `{"score": 7, "justification": "..."}` or the number alone. A second object with other
+    scores makes the reply a failure: which of them counts cannot be told.
+    """
+    reply = after_reasoning(text)
+    if reply is None:
+        return Failure("no-score", f"ends inside its reasoning: {text!r:.300}")
+    read = [_scores_of(document) for document in read_objects(reply.strip())]
+    by_numbers = {
+        tuple(scores.value(name) for name in CRITERIA): scores
+        for scores in reversed(read)
+        if scores is not None
+    }
+    if len(by_numbers) == 1:
+        return next(iter(by_numbers.values()))
+    what = "several objects with other scores" if by_numbers else "no JSON object with a criterion"
+    return Failure("no-score", f"{what}: {text!r:.300}")
+
+
+def problem_of(scores: CriteriaScores | Failure) -> str:
+    """Why a reply does not have all seven scores; empty where it has."""
+    if isinstance(scores, Failure):
+        return scores.detail
+    return "; ".join(dict.fromkeys(failure.detail for failure in scores.failures))
+
+
+def _letters(key: str) -> str:
+    return "".join(char for char in key.casefold() if char.isalnum())
+
+
+_NAMES = {_letters(name): name for name in CRITERIA} | {
+    _letters(title): name for name, (title, _) in CRITERION_SENTENCES.items()
+}
+
+
+def _scores_of(document: Mapping[str, Any]) -> CriteriaScores | None:
+    """The scores of an object; None where no criterion is in it."""
+    results: dict[str, CriterionResult] = {}
+    for key, value in document.items():
+        name = _NAMES.get(_letters(key))
+        if name is None:
+            continue
+        twice = name in results or isinstance(value, Repeated)
+        results[name] = (
+            Failure("no-score", f"{name}: given twice") if twice else _result(name, value)
+        )
+    return CriteriaScores.of(results) if results else None
+
+
+def _result(name: str, value: Any) -> CriterionResult:
+    if not isinstance(value, dict):
+        return read_score(name, value)
+    fields = {key.casefold(): field for key, field in value.items()}
+    if "score" not in fields or len(fields) < len(value):
+        return Failure("no-score", f"{name}: has no score, or two")
+    return read_score(name, fields["score"], fields.get("justification", ""))
